@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.spark.events.parts import WRITERS
+from lakechime_dagster.spark.events.group import WRITERS
 
 
 def query_per_type(spark: SparkSession, file: Path, tables: Path, schemas: Mapping[str, StructType], batch: int) -> None:

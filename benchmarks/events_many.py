@@ -29,7 +29,7 @@ from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.schema.layout import Layout, next_layout
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.events.columns import schema_of
+from lakechime_dagster.spark.events.rows import schema_of
 from tests.support.streams import Stream
 
 MESSAGES = 100_000

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.events.scan import COLUMNS, scan
+from lakechime_dagster.spark.events.bronze import COLUMNS, scan
 from lakechime_dagster.spark.events.tokenizer import load_tokenizer
 
 MESSAGES = 300_000

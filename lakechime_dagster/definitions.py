@@ -22,9 +22,8 @@ from lakechime_dagster.assets.verified import verify_check
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.events import EventGroup, EventTable
-from lakechime_dagster.lake.lake import Lake, Table, Target
+from lakechime_dagster.lake.lake import Lake, Table, Target, foreign_sources, named_types
 from lakechime_dagster.lake.load import load_lake
-from lakechime_dagster.lake.named_types import foreign_sources, named_types
 from lakechime_dagster.lake.query_logs import reading_name
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.lineage.planned.manifest import Manifest, manifest_in
@@ -162,7 +161,7 @@ def _monitors(lake: Lake) -> dg.Definitions:
 
 def _verify(lake: Lake) -> dg.Definitions:
     """What looks whether each event of groups is in its table; nothing in a lake whose groups do not say when."""
-    groups = [group for group in lake.working_groups if group.verify is not None]
+    groups = [group for group in lake.working_groups if group.options.verify is not None]
     if not groups:
         return dg.Definitions()
     name = f"{lake.name}__verify"
@@ -175,7 +174,7 @@ def _alarms(lake: Lake) -> dg.Definitions:
     """What tells people of checks that fail."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
     reported += [spec.key for group in lake.working_groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    reported += [verify_check_key(group) for group in lake.working_groups if group.verify is not None]
+    reported += [verify_check_key(group) for group in lake.working_groups if group.options.verify is not None]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
@@ -229,7 +228,7 @@ def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
 def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
     """A group, and its types that the lake names, with the checks that its steps report."""
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*_group_keys(lake, group))
-    return chosen if group.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
+    return chosen if group.options.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
 
 
 def _launch(lake: Lake, flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:

@@ -9,15 +9,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.schema.producers import OTHER
 from lakechime_dagster.store.types.measures import GroupMeasures, Measures, TypeMeasures
-from lakechime_dagster.store.types.producers import Producer
-from lakechime_dagster.store.types.totals import REFUSED, SECONDS
+from lakechime_dagster.store.types.repository import REFUSED, SECONDS
 from lakechime_dagster.triggers.lanes import LaneState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones
-MAX_PRODUCERS = 100  # likewise
-UNTOLD = "(none)"  # whose events tell no producer
+OTHER = "(other)"  # the label of all others of a group, in sum
 STATES = ("live", "idle", "failed")
 
 Number = Callable[[TypeMeasures], int]
@@ -30,18 +27,10 @@ COUNTERS: dict[str, tuple[str, Number]] = {
     "conflicts": ("Siblings that the type's layout gained.", lambda one: one.conflicts),
     "failures": ("Settled steps that could not write the type.", lambda one: one.failed_steps),
 }
-SENDERS: dict[str, tuple[str, Callable[[Producer], int]]] = {
-    "events": ("Events that settled steps wrote or discarded.", lambda one: one.events),
-    "rows_rescued": ("Rows of these that have something in _rescued.", lambda one: one.rescued),
-    "variations": ("Variations that the producer sent first.", lambda one: one.variations),
-    "columns": ("Columns that are on the producer's account.", lambda one: one.columns),
-    "conflicts": ("Siblings of whose kind the producer sent the first value.", lambda one: one.conflicts),
-}
 SUMMED: dict[str, tuple[str, Number]] = {
     "rows_pending": ("Events that wait in the stream's table, since the newest step.", lambda one: one.pending),
     "lag_rows": ("Events behind the type's place, as the step counted them that tried it last.", lambda one: one.behind),
     "variations": ("Variations that are kept.", lambda one: one.variations),
-    "columns_withheld": ("Columns that are withheld, as their producers have brought too many.", lambda one: one.withheld),
 }
 
 
@@ -59,7 +48,6 @@ class StoreCollector(Collector):
         """All metrics of one moment."""
         found = self._look()
         yield from _of_types(found)
-        yield from _of_producers(found.producers)
         yield from _of_groups(found)
         yield _of_consumers(found)
         lanes = GaugeMetricFamily("lakechime_lanes", "Lanes by state.", labels=["state"])
@@ -125,20 +113,6 @@ def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures
     return metric
 
 
-def _of_producers(several: Sequence[Producer]) -> Iterator[Metric]:
-    """Of the busiest producers of the deployment each, of all others of a group in sum."""
-    for name, (meaning, number) in SENDERS.items():
-        metric, totals = (
-            CounterMetricFamily(f"lakechime_producer_{name}", meaning, labels=["group", "producer"]),
-            Counter[tuple[str, str]](),
-        )
-        for at, one in enumerate(several):
-            totals[one.group, (one.producer or UNTOLD) if at < MAX_PRODUCERS else OTHER] += number(one)
-        for labels, total in totals.items():
-            metric.add_metric(labels, total)
-        yield metric
-
-
 def _of_groups(found: Measures) -> Iterator[Metric]:
     state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
     opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
@@ -166,7 +140,7 @@ def _of_consumers(found: Measures) -> Metric:
 
 def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
-    if one.problem or one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
+    if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
         return "failed"
     return "live" if one.open_ts is not None or is_behind else "idle"
 

@@ -36,7 +36,7 @@ class Alarm:
     summary: str
 
 
-TYPE, REASON, GROUP, PRODUCER = "{{group}}: {{type}}", "{{group}}: {{reason}}", "{{group}}", "{{group}}: {{producer}}"
+TYPE, REASON, GROUP = "{{group}}: {{type}}", "{{group}}: {{reason}}", "{{group}}"
 CONSUMER = "{{consumer}}: {{source}}"
 LATE = 'lakechime_consumer_lag{unit="seconds"} > 900'
 OF_GROUPS = 'label_replace(lakechime_group_open_seconds, "consumer", "$1", "group", "(.*)")'
@@ -62,11 +62,6 @@ PANELS = (
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
     Panel("Conflicts in an hour", "increase(lakechime_type_conflicts_total[1h])", TYPE),
     Panel("Failed steps in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
-    Panel("Events of the 20 busiest producers", "topk(20, rate(lakechime_producer_events_total[5m]))", PRODUCER, "cps"),
-    Panel("Rows rescued of 20 producers", "topk(20, rate(lakechime_producer_rows_rescued_total[5m]))", PRODUCER, "cps"),
-    Panel("Columns brought in an hour", "topk(20, increase(lakechime_producer_columns_total[1h]))", PRODUCER),
-    Panel("Conflicts brought in an hour", "topk(20, increase(lakechime_producer_conflicts_total[1h]))", PRODUCER),
-    Panel("Columns withheld", "lakechime_type_columns_withheld", TYPE),
     Panel("Lanes", "lakechime_lanes", "{{state}}"),
     Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
 )
@@ -81,9 +76,7 @@ ALARMS = (
     Alarm("LakechimeTypeWaits", "lakechime_type_rows_pending > 0", "15m", "warning",
           "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why."),
     Alarm("LakechimeTypeConflict", 'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0', "0m", "warning",
-          "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema history tells its sibling."),
-    Alarm("LakechimeProducerCapped", "lakechime_type_columns_withheld > 0", "0m", "warning",
-          "{{ $value }} columns of {{ $labels.type }} are withheld; lakechime schema producers tells who has brought too many."),
+          "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema show names its sibling."),
     Alarm("LakechimeLaneHeld", 'sum(lakechime_lanes{state=~"held|stale"}) > 0', "5m", "critical",
           "{{ $value }} lanes wait for a person; lakechime status tells which."),
     Alarm("LakechimeNoTick", "lakechime_tick_age_seconds > 300", "1m", "critical",

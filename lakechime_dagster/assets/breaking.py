@@ -7,8 +7,8 @@ import dagster as dg
 
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.schema.breaking import Broke
-from lakechime_dagster.store.types.breaks import KeptBreak
+from lakechime_dagster.schema.learning import Broke
+from lakechime_dagster.store.types.repository import KeptBreak
 
 NOTHING_BREAKS = "nothing_breaks"
 ABOUT = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."
@@ -20,7 +20,6 @@ _HOW = {
     Broke.SIBLING: "goes to a sibling",
     Broke.FROZEN: "is kept out by the contract",
     Broke.CAP: "is kept out, as the table has as many columns as it may",
-    Broke.PRODUCER_CAP: "is kept out, as who sends it has brought as many columns as he may",
     Broke.RELAYOUT: "has other columns, as its table was made anew",
 }
 

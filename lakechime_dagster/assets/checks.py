@@ -14,8 +14,7 @@ from lakechime_dagster.lake.events import EventTable
 from lakechime_dagster.lake.lake import Lake, Target
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.schema.event import Refusal
-from lakechime_dagster.schema.scan import NoType
+from lakechime_dagster.schema.event import NoType, Refusal
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 ROWS_ADD_UP = "rows_add_up"

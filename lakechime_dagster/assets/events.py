@@ -8,7 +8,6 @@ import dagster as dg
 
 from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
 from lakechime_dagster.assets.change_table import inputs_outside
-from lakechime_dagster.assets.event_producers import producers_table
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
@@ -23,20 +22,25 @@ from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.declared import record_types
 from lakechime_dagster.resources.names import dagster_name, op_name
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
-from lakechime_dagster.resources.streams.event_types import event_breaks, event_hints, event_replays, event_types, move_types, settle_group
-from lakechime_dagster.resources.streams.grouped import Fares, types_of
-from lakechime_dagster.resources.streams.projecting import project
-from lakechime_dagster.schema.replay import REBUILT
-from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.schema.results import COLD, GroupResult, TypeResult
+from lakechime_dagster.resources.streams.event_types import (
+    Fares,
+    event_breaks,
+    event_hints,
+    event_replays,
+    event_types,
+    settle_group,
+    types_of,
+)
+from lakechime_dagster.schema.learning import KnownType
+from lakechime_dagster.schema.steps import REBUILT, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.measures import note_problem
 from lakechime_dagster.triggers.flow import Flow
 
 NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
+MATERIALIZE_EVERY = dt.timedelta(minutes=5)  # Dagster is told of a type to which nothing but rows came at most so often
 FAILED_SECONDS = 60  # between ticks of the sensor of a group that cannot run
 MAX_SHOWN = 200  # types in a table that people read
 OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
@@ -86,8 +90,8 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     the group itself is launched without naming one.
     """
     key, bronze, types = asset_key(group.name), group.stream.table.name, type_specs(lake, group)
-    of_asset = {name: value for name, value in group.dagster.items() if name in OF_ASSET}
-    of_op = {name: value for name, value in group.dagster.items() if name not in OF_ASSET}
+    of_asset = {name: value for name, value in group.options.dagster.items() if name in OF_ASSET}
+    of_op = {name: value for name, value in group.options.dagster.items() if name not in OF_ASSET}
 
     @dg.multi_asset(
         name=op_name(group.name), specs=[_group_spec(group, flow, of_asset), _types_spec(lake, group), *types], can_subset=True,
@@ -98,17 +102,17 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
         asked_by_partitions(context, platform, group)
         try:
             with lakechime.execution(context, flow.name) as running:
-                move_types(platform, groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
+                event_types(platform).move(groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
                 job = group_job_of(lake, group, running)
                 known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
-                told = types_to_tell(known, done.result.types, platform.store.now(), group.materialize_every)
+                told = types_to_tell(known, done.result.types, platform.store.now())
                 running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
                 log_failures(context, done.result.types)
                 tell_types(context, types_key(group), group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
                 said = {"said beside what is declared": dg.MetadataValue.json(_said(platform, group))}
-                result, metadata = done.result, _report(running, done) | said | _projected(context, platform, lake, group)
+                result, metadata = done.result, _report(running, done) | said
         except NothingNewError as nothing:
             result, metadata = _standing(platform, group), nothing_new(str(nothing)).metadata
         breaks = breaking_check(group, event_breaks(platform).recent(group.name, RECENT_MS))
@@ -130,16 +134,6 @@ def _shown_types(
         yield from _shown(context, asset_key(table.name), facts, type_checks(table, one))
 
 
-def _projected(context: dg.AssetExecutionContext, platform: Platform, lake: Lake, group: EventGroup) -> dict[str, Any]:
-    """Tell what was learnt in the tables that show it; what hinders that is told, and the next step makes good for it."""
-    try:
-        told = project(platform, group.stream, lake.groups)
-    except LakeChimeError as error:
-        context.log.warning(f"what is known of the types of {group.stream.name} is not shown yet: {error}")
-        return {}
-    return {f"told in {group.stream.schemas.name}": told.layouts, f"told in {group.stream.variations.name}": told.variations}
-
-
 def failed_group_asset(lake: Lake, group: EventGroup) -> dg.AssetSpec:
     """The asset of a group that cannot run, as its declaration is wrong."""
     return dg.AssetSpec(
@@ -153,7 +147,7 @@ def failed_group_asset(lake: Lake, group: EventGroup) -> dg.AssetSpec:
 
 
 def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
-    """The sensor of such a group: each tick fails with the reason, and notes it for metrics. The events wait in the stream's table."""
+    """The sensor of such a group: each tick fails with the reason. The events wait in the stream's table."""
 
     @dg.sensor(
         name=dagster_name(group.name),
@@ -162,7 +156,6 @@ def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
         description=f"Failed: {group.problem}",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        note_problem(event_types(open_platform()), group.name, group.problem)
         raise LakeChimeError(f"event group {group.name} does not run: {group.problem}")
 
     return sensor
@@ -172,7 +165,8 @@ def _group_spec(group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.A
     metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
     usual: dict[str, Any] = {
         "key": asset_key(group.name), "deps": [asset_key(group.stream.table.name)], "group_name": group.name,
-        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS}, "description": group.description,
+        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS},
+        "description": group.options.description or f"Types {group.match} of {group.stream.name}, a table each",
     }  # fmt: skip
     return dg.AssetSpec(**{**usual, **given, "metadata": metadata | given.get("metadata", {})})
 
@@ -222,7 +216,7 @@ def log_failures(context: dg.AssetExecutionContext, results: Iterable[TypeResult
 
 
 def types_to_tell(
-    known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int, every: dt.timedelta
+    known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int, every: dt.timedelta = MATERIALIZE_EVERY
 ) -> dict[str, TypeResult]:  # fmt: skip
     """The types of which people are told now: new columns, failures and what follows them at once, mere rows so often."""
     found: dict[str, TypeResult] = {}
@@ -288,8 +282,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "last fired because": execution.reason or execution.cause.value,
         "types written": len(wrote),
         "types failed": sum(1 for one in result.types if one.failure),
-        "types waiting": sum(1 for one in result.types if one.hinders),
-        "types cold": sum(1 for one in result.types if one.waits == COLD),
+        "types waiting": sum(1 for one in result.types if one.waits),
         "types catching up": sum(1 for one in result.types if one.catches_up),
         "events": sum(one.rows for one in result.types),
         "rows written": sum(one.written for one in result.types),
@@ -301,7 +294,6 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "types replayed": sum(1 for one in result.types if one.replayed),
         "rows replaced by replays": sum(each.replaced for one in result.types for each in one.replayed),
         "rows added by replays": sum(each.added for one in result.types for each in one.replayed),
-        "producers that rescued or conflicted": dg.MetadataValue.md(producers_table(result.types)),
         "types of the step": dg.MetadataValue.md(types_table(result.types)),
         "seconds": round(sum(result.seconds.values()), 3),
         "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
@@ -314,7 +306,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
 def types_table(results: Iterable[TypeResult]) -> str:
     """What a step did, type by type, those first that failed or wait, then by rows."""
     moved = [one for one in results if one.rows or one.failure or one.waits]
-    ordered = sorted(moved, key=lambda one: (not one.failure, not one.hinders, -one.rows, one.type))
+    ordered = sorted(moved, key=lambda one: (not one.failure, not one.waits, -one.rows, one.type))
     cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.failure or one.waits) for one in ordered]
     rows = ["| " + " | ".join(_cell(str(cell)) for cell in row) + " |" for row in cells[:MAX_SHOWN]]
     more = [f"and {len(ordered) - MAX_SHOWN} more"] if len(ordered) > MAX_SHOWN else []
@@ -325,7 +317,7 @@ def types_table(results: Iterable[TypeResult]) -> str:
 def _checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckResult]:
     unbalanced = [one.type for one in result.types if not one.is_balanced]
     failed = {one.type: one.failure for one in result.types if one.failure}
-    waiting = {one.type: one.hinders for one in result.types if one.hinders and one.type not in failed}
+    waiting = {one.type: one.waits for one in result.types if one.waits and one.type not in failed}
     warn = dg.AssetCheckSeverity.WARN
     is_stuck = bool(failed) and not any(one.committed for one in result.types)
     return [

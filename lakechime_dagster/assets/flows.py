@@ -22,7 +22,7 @@ from lakechime_dagster.resources.following.open_transactions import asked
 from lakechime_dagster.resources.following.schema_from import schema_reading
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.streams.draining import event_drains
+from lakechime_dagster.resources.streams.due import event_drains
 from lakechime_dagster.resources.streams.event_types import event_hints, event_patterns, event_replays
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.spark.events.job import EventJob, GroupJob

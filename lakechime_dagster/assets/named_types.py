@@ -7,14 +7,13 @@ import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.named_types import named_types
+from lakechime_dagster.lake.lake import Lake, named_types
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.streams.event_types import event_types
-from lakechime_dagster.schema.column_types import table_columns
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.layout import table_columns
+from lakechime_dagster.schema.steps import TypeResult
 
 KINDS = ("deltalake", "spark")
 ROWS_ADD_UP, IS_WRITTEN = "rows_add_up", "is_written"
@@ -55,7 +54,7 @@ def _check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def type_checks(table: SourceTable, one: TypeResult) -> list[dg.AssetCheckResult]:
     """What a step says of a named type."""
-    key, odd = asset_key(table.name), one.failure or one.hinders
+    key, odd = asset_key(table.name), one.failure or one.waits
     counts = {"events": one.rows, "rows written": one.written, "rows discarded": one.discarded, "rows pending": one.pending}
     return [
         dg.AssetCheckResult(asset_key=key, check_name=ROWS_ADD_UP, passed=one.is_balanced, metadata=counts),

@@ -14,8 +14,7 @@ import dagster as dg
 from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.lake.events import EventTable
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.named_types import named_types
+from lakechime_dagster.lake.lake import Lake, named_types
 from lakechime_dagster.lake.names import OWNER
 from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
 from lakechime_dagster.lineage.reads import ConsumerKind

@@ -3,8 +3,7 @@
 import dagster as dg
 
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
-from lakechime_dagster.lake.lake import Lake, Table
-from lakechime_dagster.lake.named_types import writer_of
+from lakechime_dagster.lake.lake import Lake, Table, writer_of
 from lakechime_dagster.lake.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.flow import is_hourly
 from lakechime_dagster.triggers.model import PartitionTrigger

@@ -21,7 +21,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.resources.streams.verifying import verified
+        from lakechime_dagster.resources.streams.on_spark import verified
 
         platform = lakechime.platform()
         return conserved(verified(platform, group, context.log.info, seed=platform.store.now()))

@@ -74,7 +74,7 @@ def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
     """The group of that name, or those that may write the table of that name; none where it is another table's."""
     named = [group for group in lake.groups if group.name == name]
     schema, dot, _ = name.partition(".")
-    return named or [group for group in lake.groups if dot and schema in group.homes]
+    return named or [group for group in lake.groups if dot and group.name == schema]
 
 
 def _only(group: "EventGroup", name: str) -> list[str]:

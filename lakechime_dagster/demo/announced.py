@@ -9,6 +9,7 @@ from lakechime_dagster import (
     LakeTable,
     SnapshotTrigger,
     SourceTable,
+    StreamOptions,
     event_group,
     event_stream,
     every,
@@ -27,7 +28,7 @@ def announced_tables(folder: Path) -> list[EventStream | EventGroup | SourceTabl
         producer_field="$.airline",
         every=every(minutes=2),
         owner="team:ops",
-        description="What the airports tell of gates, crews and passengers, as it came.",
+        options=StreamOptions(description="What the airports tell of gates, crews and passengers, as it came."),
     )
     gates = event_group("gates", airport, match="gate.*", owner="team:ops")
     crews = event_group("crews", airport, match="crew.*", owner="team:ops")

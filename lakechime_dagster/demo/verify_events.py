@@ -18,9 +18,8 @@ from lakechime_dagster.demo.airport import Line, file_of
 from lakechime_dagster.demo.announced import FOLDER, announced_tables
 from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
 from lakechime_dagster.demo.plan import Written
-from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import SIBLING, field_of
-from lakechime_dagster.lake.events import EventGroup, EventStream, owner_of
+from lakechime_dagster.lake.events import EventGroup, EventStream, checked_groups, owner_of
 
 STREAM = "airport.events"
 TIMES = "number of rows"

@@ -7,10 +7,9 @@ from lakechime_dagster.lake.contracts import Change, Contract, Mode, PathRule
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.declare_changes import change_table
-from lakechime_dagster.lake.declare_events import event_group, event_stream
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
-from lakechime_dagster.lake.events import EventGroup, EventStream
+from lakechime_dagster.lake.events import EventGroup, EventStream, GroupOptions, StreamOptions, event_group, event_stream
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
@@ -35,6 +34,7 @@ __all__ = [
     "Drift",
     "EventGroup",
     "EventStream",
+    "GroupOptions",
     "JsonLines",
     "KafkaTopic",
     "Lake",
@@ -52,6 +52,7 @@ __all__ = [
     "RefreshMode",
     "Snapshot",
     "SourceTable",
+    "StreamOptions",
     "TableRows",
     "TrinoLog",
     "change_table",

@@ -10,10 +10,10 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
 from lakechime_dagster.lake.type_patterns import is_matched, overlap, specificity
 
-COLUMNS = "columns"
 MAX_COLUMNS = 500  # of single values that a type gets, unless its contract says otherwise
 MOST_COLUMNS = 5_000  # that a contract may say
-MODES = ("tables", COLUMNS, "kinds")  # of a contract, each by its own mode
+MAX_TYPES = 1_000  # tables of a group, unless its contract says otherwise
+MODES = ("tables", "columns", "kinds")  # of a contract, each by its own mode
 
 
 class Mode(StrEnum):
@@ -109,7 +109,7 @@ class Contract:
 
     Attributes:
         is_double_first: A number's column is a double from its birth, unless it is pinned.
-        pins: By path, such as `/items[]/price`.
+        pins: The types that columns have from their birth, by path: `{"/items[]/price": "double"}`.
         paths: Rules by patterns of paths, such as `/payload/*`, in which `*` stands for any text; of those that match a path the
             one holds that says most of it.
         include: The changes that may come at all; all of them, where none is named.
@@ -117,18 +117,20 @@ class Contract:
         shared: Rules of the group for paths, of which those hold that say more of a path than any of `paths`.
         problem: What is wrong with it, where a lake is loaded; the group that has it fails.
         max_columns: How many columns of single values a type gets at most; the group's, or MAX_COLUMNS, where it is not said.
+        max_types: How many tables a group has at most; events of further types wait in the stream's table.
     """
 
     tables: str | Mode = Mode.EVOLVE
     columns: str | Mode = Mode.EVOLVE
     kinds: str | Mode = Mode.EVOLVE
     is_double_first: bool = False
-    pins: Mapping[str, Pin] = field(default_factory=dict, hash=False)
+    pins: Mapping[str, Pin | str] = field(default_factory=dict, hash=False)
     paths: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
     include: Collection[str | Change] = ()
     exclude: Collection[str | Change] = ()
     shared: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
     max_columns: int | None = None
+    max_types: int = MAX_TYPES
     problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -144,10 +146,13 @@ class Contract:
             object.__setattr__(self, name, _changes(name, getattr(self, name)))
         if both := {*self.include} & {*self.exclude}:
             raise DeclarationError("Contract", "exclude", f"{', '.join(sorted(both))} is included too; leave it out of one of them")
+        object.__setattr__(self, "pins", _pins(self.pins))
         _check_paths(self.paths)
         most = self.max_columns
         if most is not None and (type(most) is not int or not 1 <= most <= MOST_COLUMNS):
             raise DeclarationError("Contract", "max_columns", f"{shown(most)} is no number of columns from 1 to {MOST_COLUMNS}")
+        if type(self.max_types) is not int or self.max_types < 1:
+            raise DeclarationError("Contract", "max_types", f"{shown(self.max_types)} is no number of tables, 1 or more")
 
     @property
     def column_cap(self) -> int:
@@ -244,6 +249,17 @@ def _mode(who: str, name: str, value: object) -> Mode:
     if name == "columns" and mode is Mode.VARIANT:
         raise DeclarationError(who, name, f"{shown(value)} is of kinds alone, as a column of a new path has the type of what comes")
     return mode
+
+
+def _pins(pins: object) -> dict[str, Pin]:
+    if not isinstance(pins, Mapping):
+        raise DeclarationError("Contract", "pins", f'{shown(pins)} is no map of paths, such as {{"/price": "double"}}')
+    for path, kind in pins.items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise DeclarationError("Contract", "pins", f"{shown(path)} is no path; write such as '/price' or '/items[]/price'")
+        if kind not in tuple(Pin):
+            raise DeclarationError("Contract", "pins", f"{shown(kind)} of {path} is none of {', '.join(Pin)}")
+    return {path: Pin(kind) for path, kind in pins.items()}
 
 
 def _changes(name: str, values: object) -> tuple[Change, ...]:

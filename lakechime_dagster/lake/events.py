@@ -1,40 +1,92 @@
 """Streams of JSON events, and groups of their types, each of which gets a table of its own without being declared."""
 
-import datetime as dt
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
-from lakechime_dagster.errors import DeclarationError, are_failures_kept, shown
-from lakechime_dagster.lake.contracts import COLUMNS, Contract, Hint, Mode, with_hint
+from lakechime_dagster.errors import DeclarationError, are_failures_kept, keep_or_raise, shown
+from lakechime_dagster.lake.accounts import Account
+from lakechime_dagster.lake.contracts import Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
-from lakechime_dagster.lake.maintenance import Maintenance
-from lakechime_dagster.lake.personal import PersonalColumns
+from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
+from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
+from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
+from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths
 from lakechime_dagster.lake.reads import Passthrough
+from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.lake.type_patterns import ANY, is_matched, specificity
+from lakechime_dagster.lake.type_patterns import ANY, is_matched, overlap, specificity
+from lakechime_dagster.masters import REMEDY, is_driver
 from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
-SCHEMAS, VARIATIONS = "schemas", "variations"  # the tables beside it that show what is known of its types
 CLUSTERED = ("type", "hash")  # by which its rows lie together
-REFUSED_BEFORE = "refused_before"  # of a row that was drained: why it was refused; null of others
-MAX_TYPES = 1_000  # tables of a group
-MAX_COLD_AGE = dt.timedelta(minutes=10)
-MAX_CATCHUP = 100  # versions of the stream's table
-MATERIALIZE_EVERY = dt.timedelta(minutes=5)
-MAX_COLUMNS_PER_PRODUCER = 400  # of a type; of its 500 others have some left
+REFUSED_BEFORE = "refused_before"  # of a row that was reprocessed: why it was refused; null of others
+OTHER = "_other"  # what the name of the group ends with that has what no other takes
+MAX_GROUP_NAME = 40
+Option = TypeVar("Option", bound="Contract | GroupOptions")
+_FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """How the table of a stream is kept and shown.
+
+    Attributes:
+        maintenance: How its files are kept, and those of the group for types that no other group takes.
+        write_as: The account that writes it.
+        location: Its folder, where that is not the warehouse's.
+        dagster: Arguments of its asset.
+    """
+
+    maintenance: Maintenance | None = None
+    write_as: Account | None = None
+    location: str | None = None
+    description: str = ""
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupOptions:
+    """How the runs of a group are launched, and its tables kept and shown.
+
+    Attributes:
+        every: How often the stream is looked at; as events arrive, unless given.
+        verify: When its tables are compared with the whole of the stream's, such as `every(days=1)`; on request only, unless given.
+        maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, unless given.
+        spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, unless given.
+        dagster: Arguments of its asset, such as a pool.
+    """
+
+    every: Schedule | None = None
+    verify: Schedule | None = None
+    maintenance: Maintenance | None = None
+    spark: str | None = None
+    description: str = ""
+    dagster: Passthrough = field(default_factory=dict, hash=False)
+    problem: str = field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            _schedule("GroupOptions", self.every)
+            _schedule("GroupOptions", self.verify, "verify")
+            checked_maintenance("GroupOptions", self.maintenance)
+            if self.spark is not None and not is_driver(self.spark):
+                raise DeclarationError("GroupOptions", "spark", f"{shown(self.spark)} is no driver; {REMEDY}")
+        except DeclarationError as error:
+            keep_or_raise(self, error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable(FeedTable):
-    """The events of a stream as they came: what its source holds, appended, with what is known of each payload.
+    """The events of a stream as they arrived: what its source holds, appended, with what is known of each payload.
 
     Attributes:
         type_field: The names that lead to an event's type.
-        producer_field: Those that lead to who sent it; none where nobody is told.
+        producer_field: Those that lead to who sent it; empty where no field tells it.
     """
 
     type_field: tuple[str, ...]
@@ -43,53 +95,23 @@ class EventTable(FeedTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EventStream:
-    """A stream of events: its name, and the table that holds them as they came."""
+    """A stream of events: its name, and the table that holds them as they arrived."""
 
     name: str
     table: EventTable
 
-    @property
-    def schemas(self) -> SourceTable:
-        """The table of the layouts of all its types, a row each, to be read by others."""
-        about = f"Layouts of the types of {self.name}: when each was made, by whom, and what it gained"
-        return SourceTable(f"{self.name}.{SCHEMAS}", owner=self.table.owner, group=self.name, description=about)
-
-    @property
-    def variations(self) -> SourceTable:
-        """The table of the variations that are kept of its types, a row each, to be read by others."""
-        about = f"Variations of the types of {self.name}, each by the shape of its first event"
-        return SourceTable(f"{self.name}.{VARIATIONS}", owner=self.table.owner, group=self.name, description=about)
-
 
 @dataclass(frozen=True, kw_only=True)
 class EventGroup:
-    """Types of a stream that are brought into tables together: `<home>.<type>` each, made when its first event comes.
-
-    The home of a type is its group, or the one that had it first, where it moved.
+    """Types of a stream that are loaded into tables together: `<group>.<type>` each, made when its first event arrives.
 
     Attributes:
         match: A pattern of the types' names, in which `*` stands for any text.
         contract: What its events may change.
         contracts: The same of single types, in place of it.
-        moved: Types that another group had before, by pattern, with the name of the first that did: their tables stay in its folder.
         personal: Patterns of paths at which values are personal.
         allowed: Types that people let have a table, however many there are.
-        max_types: With so many tables, events of further types stay in the stream's own.
-        max_columns_per_producer: Who has brought so many columns of a type brings no further ones; None for any number.
-        uncapped: Types of which a person lets all columns come, whoever brings them.
-        cold_rows: A type with fewer rows than these behind its place is cold: they stay in the stream's table for some steps.
-        max_cold_age: For so long at most; then they are written, also when nothing comes.
-        max_catchup: A type whose place is more versions of the stream's table behind the group's is read apart from the others, by
-            parts of so many versions beside those of the step.
-        materialize_every: Dagster is told of mere rows of a type at most so often.
-        every: How often the stream is looked at; as events come, where it is not said.
-        verify: When its tables are compared with the stream's, whole; by hand alone, where it is not said.
-        maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, where it is not said.
-        spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, where it is not said.
-        dagster: What its asset is given beside, such as a pool.
         problem: What is wrong with its declaration. It still has the types that it matches, whose events wait in the stream's table.
-        unknown: The parameters of its declaration among `name`, `stream`, `match`, `moved` and `columns` whose values are wrong, so
-            that the group has others in their place.
     """
 
     name: str
@@ -97,72 +119,37 @@ class EventGroup:
     match: str = ANY
     contract: Contract = field(default_factory=Contract)
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
-    moved: Mapping[str, str] = field(default_factory=dict, hash=False)
     personal: PersonalColumns = field(default_factory=dict, hash=False)
     allowed: frozenset[str] = frozenset()
-    max_types: int = MAX_TYPES
-    max_columns_per_producer: int | None = MAX_COLUMNS_PER_PRODUCER
-    uncapped: frozenset[str] = frozenset()
-    cold_rows: int = 0
-    max_cold_age: dt.timedelta = MAX_COLD_AGE
-    max_catchup: int = MAX_CATCHUP
-    materialize_every: dt.timedelta = MATERIALIZE_EVERY
-    every: Schedule | None = None
-    verify: Schedule | None = None
-    maintenance: Maintenance | None = None
     owner: str | None = None
-    description: str = ""
-    spark: str | None = None
-    dagster: Passthrough = field(default_factory=dict, hash=False)
+    options: GroupOptions = field(default_factory=GroupOptions)
     problem: str = ""
-    unknown: frozenset[str] = frozenset()
 
-    def failed(self, error: DeclarationError, **known: Any) -> "EventGroup":
-        """The group with what is wrong with it, where failures are kept; `known` are values in place of those that are wrong.
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """How the files of its tables are kept, as of other tables."""
+        return self.options.maintenance
 
-        Raises:
-            DeclarationError: failures are not kept.
-        """
-        if not are_failures_kept():
-            raise error
-        problem = "; ".join(filter(None, (self.problem, str(error))))
-        return replace(self, problem=problem, unknown=self.unknown | known.keys(), **known)
+    @property
+    def spark(self) -> str | None:
+        """The driver of its runs, as of other tables."""
+        return self.options.spark
 
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""
         return self.contracts.get(type_name, self.contract)
 
-    @property
-    def tells_producers(self) -> bool:
-        """Whether its stream says which field leads to who sent an event."""
-        return bool(self.stream.table.producer_field)
-
-    def cap_of(self, type_name: str) -> int | None:
-        """How many columns of a type a producer may bring; None for any number."""
-        return self.max_columns_per_producer if self.tells_producers and type_name not in self.uncapped else None
-
     def with_hints(self, hints: Iterable[Hint]) -> "EventGroup":
-        """The group with what people say of its types beside what is declared; who lets columns come lets them come from anybody."""
-        contracts, allowed, uncapped = dict(self.contracts), {*self.allowed}, {*self.uncapped}
+        """The group with what people decided of its types, in place of what is declared."""
+        contracts, allowed = dict(self.contracts), {*self.allowed}
         for one in hints:
             contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
-            for of, types in (("tables", allowed), (COLUMNS, uncapped)):
-                if one.of == of:
-                    (types.add if one.says == Mode.EVOLVE else types.discard)(one.type)
-        return replace(self, contracts=contracts, allowed=frozenset(allowed), uncapped=frozenset(uncapped))
-
-    @property
-    def homes(self) -> tuple[str, ...]:
-        """The groups in whose folders tables of its types may lie, its own name first."""
-        return tuple(dict.fromkeys((self.name, *self.moved.values())))
-
-    def home_of(self, type_name: str) -> str:
-        """The group in whose folder the table of a type lies: where it moved the one that had it first."""
-        found = [pattern for pattern in self.moved if is_matched(pattern, type_name)]
-        return self.moved[max(found, key=specificity)] if found else self.name
+            if one.of == "tables":
+                (allowed.add if one.says == Mode.EVOLVE else allowed.discard)(one.type)
+        return replace(self, contracts=contracts, allowed=frozenset(allowed))
 
     def table(self, type_name: str) -> SourceTable:
-        """The table of a type, to be read by others; it need not be there yet.
+        """The table of a type, to be read by others; it need not exist yet.
 
         Raises:
             DeclarationError: the group's pattern does not match the type.
@@ -170,14 +157,170 @@ class EventGroup:
         if not is_matched(self.match, type_name):
             raise DeclarationError(self.name, "table", f"{shown(type_name)} is no type of {self.match}; ask the group that has it")
         about = f"Events {type_name} of {self.stream.name}"
-        return SourceTable(f"{self.home_of(type_name)}.{table_of(type_name)}", owner=self.owner, group=self.name, description=about)
+        return SourceTable(f"{self.name}.{table_of(type_name)}", owner=self.owner, group=self.name, description=about)
 
     @property
     def trigger(self) -> SnapshotTrigger:
-        """As events come to the stream's table."""
-        return SnapshotTrigger((self.stream.table.name,), self.every)
+        """As events arrive in the stream's table."""
+        return SnapshotTrigger((self.stream.table.name,), self.options.every)
 
 
 def owner_of(groups: Iterable[EventGroup], type_name: str) -> EventGroup:
-    """The group that has a type: of those that match it the one that says most of its name."""
+    """The group that has a type: of those that match it the one whose pattern is the most specific."""
     return max((group for group in groups if is_matched(group.match, type_name)), key=lambda group: specificity(group.match))
+
+
+def event_stream(
+    name: str,
+    *,
+    source: AnySource,
+    type_field: str = "$.type",
+    producer_field: str | None = None,
+    every: Schedule | None = None,
+    owner: str | None = None,
+    options: StreamOptions | None = None,
+) -> EventStream:
+    """Declare a stream of JSON events, an object each, from files, a topic or rows of a table; `<name>.events` holds them as they arrived.
+
+    `type_field` leads to the name of an event's type, such as `$.header.type`, `producer_field` to who sent it.
+
+    Raises:
+        DeclarationError: naming the stream, the field and the remedy.
+    """
+    if not isinstance(name, str) or not PART.fullmatch(name):
+        raise DeclarationError(f"event_stream {shown(name)}", "name", "is no single word of letters, digits and _, such as 'game'")
+    if len(name) > MAX_GROUP_NAME - len(OTHER):
+        problem = f"has {len(name)} characters; use at most {MAX_GROUP_NAME - len(OTHER)}"
+        raise DeclarationError(f"event_stream {shown(name)}", "name", problem)
+    table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
+    if not isinstance(source, JsonLines | KafkaTopic | TableRows):
+        problem = f"{shown(source)} is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and TableRows(table, payload=…)"
+        raise DeclarationError(name, "source", problem)
+    if getattr(source, "records", False):
+        raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
+    of_cdc = ("shards", "database", "table", "ddl", "transactions", "heartbeats")
+    told = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
+    if told:
+        raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")
+    given = options or StreamOptions()
+    table = EventTable(
+        name=table_name,
+        feed=source,
+        type_field=_field(name, "type_field", type_field),
+        producer_field=() if producer_field is None else _field(name, "producer_field", producer_field),
+        every=_schedule(name, every),
+        owner=owner,
+        location=given.location,
+        maintenance=given.maintenance,
+        write_as=given.write_as,
+        dagster=given.dagster,
+        group=name,
+        description=given.description or f"The events of {name} as they came from {source}",
+    )
+    return EventStream(name=name, table=table)
+
+
+def event_group(
+    name: str,
+    stream: EventStream,
+    *,
+    match: str = ANY,
+    contract: Contract | None = None,
+    types: Mapping[str, Contract] | None = None,
+    columns: PersonalColumns | None = None,
+    owner: str | None = None,
+    options: GroupOptions | None = None,
+) -> EventGroup:
+    """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when its first event arrives.
+
+    A type is of the group with the most specific pattern that matches it. When a change of the patterns gives it to another group,
+    its table keeps its name, and its checkpoint moves with it.
+
+    Args:
+        name: A single word; the folder of the tables.
+        stream: The result of `event_stream`.
+        match: In which `*` stands for any text.
+        contract: What events may change, how many columns and tables there may be, and the types of single paths.
+        types: Contracts of single types, in place of the group's but for its pins and rules for paths.
+        columns: At which paths values are personal, by patterns (`{"/user/email": personal("email")}`).
+        owner: Who is told of failures and breaking changes.
+        options: When it runs, is verified and maintained, by which driver, and how it is shown.
+
+    Raises:
+        DeclarationError: naming the group, the field and the remedy. While a code location loads, a group with a wrong contract, types,
+            owner or options is kept with its `problem`, so that it fails alone.
+    """
+    if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > MAX_GROUP_NAME:
+        problem = f"is no single word of at most {MAX_GROUP_NAME} letters, digits and _, such as 'shop'"
+        raise DeclarationError(f"event_group {shown(name)}", "name", problem)
+    if not isinstance(stream, EventStream):
+        raise DeclarationError(name, "stream", f"{shown(stream)} is no event_stream(…)")
+    if name == stream.name:
+        raise DeclarationError(name, "name", f"is the stream's own name, whose table is {stream.table.name}; choose another")
+    if not isinstance(match, str) or not match:
+        raise DeclarationError(name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'")
+    group = EventGroup(name=name, stream=stream, match=match, personal=checked_personal_paths(name, columns or {}))
+    try:
+        own = _usable(name, "contract", Contract() if contract is None else contract, Contract)
+        return replace(
+            group,
+            contract=own,
+            contracts=_contracts_of_types(group, own, types),
+            owner=checked_owner(name, owner),
+            options=_usable(name, "options", GroupOptions() if options is None else options, GroupOptions),
+        )
+    except DeclarationError as error:
+        if not are_failures_kept():
+            raise
+        return replace(group, problem=str(error))
+
+
+def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[EventGroup, ...]:
+    """The groups of a stream; where none takes all types, one more does, kept as the stream's table is: `<stream>_other`.
+
+    Raises:
+        DeclarationError: some type would be of two groups as much as of each other.
+    """
+    several = list(groups)
+    for at, one in enumerate(several):
+        for other in several[:at]:
+            if specificity(one.match) == specificity(other.match) and overlap(one.match, other.match):
+                problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
+                raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
+    if not any(group.match.strip("*") == "" for group in several):
+        about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
+        several.append(event_group(stream.name + OTHER, stream, options=GroupOptions(description=about, maintenance=kept)))
+    return tuple(several)
+
+
+def _contracts_of_types(group: EventGroup, own: Contract, types: object) -> dict[str, Contract]:
+    if types is not None and not isinstance(types, Mapping):
+        raise DeclarationError(
+            group.name, "types", f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}'
+        )
+    for kind in types or ():
+        if not isinstance(kind, str) or not is_matched(group.match, kind):
+            raise DeclarationError(group.name, "types", f"{shown(kind)} is not matched by {group.match!r}; it is of another group")
+    return {kind: _usable(group.name, f"types[{kind!r}]", one, Contract).within(own) for kind, one in (types or {}).items()}
+
+
+def _usable(name: str, field_name: str, value: object, wanted: type[Option]) -> Option:
+    """An option object of the wanted class whose own declaration is right."""
+    if not isinstance(value, wanted):
+        raise DeclarationError(name, field_name, f"{shown(value)} is no {wanted.__name__}(…)")
+    if value.problem:
+        raise DeclarationError(name, field_name, value.problem)
+    return value
+
+
+def _field(name: str, field_name: str, path: object) -> tuple[str, ...]:
+    if not isinstance(path, str) or not _FIELD.fullmatch(path):
+        raise DeclarationError(name, field_name, f"{shown(path)} leads to no field; write such as '$.type' or '$.header.type'")
+    return tuple(path.split(".")[1:])
+
+
+def _schedule(name: str, value: object, field_name: str = "every") -> Schedule | None:
+    if value is not None and not isinstance(value, Schedule):
+        remedy = "minutes=5" if field_name == "every" else "days=1"
+        raise DeclarationError(name, field_name, f"{shown(value)} is no schedule; write every({remedy})")
+    return value

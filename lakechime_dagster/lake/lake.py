@@ -1,7 +1,7 @@
 """The lake: all declared tables together, checked as a whole."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from lakechime_dagster.dce.event import TableFormat
@@ -10,10 +10,8 @@ from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
 from lakechime_dagster.lake.alarms import checked_alarms
 from lakechime_dagster.lake.aliases import checked_aliases
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-from lakechime_dagster.lake.declare_events import checked_groups, usable_name
-from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable
+from lakechime_dagster.lake.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.lake.graph import find_cycle, topological
-from lakechime_dagster.lake.moved_types import check_moved
 from lakechime_dagster.lake.names import PART
 from lakechime_dagster.lake.query_logs import AuditLog, checked_query_logs
 from lakechime_dagster.lake.span import TimeSpan, time_span
@@ -61,7 +59,7 @@ class Lake:
         streams = [one.table for one in declared if isinstance(one, EventStream)]
         several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside), *streams)
         _check_names(several)
-        groups = _groups(declared, several)
+        groups = _groups(declared)
         _check_groups(groups, several)
         by_name = {table.name: table for table in several}
         _check_sources(by_name, groups)
@@ -132,43 +130,38 @@ class Lake:
         return tuple(table for table in self.targets if name in table.inputs)
 
 
-def _groups(declared: Iterable[object], tables: Iterable[Table]) -> tuple[EventGroup, ...]:
+def named_types(lake: Lake, group: EventGroup) -> tuple[SourceTable, ...]:
+    """The tables of a group's types that the lake names, in its list of tables or by a contract of their own, by name."""
+    found = {table.name: table for table in map(group.table, group.contracts)}
+    found |= {table.name: table for table in lake.sources if writer_of(lake, table) == group}
+    return tuple(found[name] for name in sorted(found))
+
+
+def foreign_sources(lake: Lake) -> tuple[SourceTable, ...]:
+    """The tables of a lake that somebody else writes, of whom its groups are none."""
+    return tuple(table for table in lake.sources if writer_of(lake, table) is None)
+
+
+def writer_of(lake: Lake, table: SourceTable) -> EventGroup | None:
+    """The group that writes a table, which is that of a type; None of any other."""
+    return next((group for group in lake.groups if group.name == table.name.partition(".")[0]), None)
+
+
+def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:
     """The groups of all streams, with one for what no other takes; a group's stream is declared with it."""
-    several = list({id(one): one for one in declared}.values())  # a declaration that is there twice is one
+    several = list({id(one): one for one in declared}.values())  # a declaration that is listed twice is one
     streams = [one for one in several if isinstance(one, EventStream)]
     groups = [one for one in several if isinstance(one, EventGroup)]
-    if len(streams) == 1:  # which is the one that was meant, where it is not known
-        groups = [replace(one, stream=streams[0]) if "stream" in one.unknown else one for one in groups]
-    apart = [one for one in groups if one.stream not in streams]
-    unplaced = [one for one in apart if "stream" in one.unknown]
-    found: list[EventGroup] = []
-    for stream in streams:
-        found += checked_groups(stream, [one for one in groups if one.stream == stream], unplaced)
-    for group in apart:
-        error = DeclarationError(group.name, "stream", f"{group.stream.name} is not in the lake; add it to the list")
-        found.append(group if group in unplaced else group.failed(error))
-    return check_moved(_with_names(found, [*tables, *streams]), streams)
-
-
-def _with_names(groups: Iterable[EventGroup], others: Iterable[Table | EventStream]) -> list[EventGroup]:
-    """Groups of different names; of two that have one both fail, and one is shown under another."""
-    found: list[EventGroup] = []
-    several = list(groups)
-    taken = {one.name if isinstance(one, SourceTable) else one.name.partition(".")[0] for one in others}
-    taken |= {group.name for group in several if "name" not in group.unknown}
-    for group in several:
-        names = [one.name for one in found]
-        at = next((at for at, name in enumerate(names) if name.casefold() == group.name.casefold()), None)
-        if "name" in group.unknown:
-            named = replace(group, name=usable_name(group.name, {*names, *taken}))
-        elif at is not None:
-            error = DeclarationError(group.name, "name", "is the name of two groups; rename one of them")
-            found[at] = found[at].failed(error)
-            named = group.failed(error, name=usable_name(group.name, {*names, *taken}))
-        else:
-            named = group
-        found.append(named)
-    return found
+    for group in groups:
+        if group.stream not in streams:
+            raise DeclarationError(group.name, "stream", f"{group.stream.name} is not in the lake; add it to the list")
+    found = [one for stream in streams for one in checked_groups(stream, [group for group in groups if group.stream == stream])]
+    names: set[str] = set()
+    for group in found:
+        if group.name.casefold() in names:
+            raise DeclarationError(group.name, "name", "is the name of two groups; rename one of them")
+        names.add(group.name.casefold())
+    return tuple(found)
 
 
 def _edges(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
@@ -199,13 +192,9 @@ def _check_names(tables: tuple[Table, ...]) -> None:
 
 
 def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None:
-    """Refuse tables that have the name of a group, or that this lake writes where those of a group, or of what is known of it, lie."""
-    names = {home.casefold(): group for group in groups for home in reversed(group.homes)}
-    shown = {one.name.casefold() for group in groups for one in (group.stream.schemas, group.stream.variations)}
+    """Refuse tables that have the name of a group, or that this lake writes among those of a group."""
+    names = {group.name.casefold(): group for group in groups}
     for table in tables:
-        if table.name.casefold() in shown and not isinstance(table, SourceTable):
-            problem = "is the name of the table that shows what is known of a stream's types; choose another"
-            raise DeclarationError(table.name, "name", problem)
         if table.name.casefold() in names:
             raise DeclarationError(table.name, "name", "is the name of a group of types too; rename one of them")
         outer = names.get(table.name.casefold().split(".")[0])

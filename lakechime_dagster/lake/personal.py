@@ -88,13 +88,6 @@ def checked_personal_paths(group: str, value: object) -> PersonalColumns:
     return MappingProxyType(dict(value))
 
 
-def personal_paths_of(value: object) -> PersonalColumns:
-    """The paths of a wrong declaration that are surely meant to be personal, of the category `unknown` where that is wrong."""
-    paths = value.items() if isinstance(value, Mapping) else ()
-    known = {path: tag for path, tag in paths if isinstance(path, str) and PATH.fullmatch(path)}
-    return {path: tag if isinstance(tag, Personal) and not tag.problem else Personal("unknown") for path, tag in known.items()}
-
-
 def check_unlisted(table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str) -> None:
     """Refuse personal columns where their values, or bounds of them, would be written beside the rows."""
     columns = {folded(column_of(name)) for name in tagged}

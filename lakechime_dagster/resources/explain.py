@@ -10,7 +10,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.resources.feeds import ask
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.asked import with_asked
+from lakechime_dagster.resources.streams.due import with_asked
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision

@@ -9,8 +9,7 @@ from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.lakechime_resource import NothingNewError, RunContext, declared_flows, flow_named
 from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target
-from lakechime_dagster.resources.streams.asked import due_types
-from lakechime_dagster.resources.streams.draining import drain_firing
+from lakechime_dagster.resources.streams.due import drain_firing, due_types
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.flow import Flow

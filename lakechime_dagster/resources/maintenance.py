@@ -17,10 +17,10 @@ from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.schema.repository import NOWHERE
+from lakechime_dagster.schema.learning import NOWHERE
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.store.lanes_at import LaneAt, lanes_at
-from lakechime_dagster.store.types.places import TypesAt, places_of
+from lakechime_dagster.store.types.repository import TypesAt, places_of
 from lakechime_dagster.triggers.lanes import LaneState
 
 if TYPE_CHECKING:

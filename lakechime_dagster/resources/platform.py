@@ -11,13 +11,13 @@ from lakechime_dagster.dce.event import DataChangeEvent, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
-from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.schema.steps import Drained
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Beside, Ledger, together
-from lakechime_dagster.store.types import drains as event_drains
+from lakechime_dagster.store.types.decisions import close_drain
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE, HOUR_MS, HOURS, LATE, CommitStamp, Committed, Execution, LaneId
@@ -79,7 +79,7 @@ class Platform:
 
 def _closing(execution: Execution, drained: Drained | None) -> Beside | None:
     """What closes the drain that a step did, in the settling transaction; None where it did none."""
-    return None if drained is None else lambda connection: event_drains.close(connection, execution.execution_id, drained)
+    return None if drained is None else lambda connection: close_drain(connection, execution.execution_id, drained)
 
 
 def marks_of(

@@ -15,8 +15,8 @@ from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.streams.event_types import event_types
-from lakechime_dagster.schema.repository import NOWHERE, TypePlace
-from lakechime_dagster.schema.results import GroupResult
+from lakechime_dagster.schema.learning import NOWHERE, TypePlace
+from lakechime_dagster.schema.steps import GroupResult
 from lakechime_dagster.settings import Settings, SparkSettings
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.following.bronze_job import BronzeJob

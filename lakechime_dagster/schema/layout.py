@@ -1,21 +1,107 @@
-"""The columns of a type's table, as they grow: only ever added to, by what was observed, a contract and pins.
+"""What was observed of a type, and the columns of its table, which only grow.
 
-Every kind that a path was ever seen with has a place: the column of the field, or a sibling `<column>__v_<kind>`. What has none
-(elements of arrays of another kind than the first, fields beyond the caps) is kept in `_rescued`.
+Observing is a semilattice: joining is commutative, associative, idempotent, and only ever adds. Every kind that a path was ever seen
+with has a place: the column of the field, or a sibling `<column>__v_<kind>`. What has none (elements of arrays of another kind than the
+first, fields beyond the caps) is kept in `_rescued`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Change, Contract, Mode, Pin
 from lakechime_dagster.lake.event_names import SIBLING, column_of
 from lakechime_dagster.lake.names import folded
-from lakechime_dagster.schema.kinds import Kind
-from lakechime_dagster.schema.observed import SAYS_NOTHING, Node, Observed, tree_of
-from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
+from lakechime_dagster.schema.event import ELEMENT, ROOT, Kind, Variation, field_path
+
+SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
+Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an element of an array
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A path: the kinds of what was there, and the first and the last position at which one of them came first."""
+
+    kinds: frozenset[Kind]
+    first: int
+    last: int
+
+    def joined(self, other: "Seen") -> "Seen":
+        return Seen(self.kinds | other.kinds, min(self.first, other.first), max(self.last, other.last))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The paths of a type, as spelled; two that differ in letter case only are two."""
+
+    paths: Mapping[str, Seen] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", MappingProxyType(dict(self.paths)))
+
+    def joined(self, other: "Observed") -> "Observed":
+        """What both have seen."""
+        found = dict(self.paths)
+        for path, seen in other.paths.items():
+            found[path] = found[path].joined(seen) if path in found else seen
+        return Observed(found)
+
+    def is_enlarged_by(self, variation: Variation) -> bool:
+        """Whether a variation has a path, or a kind at a path, that was not seen."""
+        return any(path not in self.paths or kind not in self.paths[path].kinds for path, kind in variation.kinds)
+
+
+def observed_of(variation: Variation, position: int) -> Observed:
+    """What a variation shows that came first at a position, such as a version of the bronze table."""
+    kinds: dict[str, set[Kind]] = {}
+    for path, kind in variation.kinds:
+        kinds.setdefault(path, set()).add(kind)
+    return Observed({path: Seen(frozenset(several), position, position) for path, several in kinds.items()})
+
+
+@dataclass
+class Node:
+    """A path as a tree has it: the kinds of what is there, the fields of its objects by their names, the elements of its arrays."""
+
+    kinds: frozenset[Kind] = frozenset()
+    fields: dict[str, "Node"] = field(default_factory=dict)
+    element: "Node | None" = None
+
+
+def says_nothing(node: Node) -> bool:
+    """Whether what is there is null, empty, or an object of such fields: it asks for no column, and without one nothing is lost."""
+    return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(map(says_nothing, node.fields.values()))
+
+
+def tree_of(observed: Observed) -> Node:
+    """The paths as a tree, whose root is the event."""
+    root = Node()
+    for path, seen in observed.paths.items():
+        node = root
+        for name in names_of(path):
+            if name is None:
+                node.element = node = node.element or Node()
+            else:
+                node = node.fields.setdefault(name, Node())
+        node.kinds = seen.kinds
+    return root
+
+
+def names_of(path: str) -> Names:
+    """The fields that lead to a path, None where it leads into an array."""
+    names: list[str | None] = []
+    for part in path.split("/")[1:]:
+        name = part.partition("[")[0]  # a name's own is told otherwise
+        names += [_unescaped(name), *([None] * part[len(name) :].count(ELEMENT))]
+    return tuple(names)
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("~2", "[").replace("~1", "/").replace("~0", "~")
+
 
 MAX_LEVELS = 32
 MAX_FIELDS = 200  # of one object; with more its fields are ids
@@ -302,3 +388,70 @@ class _Grower:
             if element is not None:
                 return element
         return None
+
+
+One = TypeVar("One")
+
+
+def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
+    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them.
+
+    A VARIANT comes behind all others as it is, since once it is there no further column of its field is added.
+    """
+    texts_last = -1 if kind is Kind.OBJECT else 1
+    return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
+
+
+def is_name_taken(columns: Sequence[Column], field: str) -> bool:
+    """Whether a column has the name, but for the letters' case, that the column of a field would have."""
+    name = folded(column_of(field))
+    return any(folded(one.name) == name for one in columns)
+
+
+def is_capped(
+    is_full: bool, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
+) -> bool:
+    """Whether a value, or whatever tells of several, has no column at a path as the layout is full, or it lies too deep.
+
+    Not so where nothing within it asks for a column.
+    """
+    level, several = _level_of(path), [value]
+    while several:
+        if any(kind not in SAYS_NOTHING and kind not in (Kind.OBJECT, Kind.ARRAY) for one in several for kind in kinds_of(one)):
+            return is_full or level > MAX_LEVELS
+        several = [inner for one in several for inner in below(one)]
+        level += 1
+    return False
+
+
+def _level_of(path: str) -> int:
+    """How deep a path lies; a field of the event itself does at 1."""
+    return path.count("/") + path.count(ELEMENT)
+
+
+TECHNICAL = {"_src": "string", "_ingested_at": "timestamp", "_hash": "string", "_schema_version": "int", "_rescued": "string"}
+_SQL_TYPES: Mapping[Holds, str] = {
+    Holds.BOOL: "boolean",
+    Holds.LONG: "bigint",
+    Holds.BIGINT: "decimal(38,0)",
+    Holds.FRACTION: "double",
+    Holds.DOUBLE: "double",
+    Holds.HUGE: "string",
+    Holds.STRING: "string",
+    Holds.JSON: "string",
+    Holds.VARIANT: "variant",
+}
+
+
+def table_columns(layout: Layout) -> list[tuple[str, str]]:
+    """The columns of the table of a layout with their types, the technical ones first."""
+    return [*TECHNICAL.items(), *((one.name, column_type(one)) for one in layout.columns)]
+
+
+def column_type(column: Column) -> str:
+    """The type of a column, or of a field or an element within one."""
+    if column.holds is Holds.OBJECT:
+        return f"struct<{','.join(f'{one.name}:{column_type(one)}' for one in column.fields)}>"
+    if column.holds is Holds.ARRAY and column.element is not None:
+        return f"array<{column_type(column.element)}>"
+    return _SQL_TYPES[column.holds]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from lakechime_dagster.lake.type_patterns import is_matched, overlap
+from lakechime_dagster.schema.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.schema.layout import Column, Holds, Layout
-from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
 
 _WHOLE = (Holds.JSON, Holds.VARIANT, Holds.ARRAY, Holds.OBJECT)
 

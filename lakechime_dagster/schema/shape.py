@@ -1,4 +1,4 @@
-"""An event brought into the layout of its table: each value in the column that takes it, all others told in `_rescued`.
+"""An event brought into the layout of its table: each value in the column that takes it, all others in `_rescued`.
 
 Nothing is left out but what a contract discards: each single value is in a column or in `_rescued`. A null needs no place, as a
 column without a value is null, nor does an empty object or array whose field has no column; elements of an array keep theirs.
@@ -8,19 +8,122 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.contracts import Contract, Mode, Pin
-from lakechime_dagster.schema.event import Flag, JsonEvent
+from lakechime_dagster.schema.event import ELEMENT, ROOT, Flag, JsonEvent, Kind, Variation, field_path, kind_of
 from lakechime_dagster.schema.json_text import Fields, Fraction, has_half, json_string, text_of
-from lakechime_dagster.schema.kinds import Kind, kind_of
-from lakechime_dagster.schema.layout import Column, Holds, Layout, change_of
-from lakechime_dagster.schema.observed import Node, Pair, observed_of, says_nothing, tree_of
-from lakechime_dagster.schema.places import is_capped, is_name_taken, taking
-from lakechime_dagster.schema.rescue import Rescue, Rescued, pointer_below
-from lakechime_dagster.schema.variants import held_by_variant
-from lakechime_dagster.schema.variation import ELEMENT, ROOT, Variation, field_path
+from lakechime_dagster.schema.layout import (
+    Column,
+    Holds,
+    Layout,
+    Node,
+    change_of,
+    is_capped,
+    is_name_taken,
+    observed_of,
+    says_nothing,
+    taking,
+    tree_of,
+)
+
+
+class Rescue(StrEnum):
+    """Why a value is in `_rescued` and in no column.
+
+    Attributes:
+        UNKNOWN: There is no column for its path.
+        MISMATCH: The columns of its path take no value of its kind.
+        INEXACT: The column would hold something else: a double that is not this whole number, text with half of a surrogate pair.
+        OVERFLOW: It is a number larger than the column of its path takes.
+        CASE: A column for another field has this name but for the letters' case.
+        DUPLICATE: Its object has a field of this name further behind.
+        CAP: It would have a column, had the table not as many as it may, or as deep ones; or it is more than a VARIANT holds.
+        MAP: Its object's fields are ids, and got no further columns.
+        FROZEN: The contract lets no column be added.
+    """
+
+    UNKNOWN = "unknown"
+    MISMATCH = "mismatch"
+    INEXACT = "inexact"
+    OVERFLOW = "overflow"
+    CASE = "case"
+    DUPLICATE = "duplicate"
+    CAP = "cap"
+    MAP = "map"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True)
+class Rescued:
+    """A value that is in no column: its JSON pointer (RFC 6901) in the event's own spelling, its text, and why."""
+
+    pointer: str
+    text: str
+    reason: Rescue
+
+
+def pointer_below(pointer: str, name: str) -> str:
+    """The pointer of a field of an object."""
+    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+MAX_VARIANT_LEVELS = 100  # objects and arrays within each other
+MAX_VARIANT = 1_000_000  # characters of its text, which is less than any engine's bound of its bytes
+
+
+@dataclass
+class _Holder:
+    """Goes through a value once."""
+
+    rescued: list[Rescued] = field(default_factory=list)
+
+    def text(self, value: Any, pointer: str, level: int = 1) -> str | None:
+        """The text of what is held of a value; None where that is nothing."""
+        match kind_of(value):
+            case Kind.HUGE:
+                return self._lost(value, pointer, Rescue.OVERFLOW)
+            case Kind.STRING if has_half(value):
+                return self._lost(value, pointer, Rescue.INEXACT)
+            case Kind.OBJECT | Kind.ARRAY if level > MAX_VARIANT_LEVELS:
+                return self._lost(value, pointer, Rescue.CAP)
+            case Kind.OBJECT:
+                return self._object(value, pointer, level)
+            case Kind.ARRAY:
+                parts = [self.text(one, f"{pointer}/{at}", level + 1) or "null" for at, one in enumerate(value)]
+                return f"[{','.join(parts)}]"
+            case _:
+                return text_of(value)
+
+    def _object(self, fields: Fields, pointer: str, level: int) -> str:
+        last = {name: at for at, (name, _) in enumerate(fields)}
+        parts: list[str] = []
+        for at, (name, value) in enumerate(fields):
+            here = pointer_below(pointer, name)
+            if value is None:
+                continue
+            if last[name] != at or has_half(name):
+                self._lost(value, here, Rescue.DUPLICATE if last[name] != at else Rescue.INEXACT)
+                continue
+            text = self.text(value, here, level + 1)
+            parts += [] if text is None else [f"{json_string(name)}:{text}"]
+        return f"{{{','.join(parts)}}}"
+
+    def _lost(self, value: Any, pointer: str, reason: Rescue) -> None:
+        self.rescued.append(Rescued(pointer, text_of(value), reason))
+
+
+def held_by_variant(value: Any, pointer: str) -> tuple[str | None, list[Rescued]]:
+    """The text of what a VARIANT holds of a value, None where that is nothing, and what it cannot hold.
+
+    A number is held exactly up to 38 digits, else as the nearest double; null in a field is as if the field were missing.
+    """
+    holder = _Holder()
+    text = holder.text(value, pointer)
+    if text is not None and len(text) > MAX_VARIANT:
+        return None, [Rescued(pointer, text_of(value), Rescue.CAP)]
+    return text, holder.rescued
 
 
 @dataclass(frozen=True)
@@ -45,23 +148,11 @@ class Shaped:
         return f"[{','.join(parts)}]"
 
 
-def shaped(event: JsonEvent, layout: Layout, contract: Contract, withheld: frozenset[Pair] = frozenset()) -> Shaped:
+def shaped(event: JsonEvent, layout: Layout, contract: Contract) -> Shaped:
     """The row of an event."""
-    shaper = _Shaper(layout, contract, with_ways(withheld))
+    shaper = _Shaper(layout, contract)
     row = shaper.fields(event.fields, layout.columns, ROOT, "")
     return Shaped(row, tuple(shaper.rescued), shaper.discarded, shaper.is_discarded)
-
-
-@lru_cache(64)
-def with_ways(withheld: frozenset[Pair]) -> frozenset[Pair]:
-    """What is withheld, and the objects and arrays that lead there: where no column holds these, the same is why."""
-    ways = set[Pair]()
-    for path, _ in withheld:
-        while path:
-            is_element = path.endswith(ELEMENT)
-            path = path.removesuffix(ELEMENT) if is_element else path.rpartition("/")[0]
-            ways.add((path, Kind.ARRAY if is_element else Kind.OBJECT))
-    return withheld | ways
 
 
 def covers(layout: Layout, variation: Variation, flags: Sequence[Flag] = ()) -> bool:
@@ -101,7 +192,6 @@ class _Shaper:
 
     layout: Layout
     contract: Contract
-    withheld: frozenset[Pair] = frozenset()
     rescued: list[Rescued] = field(default_factory=list)
     discarded: int = 0
     is_discarded: bool = False
@@ -153,13 +243,8 @@ class _Shaper:
             self.discarded += 1
             return
         may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
-        if reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow and (path, kind_of(value)) in self.withheld:
-            reason = Rescue.PRODUCER_CAP
-        elif (
-            reason in (Rescue.MISMATCH, Rescue.UNKNOWN)
-            and may_grow
-            and is_capped(self.layout.is_full(self.contract), path, value, _kinds, _below)
-        ):
+        is_new = reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow
+        if is_new and is_capped(self.layout.is_full(self.contract), path, value, _kinds, _below):
             reason = Rescue.CAP
         elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
             reason = Rescue.OVERFLOW

@@ -9,8 +9,7 @@ from lakechime_dagster.dce.commits import CommitsMissingError
 from lakechime_dagster.dce.event import RegisteredEvent, version_of
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.named_types import foreign_sources
+from lakechime_dagster.lake.lake import Lake, foreign_sources
 from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lineage.schema_hold import resume_fitting

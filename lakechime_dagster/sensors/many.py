@@ -9,7 +9,7 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.resources.lakechime_resource import declare_flow
 from lakechime_dagster.resources.names import dagster_name
 from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.streams.asked import with_asked
+from lakechime_dagster.resources.streams.due import with_asked
 from lakechime_dagster.sensors.runs import DagsterRuns, instance_of
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request

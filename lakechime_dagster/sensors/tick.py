@@ -7,7 +7,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.platform import Platform, ask_target
-from lakechime_dagster.resources.streams.asked import with_asked
+from lakechime_dagster.resources.streams.due import with_asked
 from lakechime_dagster.store.evaluation import Accepts, any_key
 from lakechime_dagster.store.ledger_rows import FlowRow
 from lakechime_dagster.triggers.decision import Decision

@@ -12,6 +12,6 @@ from lakechime_dagster.sensors.checks import checks_sensor
 def verify_sensor(job: str, groups: Iterable[EventGroup]) -> dg.SensorDefinition:
     """The sensor that launches this job for groups, as their `verify=` says."""
     by_name = {group.name: group for group in groups}
-    schedules = {name: group.verify for name, group in by_name.items() if group.verify is not None}
+    schedules = {name: group.options.verify for name, group in by_name.items() if group.options.verify is not None}
     about = "Looks whether each event of groups is in the table of its type once, as their declarations say."
     return checks_sensor(job, schedules, about, lambda _, due: [verify_check_key(by_name[name]) for name in due])

@@ -10,7 +10,7 @@ from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.schema.steps import Drained
 from lakechime_dagster.triggers.lanes import Committed, Place
 from lakechime_dagster.triggers.orders import Span
 

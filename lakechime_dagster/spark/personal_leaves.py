@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.type_patterns import is_matched
-from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
+from lakechime_dagster.schema.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches
 
 UNREADABLE = -1  # as the place of a row with a text that cannot be read

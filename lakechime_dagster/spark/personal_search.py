@@ -28,7 +28,7 @@ from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lineage.personal.keys import Key, Place, Searched
 from lakechime_dagster.lineage.personal.subjects import Subject
 from lakechime_dagster.lineage.personal.ways import Step
-from lakechime_dagster.schema.variation import ELEMENT, ROOT, field_path
+from lakechime_dagster.schema.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.batches import on_batches
 from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
 from lakechime_dagster.spark.names import column

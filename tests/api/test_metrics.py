@@ -15,20 +15,16 @@ from lakechime_dagster.api import metrics
 from lakechime_dagster.api.metrics import StoreCollector, serve
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.learning import learned
-from lakechime_dagster.schema.repository import KnownType, Learning, TypePlace
-from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import GroupResult, Sent, TypeResult
+from lakechime_dagster.schema.learning import KnownType, Learning, TypePlace, learned
+from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.schema.steps import GroupResult, TypeResult
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.store.types import schema
-from lakechime_dagster.store.types.measures import PROBLEM_HOLDS_MS, measures, note_problem
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.store.types.totals import add_to_group
+from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.store.types.repository import SqlEventTypes, add_to_group
 from lakechime_dagster.triggers.lanes import LaneState
-from tests.store.test_event_producers import learning, sent_by
-from tests.store.test_event_types import NEW, prototype, result
+from tests.store.test_event_types import prototype, result
 from tests.support.processes import free_port
 from tests.support.world import World, a_flow, place
 
@@ -200,32 +196,6 @@ def test_the_types_beyond_the_busiest_are_told_in_sum(types: SqlEventTypes, valu
     assert value("type_values_rescued_total", group="shop", type="(other)", reason="case") == 3
 
 
-def test_the_busiest_producers_are_told_by_name_and_others_in_sum(
-    types: SqlEventTypes, value: Value, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics, "MAX_PRODUCERS", 2)
-    types.learn("shop", [learning(NEW, sent_by("a", x=1), sent_by("b", x="x"), sent_by("c", x=1, y=1))])
-    sent = {who: Sent(events=number, rescued=1) for number, who in enumerate(("c", "b", "a", "", "(other)"), start=1)}
-    settle(types, "e1", replace(result(5, step=1, rows=15), producers=sent))
-
-    def told(name: str) -> dict[str, float]:
-        names = ("a", "b", "c", "(none)", "(other)")
-        return {who: found for who in names if (found := value(f"producer_{name}_total", group="shop", producer=who)) is not None}
-
-    assert (told("events"), told("rows_rescued")) == ({"(none)": 4, "(other)": 11}, {"(none)": 1, "(other)": 4})
-    monkeypatch.setattr(metrics, "MAX_PRODUCERS", 5)
-    assert told("events") == {"a": 3, "b": 2, "c": 1, "(none)": 4, "(other)": 5}
-    brought = {"columns": {"a": 1, "b": 1, "c": 1}, "variations": dict.fromkeys("abc", 1), "conflicts": {"a": 1, "b": 0, "c": 0}}
-    assert {name: {who: told(name)[who] for who in "abc"} for name in brought} == brought
-
-
-def test_columns_are_withheld_until_somebody_may_bring_them(types: SqlEventTypes, value: Value) -> None:
-    types.learn("shop", [learning(NEW, sent_by("a", x=1, y=1), cap=1)])
-    assert value("type_columns_withheld", group="shop", type="buy") == 1
-    types.learn("shop", [learning(types.types("shop")["buy"], sent_by("b", y=1, z=None), cap=1)])
-    assert value("type_columns_withheld", group="shop", type="buy") == 0
-
-
 @pytest.mark.several_connections
 def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
     types.learn("shop", [new_type("buy")])
@@ -240,14 +210,3 @@ def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def test_a_group_whose_declaration_is_wrong_is_failed_until_its_sensor_notes_it_no_more(
-    engine: Engine, types: SqlEventTypes, value: Value
-) -> None:
-    for problem in ("max_types: 0", "match: ''"):
-        note_problem(types, "shop", problem)
-    assert [value("group_state", group="shop", state=state) for state in ("live", "idle", "failed")] == [0, 0, 1]
-    with writing(engine) as connection:
-        connection.execute(sa.update(schema.group_problem).values(noted_ts=schema.group_problem.c.noted_ts - PROBLEM_HOLDS_MS))
-    assert value("group_state", group="shop", state="failed") is None

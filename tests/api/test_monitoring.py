@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.monitoring import PANELS, files
-from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import Sent, TypeResult
+from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.store import ledger_schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.types.measures import measures
@@ -18,8 +18,7 @@ from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.store.types.schema import event_type
 from lakechime_dagster.triggers.lanes import LaneState
 from tests.api.test_metrics import further_kinds, new_type, settle
-from tests.store.test_event_producers import learning, sent_by
-from tests.store.test_event_types import NEW, result
+from tests.store.test_event_types import result
 from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, running_prometheus
 from tests.support.world import World, a_flow
@@ -36,9 +35,9 @@ def test_the_files_are_what_the_code_says() -> None:
 @pytest.mark.services
 def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engine: Engine, prometheus: Prometheus) -> None:
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)
-    types.learn("shop", [new_type("buy"), new_type("sell"), learning(replace(NEW, type="look", table="look"), sent_by("a", x=1), cap=1)])
+    types.learn("shop", [new_type("buy"), new_type("sell")])
     waits = TypeResult(type="sell", table="sell", start=0, end=0, rows=5, pending=5, waits="frozen")
-    bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1}, producers={"a": Sent(events=1, rescued=1)})
+    bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
     settle(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_flow(replace(a_flow(), name="shop"))
     world.ledger.settle(world.claim(row), None)
@@ -48,12 +47,6 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
         connection.execute(sa.update(ledger_schema.flow).values(ticked_ts=ledger_schema.flow.c.activated_ts))
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
-
-    look = types.types("shop")["look"]
-    types.learn("shop", [learning(look, sent_by("a", x=1, y=1), cap=1, columns={"a": 1})])
-    await_found(lambda: "LakechimeProducerCapped" in prometheus.firing(), "what is withheld is told", 30)
-    types.learn("shop", [learning(types.types("shop")["look"], sent_by("b", y=2), cap=1)])
-    await_found(lambda: "LakechimeProducerCapped" not in prometheus.firing(), "it is told for as long as it is withheld", 30)
 
     further_kinds(types, a="x")
     await_found(lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is told", 30)

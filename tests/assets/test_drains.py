@@ -11,8 +11,8 @@ from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.streams.draining import event_drains
-from lakechime_dagster.resources.streams.replaying import would_drain
+from lakechime_dagster.resources.streams.due import event_drains
+from lakechime_dagster.resources.streams.on_spark import would_drain
 from lakechime_dagster.resources.streams.streamed import Streamed
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 from lakechime_dagster.assets import events
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream, sql_table
+from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.spark import spark_of
 from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
-from lakechime_dagster.resources.streams.replaying import WouldReplay, would_rebuild, would_replay
-from lakechime_dagster.schema.replay import Replayed
-from lakechime_dagster.schema.repository import KnownType, TypePlace
+from lakechime_dagster.resources.streams.on_spark import WouldReplay, would_rebuild, would_replay
+from lakechime_dagster.schema.learning import KnownType, TypePlace
+from lakechime_dagster.schema.steps import Replayed
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import ledger_schema
@@ -148,7 +148,9 @@ def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partiti
 
 def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     stream = event_stream("game", source=JsonLines("in"))
-    shop = event_group("shop", stream, spark="spark://second:7077", pool="few", dagster={"metadata": {"page": "shop"}})
+    shop = event_group(
+        "shop", stream, options=GroupOptions(spark="spark://second:7077", dagster={"metadata": {"page": "shop"}, "pool": "few"})
+    )
     definitions = build_definitions(Lake("ev", [stream, shop]))
     asset = definitions.resolve_asset_graph().get(dg.AssetKey("shop"))
     assert (asset.pools, asset.metadata["page"], asset.metadata["types"]) == ({"few"}, "shop", "*")
@@ -292,23 +294,6 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     assert game.tick("shop").run_requests == []
     game.step(buy(4), sell(5))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([1, 4], [2, 3, 5])
-
-
-@spark
-def test_a_cold_type_is_written_when_it_is_of_age_by_a_run_that_launches_itself(game: Game) -> None:
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    game.definitions = build_definitions(Lake("ev", [stream, event_group("shop", stream, match="shop.*", cold_rows=2)]))
-    game.step(buy(1), sell(1))
-    second = game.step(buy(2), sell(2), sell(3))
-    assert checks(second) == FINE
-    seen = shown(second)
-    assert (seen["types cold"], seen["types waiting"], seen["rows pending"], seen["rows written"]) == (1, 0, 1, 2)
-    assert "| shop.buy | shop__buy | 1 | 0 | 0 | 0 | cold |" in seen["types of the step"]
-    assert (game.numbers("shop.buy"), game.tick("shop").run_requests) == ([1], [])
-    game.let_pass()
-    third = game.step()
-    assert shown(third)["last fired because"] == "left by a step, and due: shop.buy"
-    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.tick("shop").run_requests) == ([1, 2], [1, 2, 3], [])
 
 
 def dies(*_: object) -> bool:

@@ -10,11 +10,11 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream, sql_table
+from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream, sql_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.resources.reconcile import reconcile
 from lakechime_dagster.resources.streams.event_types import event_replays
-from lakechime_dagster.schema.replay import Replayed
+from lakechime_dagster.schema.steps import Replayed
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
@@ -29,7 +29,7 @@ BUY = event_group("shop", event_stream("game", source=JsonLines("in"))).table("s
 
 def lake(folder: str = "in", **declared: Any) -> Lake:
     stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*", owner="team:shop", maintenance=POLICY, **declared)
+    shop = event_group("shop", stream, match="shop.*", owner="team:shop", options=GroupOptions(maintenance=POLICY), **declared)
     return Lake("ev", [stream, shop, shop.table("shop.buy"), BOUGHT])
 
 

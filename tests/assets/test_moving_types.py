@@ -1,4 +1,4 @@
-"""Types that change their group, run by Dagster: by a declared move, and by patterns that come to match what nobody had read."""
+"""Types that change their group, run by Dagster: as patterns give them to another, or match what nobody had read."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from lakechime_dagster.assets import events
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.streams.asked import UNREAD
+from lakechime_dagster.resources.streams.due import UNREAD
 from lakechime_dagster.resources.streams.event_types import event_hints, event_types
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.triggers import SnapshotTrigger
@@ -23,14 +23,14 @@ __all__ = ["game"]
 def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on(game: Game) -> None:
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     shop = event_group("shop", stream, match="shop.*")
-    vip = event_group("vip", stream, match="shop.buy", moved={"shop.buy": "shop"})
+    vip = event_group("vip", stream, match="shop.buy")
     buys = sql_table("gold.buys", sql="SELECT n, _src FROM shop.shop__buy", keys=["_src"], refresh="rows", trigger=SnapshotTrigger())
     first = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, shop.table("shop.buy"), buys])))
     first.step(buy(1), sell(1))
     assert first.run_of("gold_buys", "ev__tables").success
     event_hints(game.platform).say("shop", Hint(type="shop.buy", of="/price", says="double"), By(who="me", reason="cents"))
 
-    second = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, vip, vip.table("shop.buy"), buys])))
+    second = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, vip, shop.table("shop.buy"), buys])))
     second.ingest(buy(2, price=3), sell(2))
     (request,) = second.tick("vip").run_requests
     done = second.run("ev__vip", tags=dict(request.tags), asset_selection=request.asset_selection)

@@ -11,7 +11,7 @@ from lakechime_dagster.assets.named_types import type_checks
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell

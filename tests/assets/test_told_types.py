@@ -6,8 +6,8 @@ from typing import Any
 
 from lakechime_dagster.assets.events import types_to_tell
 from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.learning import KnownType
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
 
 TOLD_EVERY_MS = 300_000

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.assets.verified import conserved
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
+from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.keys import verify_check_key
 from lakechime_dagster.schema.conservation import Example, Fault, Verified
 from lakechime_dagster.triggers import every
@@ -52,7 +52,7 @@ def test_a_type_that_could_not_be_looked_at_is_a_warning() -> None:
 
 def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_it() -> None:
     stream = event_stream("game", source=JsonLines("in"))
-    quiet, watched = (event_group("shop", stream, match="shop.*", verify=when) for when in (None, every(days=1)))
+    quiet, watched = (event_group("shop", stream, match="shop.*", options=GroupOptions(verify=when)) for when in (None, every(days=1)))
     for group, has_check in ((quiet, False), (watched, True)):
         definitions = build_definitions(Lake("ev", [stream, group]))
         assert (verify_check_key(group) in definitions.resolve_asset_graph().get(dg.AssetKey("shop")).check_keys) is has_check
@@ -64,7 +64,9 @@ def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_i
 @pytest.mark.spark
 def test_a_lost_row_is_told_by_the_check_and_no_step_makes_it(game: Game) -> None:
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    game.definitions = build_definitions(Lake("ev", [stream, event_group("shop", stream, match="shop.*", verify=every(days=1))]))
+    game.definitions = build_definitions(
+        Lake("ev", [stream, event_group("shop", stream, match="shop.*", options=GroupOptions(verify=every(days=1)))])
+    )
     game.ingest(buy(1), sell(2), buy(3))
     (request,) = game.tick("shop").run_requests
     assert "each_event_once" not in {key.name for key in request.asset_check_keys}

@@ -16,14 +16,10 @@ from lakechime_dagster.lake import EventGroup, JsonLines, Lake, event_group, eve
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.type_patterns import is_matched
 from lakechime_dagster.resources.streams.event_types import event_types
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.learning import learned, registered
-from lakechime_dagster.schema.prototype import shape_of
-from lakechime_dagster.schema.repository import KnownType, Prototype
-from lakechime_dagster.schema.results import COLD, TypeResult
-from lakechime_dagster.schema.scan import Scanned, scanned
+from lakechime_dagster.schema.event import JsonEvent, Scanned, event_of, scanned, shape_of, variation_of
+from lakechime_dagster.schema.learning import KnownType, Prototype, learned, registered
 from lakechime_dagster.schema.shape import shaped
-from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
@@ -132,8 +128,7 @@ class Game:
             self.types.learn(group.name, [learning])
         unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
         if waits or error:
-            due_ts = self.lakechime.platform.store.now() + 600_000 if waits == COLD else 0
-            return replace(unmoved, pending=unmoved.rows, waits=waits, error=error, due_ts=due_ts)
+            return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
         rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
         stamp = CommitStamp(lane=LaneId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place())
         commits = (Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp),) if rows else ()

@@ -9,8 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.lake import event_group
-from lakechime_dagster.schema.results import COLD, TYPE_CAP
-from lakechime_dagster.store.types.moves import move_types
+from lakechime_dagster.schema.steps import TYPE_CAP
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
 
@@ -60,17 +59,6 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         ["group", "type", "table", "layout", "columns", "place", "behind", "written", "rescued", "state"],
         ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
     ]
-
-
-def test_a_cold_type_is_well_and_says_how_many_rows_wait(lakechime: Cli, bought: Game) -> None:
-    bought.step(waits={"shop_buy": COLD})
-    (one,) = lakechime("schema", "list", "shop", "--json").json["types"]
-    assert (one["state"], one["reason"], one["left"], one["waiting"], one["due_ts"] is None) == ("ok", "", "cold", 1, False)
-    assert "ok: cold, 1 row waiting" in lakechime("schema", "list", "shop").out
-    assert lakechime("schema", "quarantine", "shop", "--json").json["types"] == []
-    bought.step()
-    (one,) = lakechime("schema", "list", "shop", "--json").json["types"]
-    assert (one["left"], one["due_ts"]) == ("", None)
 
 
 def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:
@@ -147,54 +135,36 @@ def test_variations_beyond_the_limit_are_counted(lakechime: Cli) -> None:
     assert (document["variations_kept"], len(document["variations"])) == (3, 1)
 
 
-@pytest.mark.parametrize("command", ["show", "history", "diff"])
-def test_a_type_may_be_named_by_its_table(lakechime: Cli, game: Game, command: str) -> None:
+def test_a_type_may_be_named_by_its_table(lakechime: Cli, game: Game) -> None:
     game.come(event("shop_Größe"))
     game.step()
     (listed,) = lakechime("schema", "list", "--json").json["types"]
-    assert lakechime("schema", command, listed["table"], "--json").json["type"] == "shop_Größe"
+    assert lakechime("schema", "show", listed["table"], "--json").json["type"] == "shop_Größe"
 
 
-@pytest.mark.parametrize("command", ["show", "history", "diff"])
-def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought: Game, command: str) -> None:
+def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought: Game) -> None:
     bought.step(event_group("game_other", GAME))
-    answer = lakechime("schema", command, "shop_buy")
+    answer = lakechime("schema", "show", "shop_buy")
     assert (answer.code, "'--group': 'shop_buy' is a type of game_other and shop; say which" in answer.err) == (2, True)
-    assert lakechime("schema", command, "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
-
-
-# history, diff
+    assert lakechime("schema", "show", "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
 
 
 @pytest.mark.usefixtures("bought")
-def test_a_history_tells_what_each_layout_gained(lakechime: Cli) -> None:
-    versions = lakechime("schema", "history", "shop_buy", "--json").json["versions"]
-    assert [(one["version"], one["actor"], one["decision"].split("\n")) for one in versions] == [
+def test_a_type_is_shown_with_what_each_layout_gained(lakechime: Cli) -> None:
+    layouts = lakechime("schema", "show", "shop_buy", "--json").json["layouts"]
+    assert [(one["version"], one["actor"], one["decision"].split("\n")) for one in layouts] == [
+        (2, "lakechime", ["+ price__v_fraction fraction"]),
         (1, "lakechime", ["+ item string", "+ more.a_x20_b[][] long", "+ more.at[].x long", "+ price string", "+ price__v_long long",
                           "+ type string"]),
-        (2, "lakechime", ["+ price__v_fraction fraction"]),
     ]  # fmt: skip
-    assert all(isinstance(one["made_ts"], int) for one in versions)
-    assert plain(lakechime("schema", "history", "shop_buy")).splitlines()[-1].split() == [
-        "2", "<time>", "lakechime", "+", "price__v_fraction", "fraction",
-    ]  # fmt: skip
+    assert all(isinstance(one["made_ts"], int) for one in layouts)
 
 
-@pytest.mark.usefixtures("bought")
-def test_a_difference_as_json_names_both_layouts(lakechime: Cli) -> None:
-    assert lakechime("schema", "diff", "shop_buy", "--json").json == {
-        "group": "shop", "type": "shop_buy", "from": 1, "to": 2, "gained": [{"name": "price__v_fraction", "holds": "fraction"}], "lost": [],
-    }  # fmt: skip
-
-
-def test_a_type_without_a_table_has_neither(lakechime: Cli, game: Game) -> None:
+def test_a_type_that_waits_for_a_table_says_why(lakechime: Cli, game: Game) -> None:
     game.come(HAT)
     game.step(waits={"shop_buy": TYPE_CAP})
-    allow = "; `lakechime schema allow` lets this one in"
-    why = f"shop_buy has no columns yet; it waits: the group has as many tables as its max_types lets it{allow}\n"
-    assert lakechime("schema", "history", "shop_buy").out == why
-    answer = lakechime("schema", "diff", "shop_buy")
-    assert (answer.code, answer.err) == (3, f"error: {why}")
+    why = "the group has as many tables as its max_types lets it; `lakechime schema decide TYPE tables evolve` lets this one in"
+    assert why in " ".join(lakechime("schema", "show", "shop_buy").out.split())
 
 
 # quarantine
@@ -203,7 +173,7 @@ def test_a_type_without_a_table_has_neither(lakechime: Cli, game: Game) -> None:
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
     game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
     document = lakechime("schema", "quarantine", "game", "--json").json
-    assert document.keys() == {"stream", "table", "total", "reasons", "refused", "drains"}
+    assert document.keys() == {"stream", "table", "total", "reasons", "refused", "reprocessing"}
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
     assert {reason: one["_src"] for reason, one in told.items()} == {
@@ -227,15 +197,10 @@ def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, 
 # what is not there
 
 
-def test_a_type_whose_table_lies_elsewhere_than_declared_says_what_helps(lakechime: Cli, bought: Game) -> None:
+def test_a_type_that_moved_keeps_its_table(lakechime: Cli, bought: Game) -> None:
     kiosk = event_group("kiosk", GAME, match="shop_*")
     Game.declared(lakechime, kiosk)
-    assert move_types(bought.types, [kiosk], str(DeltaTable(bought.location).metadata().id))
+    assert bought.types.move([kiosk], str(DeltaTable(bought.location).metadata().id))
     listed = lakechime("schema", "list", "--json").json["types"]
     (buy,) = [one for one in listed if one["type"] == "shop_buy"]
-    assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "waits")
-    assert 'declare it as moved={"shop_buy": "shop"}' in buy["reason"]
-    assert "declare it as moved=" in " ".join(lakechime("schema", "list").out.split())
-    Game.declared(lakechime, event_group("kiosk", GAME, match="shop_*", moved={"*": "shop"}))
-    (buy,) = [one for one in lakechime("schema", "list", "--json").json["types"] if one["type"] == "shop_buy"]
-    assert (buy["table"], buy["state"]) == ("shop.shop_buy", "ok")
+    assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "ok")

@@ -1,4 +1,4 @@
-"""`lakechime schema hint, allow, replay`: what a person decides of a type is kept with who and why, and told again."""
+"""`lakechime schema decide, replay, retry`: what a person decides of a type is kept with who and why, and told again."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
 from lakechime_dagster.schema.layout import Layout
 from lakechime_dagster.schema.learning import relearned
-from lakechime_dagster.schema.replay import Replay, Replayed
+from lakechime_dagster.schema.steps import Replay, Replayed
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.replays import close
+from lakechime_dagster.store.types.repository import close
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Cli
 
@@ -28,33 +28,32 @@ def game(lakechime: Cli) -> Game:
 
 
 def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cli, game: Game) -> None:
-    said = lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY)
+    said = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
     assert said.out == (
-        "/gift of shop_buy is kept json from the next step on; earlier events stay as they are until"
+        "/gift of shop_buy is json from the next execution on; earlier events stay as they are until"
         " `lakechime schema replay shop.shop_buy --reason …`\n"
     )
     assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
     assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
     (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
     assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
-    told = lakechime("schema", "hint", "shop_buy", "/gift", "-", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "path": "/gift", "says": None, "dry_run": False}
+    told = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "of": ["/gift"], "says": None, "dry_run": False}
     assert event_hints(lakechime.platform).holding("shop") == []
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("hint", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
-        (("hint", "shop_buy", "kinds", "freeze"), "is no path; write such as /price"),
-        (("hint", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
-        (("hint", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
-        (("hint", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
-        (("allow", "shop_buy", "--what", "colums"), "colums is none of tables, columns, kinds, all"),
+        (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
+        (("decide", "shop_buy", "kinds", "json"), "'json' is none of evolve, freeze"),
+        (("decide", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
+        (("decide", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
+        (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
         (("replay", "shop_by"), "did you mean shop_buy?"),
         (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
-        (("rebuild", "shop_by"), "did you mean shop_buy?"),
-        (("rebuild", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
+        (("replay", "shop_by", "--rebuild"), "did you mean shop_buy?"),
+        (("replay", "shop_buy", "--whole", "--rebuild"), "reads all events anyway; leave --whole out"),
     ],
 )
 def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tuple[str, ...], told: str) -> None:
@@ -65,29 +64,29 @@ def test_what_cannot_be_decided_says_why(lakechime: Cli, game: Game, words: tupl
 
 
 def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, game: Game) -> None:
-    told = lakechime("schema", "allow", "shop_buy", "--what", "kinds", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "allowed": ["kinds"], "dry_run": False}
-    lakechime("schema", "allow", "shop_buy", *WHY)
+    told = lakechime("schema", "decide", "shop_buy", "kinds", "evolve", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "of": ["kinds"], "says": "evolve", "dry_run": False}
+    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
         ("tables", "evolve"), ("columns", "evolve"), ("kinds", "evolve"),
     ]  # fmt: skip
 
 
 def test_a_dry_run_decides_nothing(lakechime: Cli, game: Game) -> None:
-    would = lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY, "--dry-run")
-    assert "/gift of shop_buy would be kept json from the next step on" in would.out
-    assert lakechime("schema", "allow", "shop_buy", *WHY, "--dry-run", "--json").json["dry_run"]
+    would = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY, "--dry-run")
+    assert "/gift of shop_buy would be json from the next execution on" in would.out
+    assert lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY, "--dry-run", "--json").json["dry_run"]
     assert event_hints(lakechime.platform).said("shop") == []
-    lakechime("schema", "hint", "shop_buy", "/gift", "json", *WHY)
-    lakechime("schema", "hint", "shop_buy", "/gift", "-", *WHY, "--dry-run")
+    lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
+    lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--dry-run")
     assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
 
 
 def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
     told = lakechime("schema", "replay", "shop_buy", *WHY)
     assert told.out == (
-        "replay 1 of shop_buy is done by the next step of shop, which its sensor launches;"
-        " `lakechime schema show shop.shop_buy` tells what came of it\n"
+        "replay 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` shows the result\n"
     )
     assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 2
     replays = event_replays(lakechime.platform)
@@ -100,13 +99,13 @@ def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Ga
 
 
 def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
-    told = lakechime("schema", "rebuild", "shop_buy", *WHY)
+    told = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY)
     assert told.out == (
-        "rebuild 1 of shop_buy is done by the next step of shop, which its sensor launches;"
-        " `lakechime schema show shop.shop_buy` tells what came of it\n"
+        "rebuild 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` shows the result\n"
     )
-    asked = lakechime("schema", "rebuild", "shop_buy", *WHY, "--json").json
-    assert asked == {"group": "shop", "type": "shop_buy", "dry_run": False, "rebuild": 1}
+    asked = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json
+    assert (asked["replay"], asked["rebuild"]) == (1, True)
     replays = event_replays(lakechime.platform)
     assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_rebuild=True)}
     with writing(replays.engine) as connection:
@@ -117,9 +116,12 @@ def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: G
 
 
 def test_a_rebuild_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
-    lakechime("schema", "rebuild", "shop_buy", *WHY)
-    assert lakechime("schema", "rebuild", "shop_buy", "--cancel", "--dry-run", *WHY).out == "rebuild 1 of shop_buy would be cancelled\n"
-    assert lakechime("schema", "replay", "shop_buy", "--cancel", *WHY).out == "rebuild 1 of shop_buy is cancelled\n"
+    lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY)
+    assert (
+        lakechime("schema", "replay", "shop_buy", "--rebuild", "--cancel", "--dry-run", *WHY).out
+        == "replay 1 of shop_buy would be cancelled\n"
+    )
+    assert lakechime("schema", "replay", "shop_buy", "--cancel", *WHY).out == "replay 1 of shop_buy is cancelled\n"
     assert event_replays(lakechime.platform).open("shop") == {}
 
 
@@ -129,12 +131,8 @@ def test_what_a_rebuild_makes_of_the_columns_is_told(lakechime: Cli, game: Game)
     anew = relearned(known, [], Contract())
     anew = replace(anew, layout=Layout((known.layout.columns[0], price)), is_new_layout=True, decision="rebuild\n+ price__v_long long")
     types.adopt("shop", "shop_buy", 2, types.propose("shop", anew, 0))
-    history = lakechime("schema", "history", "shop_buy", "--json").json["versions"]
-    assert [one["decision"].splitlines()[0] for one in history] == ["+ item string", "rebuild"]
-    told = lakechime("schema", "diff", "shop_buy").out
-    assert told == "+ price__v_long long\n- price long\n- type string\n"
-    lost = lakechime("schema", "diff", "shop_buy", "--json").json["lost"]
-    assert lost == [{"name": "price", "holds": "long"}, {"name": "type", "holds": "string"}]
+    layouts = lakechime("schema", "show", "shop_buy", "--json").json["layouts"]
+    assert layouts[0]["decision"].splitlines() == ["rebuild", "+ price__v_long long"]
 
 
 def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, game: Game) -> None:
@@ -143,7 +141,7 @@ def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, game:
     answer = lakechime("schema", "replay", "shop_fly", *WHY)
     assert answer.code != 0
     assert "'shop_fly' has no table in event group shop" in " ".join(answer.err.split())
-    answer = lakechime("schema", "rebuild", "shop_fly", *WHY, "--dry-run")
+    answer = lakechime("schema", "replay", "shop_fly", "--rebuild", *WHY, "--dry-run")
     assert "shop_fly has no table" in " ".join(answer.err.split())
     assert event_replays(lakechime.platform).open("shop") == {}
 
@@ -159,8 +157,8 @@ def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> Non
 
 
 def test_what_was_allowed_ends_as_a_hint_does(lakechime: Cli, game: Game) -> None:
-    lakechime("schema", "allow", "shop_buy", "--what", "columns", *WHY)
-    lakechime("schema", "hint", "shop_buy", "columns", "-", *WHY)
+    lakechime("schema", "decide", "shop_buy", "columns", "evolve", *WHY)
+    lakechime("schema", "decide", "shop_buy", "columns", "-", *WHY)
     assert event_hints(lakechime.platform).holding("shop") == []
 
 
@@ -173,7 +171,7 @@ def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, game
     assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
     (one,) = document["breaking"]
     assert (one["path"], one["kind"], one["how"], one["producer"], one["layout"]) == ("/price", "string", "frozen", None, 1)
-    lakechime("schema", "allow", "shop_buy", *WHY)
+    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
 
 

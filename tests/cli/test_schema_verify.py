@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.lake import EventGroup
-from lakechime_dagster.resources.streams import verifying
+from lakechime_dagster.resources.streams import on_spark
 from lakechime_dagster.schema.conservation import Example, Fault, Verified
 from tests.cli.game import Game, event
 from tests.support.cli import Cli
@@ -35,7 +35,7 @@ class Looked:
 
 def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
     looked = Looked(*found)
-    monkeypatch.setattr(verifying, "verified", looked)
+    monkeypatch.setattr(on_spark, "verified", looked)
     return looked
 
 

@@ -14,20 +14,21 @@ from lakechime_dagster.lake import (
     Contract,
     EventGroup,
     EventStream,
+    GroupOptions,
     JsonLines,
     KafkaTopic,
     Lake,
     LakeTable,
     SourceTable,
+    StreamOptions,
     TableRows,
     event_group,
     event_stream,
     sql_table,
 )
-from lakechime_dagster.lake.contracts import Hint, Mode, Pin
-from lakechime_dagster.lake.declare_events import checked_groups
+from lakechime_dagster.lake.contracts import Mode, Pin
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import owner_of
+from lakechime_dagster.lake.events import checked_groups, owner_of
 from lakechime_dagster.lake.type_patterns import is_matched, specificity
 from lakechime_dagster.triggers import SnapshotTrigger, TableName, every
 
@@ -61,21 +62,17 @@ def owners(groups: list[EventGroup], *types: str) -> list[str]:
 
 
 def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
-    game = stream(type_field="$.header.type", producer_field="$.title", every=every(minutes=5), owner="team:game", location="/lake/game")
+    game = stream(
+        type_field="$.header.type",
+        producer_field="$.title",
+        every=every(minutes=5),
+        owner="team:game",
+        options=StreamOptions(location="/lake/game"),
+    )
     table = game.table
     assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
     assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
-
-
-def test_a_cap_holds_where_producers_are_told_and_nobody_lets_columns_come() -> None:
-    told = group(of=stream(producer_field="$.title"), max_columns_per_producer=7)
-    assert (told.cap_of("shop.buy"), group().cap_of("shop.buy"), group(of=told.stream).cap_of("shop.buy")) == (7, None, 400)
-    assert group(of=told.stream, max_columns_per_producer=None).cap_of("shop.buy") is None
-    said = [Hint(type="shop.buy", of="columns", says="evolve"), Hint(type="shop.sell", of="kinds", says="evolve")]
-    assert [told.with_hints(said).cap_of(name) for name in ("shop.buy", "shop.sell")] == [None, 7]
-    frozen = told.with_hints([*said, Hint(type="shop.buy", of="columns", says="freeze")])
-    assert frozen.cap_of("shop.buy") == 7
 
 
 def test_a_stream_of_a_tables_rows_is_woken_by_the_table() -> None:
@@ -92,7 +89,7 @@ def test_a_stream_reads_a_table_to_which_the_lake_appends() -> None:
 
 
 def test_a_group_is_woken_by_its_streams_table() -> None:
-    shop = group(every=every(minutes=5))
+    shop = group(options=GroupOptions(every=every(minutes=5)))
     assert (shop.trigger.tables, str(shop.trigger.every)) == (("game.events",), "every 5 minutes")
 
 
@@ -177,10 +174,10 @@ def test_the_table_of_another_groups_type_is_refused() -> None:
         group().table("jump")
 
 
-def test_a_contract_takes_hints_and_that_of_a_type_is_in_its_place() -> None:
+def test_a_contract_pins_paths_and_that_of_a_type_is_in_its_place() -> None:
     freezing = Contract(columns="freeze")
     shop = group(
-        numbers="double_first", contract=Contract(kinds="rescue", pins={"/a": Pin.LONG}), hints={"/items[]/price": "double"},
+        contract=Contract(kinds="rescue", pins={"/a": Pin.LONG, "/items[]/price": "double"}, is_double_first=True),
         types={"shop.buy": freezing},
     )  # fmt: skip
     assert (shop.contract.kinds, shop.contract.is_double_first) == (Mode.RESCUE, True)
@@ -224,32 +221,22 @@ GROUPS = [
     (lambda: group("game"), "game, name: is the stream's own name, whose table is game.events; choose another"),
     (lambda: group(match=""), "shop, match: '' is no pattern of types, such as 'shop.*'"),
     (lambda: group(match=["a", "b"]), "shop, match: ['a', 'b'] is no pattern of types"),
-    (lambda: group(numbers="doubles"), "shop, numbers: 'doubles' is neither 'by_kind' nor 'double_first'"),
-    (lambda: group(max_types=0), "shop, max_types: 0 is no number of tables, 1 or more"),
-    (lambda: group(cold_rows=-1), "shop, cold_rows: -1 is no number of rows, 0 or more"),
-    (lambda: group(max_catchup=0), "shop, max_catchup: 0 is no number of versions, 1 or more"),
-    (lambda: group(max_cold_age=5), "shop, max_cold_age: 5 is no positive time; write timedelta(minutes=10)"),
-    (lambda: group(max_cold_age=dt.timedelta(0)), "shop, max_cold_age: datetime.timedelta(0) is no positive time"),
-    (lambda: group(verify="daily"), "shop, verify: 'daily' is no schedule; write every(days=1)"),
-    (lambda: group(max_columns_per_producer=0), "shop, max_columns_per_producer: 0 is no number of columns, 1 or more, nor None"),
-    (lambda: group(max_columns_per_producer=True), "shop, max_columns_per_producer: True is no number of columns"),
-    (lambda: group(materialize_every=dt.timedelta(0)), "shop, materialize_every: datetime.timedelta(0) is no positive time"),
-    (lambda: group(pool="few", dagster={"pool": "many"}), "shop, pool: 'few' is no name of a pool, or dagster= names one too"),
-    (lambda: group(max_types=True), "shop, max_types: True is no number of tables"),
-    (lambda: group(every="5m"), "shop, every: '5m' is no schedule; write every(minutes=5)"),
-    (lambda: group(spark="second:7077"), "shop, spark: 'second:7077' is no driver; use warm, local, or a master URL"),
-    (lambda: group(spark=7), "shop, spark: 7 is no driver; use warm, local, or a master URL such as spark://host:7077"),
+    (lambda: group(contract=Contract(max_types=0)), "Contract, max_types: 0 is no number of tables, 1 or more"),
+    (lambda: group(options=GroupOptions(verify="daily")), "GroupOptions, verify: 'daily' is no schedule; write every(days=1)"),
+    (lambda: group(options=GroupOptions(every="5m")), "GroupOptions, every: '5m' is no schedule; write every(minutes=5)"),
+    (lambda: group(options=GroupOptions(spark="second:7077")), "GroupOptions, spark: 'second:7077' is no driver; use warm, local, or a"),
+    (lambda: group(options={"spark": "local"}), "shop, options: {'spark': 'local'} is no GroupOptions(…)"),
     (lambda: group(owner="somebody"), "shop, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
-    (lambda: group(contract="freeze"), "shop, contract: 'freeze' is no Contract(columns=…, kinds=…)"),
+    (lambda: group(contract="freeze"), "shop, contract: 'freeze' is no Contract(…)"),
     (lambda: group(contract=Contract(columns="no")), "Contract, columns: 'no' is none of evolve, freeze, rescue"),
     (lambda: group(contract=Contract(tables="rescue")), "Contract, tables: 'rescue' is neither evolve nor freeze"),
-    (lambda: group(hints=["/price"]), 'shop, hints: [\'/price\'] is no map of paths, such as {"/price": "double"}'),
-    (lambda: group(hints={"price": "double"}), "shop, hints: 'price' is no path; write such as '/price' or '/items[]/price'"),
+    (lambda: Contract(pins=["/price"]), 'Contract, pins: [\'/price\'] is no map of paths, such as {"/price": "double"}'),
+    (lambda: Contract(pins={"price": "double"}), "Contract, pins: 'price' is no path; write such as '/price' or '/items[]/price'"),
     (
-        lambda: group(hints={"/price": "number"}),
-        "shop, hints: 'number' of /price is none of bool, long, bigint, double, string, json, ignore",
+        lambda: Contract(pins={"/price": "number"}),
+        "Contract, pins: 'number' of /price is none of bool, long, bigint, double, string, json, ignore",
     ),
-    (lambda: group(types={"shop.buy": "freeze"}), "shop, types['shop.buy']: 'freeze' is no Contract(columns=…, kinds=…)"),
+    (lambda: group(types={"shop.buy": "freeze"}), "shop, types['shop.buy']: 'freeze' is no Contract(…)"),
     (lambda: group(types={"jump": Contract()}), "shop, types: 'jump' is not matched by 'shop.*'; it is of another group"),
     (lambda: group(types=["shop.buy"]), 'shop, types: [\'shop.buy\'] is no map of types, such as {"shop.buy": Contract(columns="freeze")}'),
     (lambda: group(types={1: Contract()}), "shop, types: 1 is not matched by 'shop.*'; it is of another group"),
@@ -261,10 +248,6 @@ def lake(*declared: Any) -> Callable[[], object]:
 
 
 LAKES = [
-    (
-        lake(GAME, group(), sql_table("game.schemas", sql="SELECT type FROM game.events", refresh="full")),
-        "game.schemas, name: is the name of the table that shows what is known of a stream's types; choose another",
-    ),
     (lake(group()), "shop, stream: game is not in the lake; add it to the list"),
     (lake(stream("chat"), group()), "shop, stream: game is not in the lake; add it to the list"),
     (lake(GAME, group(), group(match="buy.*")), "shop, name: is the name of two groups; rename one of them"),

@@ -1,7 +1,7 @@
 """The types that a lake names: by a contract of their own, or in the list of its tables."""
 
 from lakechime_dagster.lake import Contract, JsonLines, Lake, SourceTable, event_group, event_stream
-from lakechime_dagster.lake.named_types import foreign_sources, named_types
+from lakechime_dagster.lake.lake import foreign_sources, named_types
 
 STREAM = event_stream("game", source=JsonLines("in"))
 

@@ -9,11 +9,11 @@ live on. A type's place says up to which bronze commit its table holds its rows,
 An attempt takes both from the store, or from the record (step, start, end) of the table's last commit where that is further. It commits the
 type's rows of (place, end] under the type's step, which the table lets in only above all steps that it holds. Refused, it takes over the
 end of the table's last commit and leaves the rest to a later step. A type without rows in its slice moves to the end without a commit. A
-type that failed, or is cold and waits for more rows, stays where it was, and so is due. Settling compares step and attempt with the open
+type that failed stays where it was, and so is due. Settling compares step and attempt with the open
 execution, and moves the lane and the types in one transaction, types never back. A lost store is rebuilt from the tables; its lane starts
 from nothing, at step 1.
 
-Failed and cold lead to the same state and are told apart by their mutants. A write that failed may have been committed all the same.
+A write that failed may have been committed all the same.
 
 Types move to another group with their places and steps, and are committed under the lane that they had. The new group's own lane
 starts from nothing, and its first claim may be older than theirs. An attempt of the former group lives on, and is told apart from the
@@ -49,7 +49,7 @@ TOO_MANY = 9  # steps: what comes to rest, does before
 class Bounds(NamedTuple):
     attempts: int = 2  # of a step
     alive: int = 2  # attempts at a time
-    left: int = 1  # how often a type fails or is cold
+    left: int = 1  # how often a type fails
     losses: int = 1  # of the store
     any_order: bool = False  # of the types of an attempt
     replays: int = 0  # that change something
@@ -383,7 +383,6 @@ class Group:
             yield "fails", TypePlace(known.step + 1, known.place)
         else:
             yield "fails", moved_on if "failed_moves_on" in self.broken else UNKNOWN
-        yield "leaves it cold", moved_on if "cold_moves_on" in self.broken else UNKNOWN
 
     def _lets_in(self, held: list[int], version: int) -> bool:
         if "equal_steps_only" in self.broken:

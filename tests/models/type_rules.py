@@ -14,7 +14,6 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "lane_start_for_all": "every type is sliced from the lane's place",
     "slice_from_oldest": "every type is sliced from the oldest place, where reading starts",
     "failed_moves_on": "a failed type moves to the end when the step is settled",
-    "cold_moves_on": "a cold type that was left waiting moves to the end when the step is settled",
     "catch_up_tells_claim": "the record of a part by which a type catches up tells the attempt's end, not the part's",
     "catch_up_moves_to_end": "a type that was caught up by a part moves to the attempt's end",
     "catch_up_skips_empty": "a part without rows moves its type to the attempt's end",

@@ -7,15 +7,13 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.asked import UNREAD
-from lakechime_dagster.resources.streams.draining import event_drains
+from lakechime_dagster.resources.streams.due import UNREAD, event_drains
 from lakechime_dagster.resources.streams.event_types import event_replays, event_types
-from lakechime_dagster.schema.learning import registered
-from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.schema.results import AT_ONCE, TypeResult
+from lakechime_dagster.schema.learning import KnownType, registered
+from lakechime_dagster.schema.steps import AT_ONCE, TypeResult
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By, Interventions
-from lakechime_dagster.store.types.patterns import Patterns
+from lakechime_dagster.store.types.repository import Patterns
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.model import SnapshotTrigger

@@ -8,15 +8,15 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.lake import JsonLines, Lake, Maintenance, event_group, event_stream
+from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream
 from lakechime_dagster.lake.maintenance_plan import Kind, Reader, plan
 from lakechime_dagster.lake.retention_properties import LOG
 from lakechime_dagster.resources.maintenance import readers
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.streams.event_types import event_types
 from lakechime_dagster.resources.streams.group_maintenance import look_at_group
-from lakechime_dagster.schema.repository import KnownType, TypePlace
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.learning import KnownType, TypePlace
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.triggers.grid import DAY_MS
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
@@ -26,7 +26,7 @@ from tests.support.older import make_older
 from tests.support.tables import rows, write
 
 STREAM = event_stream("game", source=JsonLines("in"))
-SHOP = event_group("shop", STREAM, maintenance=Maintenance(min_files=2, budget=100_000))
+SHOP = event_group("shop", STREAM, options=GroupOptions(maintenance=Maintenance(min_files=2, budget=100_000)))
 LAKE = Lake("ev", [STREAM, SHOP])
 EVENTS = STREAM.table.name
 

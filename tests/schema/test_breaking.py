@@ -7,11 +7,8 @@ import pytest
 
 from lakechime_dagster.lake import Contract, PathRule
 from lakechime_dagster.lake.contracts import Pin
-from lakechime_dagster.schema.breaking import MAX_BREAKING, Breaking, Broke
-from lakechime_dagster.schema.learning import learned
-from lakechime_dagster.schema.prototype import shape_of
-from lakechime_dagster.schema.repository import KnownType, Prototype
-from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.schema.event import shape_of, variation_of
+from lakechime_dagster.schema.learning import MAX_BREAKING, Breaking, Broke, KnownType, Prototype, learned
 from tests.schema.test_layout import event
 
 NEW = KnownType(type="buy", table="buy")

@@ -3,15 +3,10 @@
 import json
 
 from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.column_types import column_type, table_columns
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.layout import Layout
-from lakechime_dagster.schema.learning import learned
-from lakechime_dagster.schema.prototype import shape_of
-from lakechime_dagster.schema.repository import KnownType, Prototype
-from lakechime_dagster.schema.variation import variation_of
-from lakechime_dagster.spark.events.columns import schema_of
-from lakechime_dagster.spark.events.rows import TECHNICAL
+from lakechime_dagster.schema.event import JsonEvent, event_of, shape_of, variation_of
+from lakechime_dagster.schema.layout import Layout, column_type, table_columns
+from lakechime_dagster.schema.learning import KnownType, Prototype, learned
+from lakechime_dagster.spark.events.rows import TECHNICAL, schema_of
 
 
 def prototype(payload: str) -> Prototype:

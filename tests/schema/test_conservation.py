@@ -7,11 +7,9 @@ import pytest
 
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.conservation import Fault, value_faults
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.layout import Layout, next_layout
-from lakechime_dagster.schema.observed import observed_of
+from lakechime_dagster.schema.event import JsonEvent, event_of, variation_of
+from lakechime_dagster.schema.layout import Layout, next_layout, observed_of
 from lakechime_dagster.schema.shape import shaped
-from lakechime_dagster.schema.variation import variation_of
 
 EVENT = '{"type":"buy","price":3,"item":{"name":"hat","sizes":[1,2]},"more":[[]]}'
 

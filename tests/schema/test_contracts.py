@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.lake import Contract, Mode, PathRule
 from lakechime_dagster.lake.contracts import Change
-from lakechime_dagster.schema.layout import Layout, next_layout
-from lakechime_dagster.schema.leaves import leaves_of, read_back
-from lakechime_dagster.schema.observed import Observed
-from lakechime_dagster.schema.variants import MAX_VARIANT
+from lakechime_dagster.schema.conservation import leaves_of, read_back
+from lakechime_dagster.schema.layout import Layout, Observed, next_layout
+from lakechime_dagster.schema.shape import MAX_VARIANT
 from tests.schema.test_layout import EVENTS, columns_of, event, layout_of, seen, shape, told
 
 RULES = st.builds(

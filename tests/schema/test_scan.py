@@ -2,8 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.schema.event import Flag, Refusal
-from lakechime_dagster.schema.scan import MAX_TYPE, NoType, scanned
+from lakechime_dagster.schema.event import MAX_TYPE, Flag, NoType, Refusal, scanned
 
 TYPE, TITLE = ("head", "type"), ("title",)
 

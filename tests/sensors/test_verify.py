@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake import JsonLines, event_group, event_stream
+from lakechime_dagster.lake import GroupOptions, JsonLines, event_group, event_stream
 from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.triggers import every
 from tests.support.scheduled import Ticking, ticking_in
 
 GAME = event_stream("game", source=JsonLines("in"))
 GROUPS = [
-    event_group("shop", GAME, match="shop.*", verify=every(days=1)),
-    event_group("jump", GAME, match="jump.*", verify=every(hours=6)),
+    event_group("shop", GAME, match="shop.*", options=GroupOptions(verify=every(days=1))),
+    event_group("jump", GAME, match="jump.*", options=GroupOptions(verify=every(hours=6))),
     event_group("by_hand", GAME),
 ]
 

@@ -8,12 +8,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.breaking import Breaking, Broke
-from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.learning import Breaking, Broke, KnownType
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.types import schema
-from lakechime_dagster.store.types.breaks import Breaks
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.repository import Breaks, SqlEventTypes
 from tests.store.test_event_rebuilds import anew
 from tests.store.test_event_types import NEW, learning, prototype, settle
 

@@ -8,12 +8,11 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.errors import DeclarationError, NotFoundError
 from lakechime_dagster.lake.contracts import Contract, Hint, Mode, Pin, with_hint
-from lakechime_dagster.schema.replay import Replay, Replayed
+from lakechime_dagster.schema.steps import Replay, Replayed
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.hints import Hints
-from lakechime_dagster.store.types.replays import Replays, close
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.decisions import Hints
+from lakechime_dagster.store.types.repository import Replays, SqlEventTypes, close
 from tests.store.test_event_types import NEW, learning, prototype, result, settle
 
 ME = By(who="me", reason="prices are cents now")

@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.schema.steps import Drained
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.drains import Drains, close
+from lakechime_dagster.store.types.decisions import Drains, close_drain
 
 ME = By(who="me", reason="the type is in another field")
 TABLE = "game.events"
@@ -15,7 +15,7 @@ TABLE = "game.events"
 
 def done(drains: Drains, execution: str, drain_id: int, rows: int) -> None:
     with writing(drains.engine) as connection:
-        close(connection, execution, Drained(drain_id=drain_id, rows=rows))
+        close_drain(connection, execution, Drained(drain_id=drain_id, rows=rows))
 
 
 def test_of_a_stream_one_drain_is_open_until_a_step_closes_it(engine: Engine) -> None:

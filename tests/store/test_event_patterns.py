@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.patterns import Patterns
+from lakechime_dagster.store.types.repository import Patterns
 
 BEFORE = (("shop", "shop.*"), ("rest", "*"))
 AFTER = (("shop", "s*"), ("rest", "*"))

@@ -2,9 +2,8 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.repository import KnownType, TypePlace
-from lakechime_dagster.store.types.places import TypesAt, places_of
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.schema.learning import KnownType, TypePlace
+from lakechime_dagster.store.types.repository import SqlEventTypes, TypesAt, places_of
 from tests.store.test_event_types import learning, prototype
 
 

@@ -8,10 +8,9 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.layout import Layout, next_layout
-from lakechime_dagster.schema.repository import KnownType, Learning
+from lakechime_dagster.schema.learning import KnownType, Learning
 from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.replays import Replays
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.repository import Replays, SqlEventTypes
 from tests.store.test_event_decisions import ME
 from tests.store.test_event_types import NEW, learning, prototype, result, settle
 

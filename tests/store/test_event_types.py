@@ -9,13 +9,10 @@ from sqlalchemy import Engine
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.learning import learned
-from lakechime_dagster.schema.prototype import shape_of
-from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
-from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import COLD, TYPE_CAP, TypeResult
-from lakechime_dagster.schema.variation import variation_of
+from lakechime_dagster.schema.event import JsonEvent, event_of, shape_of, variation_of
+from lakechime_dagster.schema.learning import KnownType, Learning, Prototype, TypePlace, learned
+from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.schema.steps import TYPE_CAP, TypeResult
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.types import repository as event_types
 from lakechime_dagster.store.types.measures import measures
@@ -118,21 +115,6 @@ def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlE
     settle(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
-
-
-def test_what_is_cold_stays_behind_and_is_due_when_it_is_of_age(types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch) -> None:
-    types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", result(5, step=1))
-    cold = TypeResult(type="buy", table="buy", start=5, end=5, rows=2, pending=2, waits=COLD, due_ts=10**15)
-    settle(types, "e2", cold)
-    (told,) = measures(types).types
-    assert (types.types("shop")["buy"].place.version, told.pending, told.behind, told.behind_ts is None) == (5, 0, 2, False)
-    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=False, due_ts=10**15, error="")]
-    settle(types, "e3", replace(cold, rows=3, pending=3, due_ts=1))
-    assert types.left("shop") == [LeftType(type="buy", has_failed=False, is_due=True, due_ts=1, error="")]
-    settle(types, "e4", result(6, step=2, rows=3))
-    (told,) = measures(types).types
-    assert (types.left("shop"), told.behind, told.behind_ts) == ([], 0, None)
 
 
 def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlEventTypes) -> None:

@@ -2,12 +2,10 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.learning import registered
-from lakechime_dagster.schema.repository import KnownType
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.learning import KnownType, registered
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.store.types.waits import Waits, waits
+from lakechime_dagster.store.types.repository import SqlEventTypes, Waits, waits
 
 
 def known(types: SqlEventTypes, *names: str, group: str = "shop") -> None:

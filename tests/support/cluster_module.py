@@ -3,9 +3,9 @@
 import os
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
+from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream
 from tests.support.event_lake import FOLDER
 
 game = event_stream("game", source=JsonLines(os.environ[FOLDER]))
-shop = event_group("shop", game, match="shop.*", spark=os.environ["LAKECHIME_TEST_SECOND_CLUSTER"])
+shop = event_group("shop", game, match="shop.*", options=GroupOptions(spark=os.environ["LAKECHIME_TEST_SECOND_CLUSTER"]))
 defs = build_definitions(Lake("second", [game, shop]))

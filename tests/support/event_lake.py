@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakechime_dagster.schema.repository import KnownType
+from lakechime_dagster.schema.learning import KnownType
 from lakechime_dagster.store.engine import open_engine
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.support.dagster_dev import DagsterDev, dagster_dev

@@ -16,17 +16,15 @@ from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, event_group, event_stream
-from lakechime_dagster.lake.declare_events import checked_groups
 from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import SchemaRepository, TypePlace
-from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.lake.events import checked_groups
+from lakechime_dagster.schema.learning import SchemaRepository, TypePlace
+from lakechime_dagster.schema.steps import GroupResult, Replay, TypeResult
 from lakechime_dagster.spark.events.bronze import ingest_events
 from lakechime_dagster.spark.events.group import GroupStep
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.moves import move_types
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.triggers.feeds import FeedPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
@@ -65,6 +63,7 @@ class Stream:
     steps: int = 0
     start: TypePlace = field(default_factory=TypePlace)
     executions: int = 0
+    max_catchup: int = 100
     classes: str = ""  # where the tokenizer's are kept; Python tells what payloads are without
 
     @property
@@ -72,7 +71,9 @@ class Stream:
         return str(self.folder / self.stream.name / "events")
 
     def location(self, kind: str) -> str:
-        return str(self.folder / self.group.home_of(kind) / table_of(kind))
+        """Where the table of a type lies: in the folder of the group that had it first."""
+        homes = [one for one in (self.group.name, "shop") if (self.folder / one / table_of(kind)).exists()]
+        return str(self.folder / (homes or [self.group.name])[0] / table_of(kind))
 
     def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
         (self.folder / "in").mkdir(exist_ok=True)
@@ -119,11 +120,11 @@ class Stream:
         assert isinstance(self.types, SqlEventTypes)
         end = end or self.end()
         groups = self.groups or checked_groups(self.stream, [self.group])
-        move_types(self.types, groups, end.table_uid)
+        self.types.move(groups, end.table_uid)
         job = GroupJob(
             group=self.group, groups=groups, bronze=self.bronze, end=end,
             warehouse=str(self.folder), deployment="test", execution_id=execution, attempt=attempt,
-            replays=replays or {},
+            replays=replays or {}, max_catchup=self.max_catchup,
         )  # fmt: skip
         return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 

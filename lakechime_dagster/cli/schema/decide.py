@@ -1,5 +1,6 @@
-"""`lakechime schema hint`, `allow`, `replay`, `rebuild`, `retry`: what people decide of a type, each kept with who and why."""
+"""`lakechime schema decide`, `replay`, `reprocess`, `retry`: what people decide of types and streams, each kept with who and why."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,161 +8,121 @@ import typer
 from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
-from lakechime_dagster.cli.output import count, note, print_json, say
-from lakechime_dagster.cli.schema.drain import drain
-from lakechime_dagster.cli.schema.names import OfGroup, TypeName, declared_groups, type_named
+from lakechime_dagster.cli.output import count, note, print_json, print_table, say
+from lakechime_dagster.cli.schema.names import OfGroup, TypeName, declared_groups, stream_named, type_named
 from lakechime_dagster.dce.text import printable
 from lakechime_dagster.errors import DeclarationError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.resources.streams.grouped import GroupedType
-    from lakechime_dagster.resources.streams.replaying import WouldRebuild, WouldReplay
-    from lakechime_dagster.store.interventions import By
+    from lakechime_dagster.resources.streams.event_types import GroupedType
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="A field, such as /price or /items[]/price, as `schema show` lists them.")]
-Says = Annotated[str, typer.Argument(metavar="KIND", help="bool, long, bigint, double, string, json, ignore; or - for what is declared.")]
-What = Annotated[str, typer.Option("--what", metavar="tables|columns|kinds|all", help="What may come from now on.")]
-Whole = Annotated[bool, typer.Option("--whole", help="All its events, be they known to be right or not; brings back deleted rows.")]
-TypeOrStream = Annotated[str, typer.Argument(metavar="TYPE", help="The type as its events spell it, or its table; or a stream's name.")]
-Quarantine = Annotated[bool, typer.Option("--quarantine", help="What the stream of this name refused, in place of a type's events.")]
-Cancel = Annotated[bool, typer.Option("--cancel", help="End the one that waits for a step, without doing it.")]
+What = Annotated[str, typer.Argument(metavar="PATH|tables|columns|kinds|all", help="A field, such as /price; or what may change.")]
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="Such as double; or evolve, freeze, …; or - for what is declared.")]
+Whole = Annotated[bool, typer.Option("--whole", help="All its events, known to be right or not; brings back deleted rows.")]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Make the table anew, columns and rows, in one commit that replaces it.")]
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="A stream of events of the lake.")]
+Cancel = Annotated[bool, typer.Option("--cancel", help="End the one that waits, without doing it.")]
 DECLARED = "-"
 ALL = "all"
 
 
-def hint(
-    name: TypeName, path: Path, says: Says, reason: Reason, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
+def decide(
+    name: TypeName, what: What, kind: Kind, reason: Reason, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Say how a field is kept that has no column yet; it holds beside what is declared, from the next step on.
+    """Decide how a field without a column is kept, or what may change of a type; it replaces what is declared, from the next execution on.
 
-    A column that is there stays as it is. `lakechime schema replay` brings earlier events along.
+    Of a PATH the kind is bool, long, bigint, double, string, json or ignore. Of tables, columns, kinds, or all of these, it is what a
+    contract has, such as evolve or freeze: evolve gives a type its table beyond max_types too. A column that exists stays as it is;
+    `lakechime schema replay` brings earlier events along.
     """
-    from lakechime_dagster.lake.contracts import Hint
+    from lakechime_dagster.lake.contracts import MODES, Hint
     from lakechime_dagster.resources.streams.event_types import event_hints
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     one = type_named(platform, name, group)
-    hints = event_hints(platform)
-    if says == DECLARED:
-        hints.end(one.group.name, one.known.type, path, dry_run=dry_run)
-    else:
-        try:
-            said = Hint(type=one.known.type, of=path, says=says)
-        except DeclarationError as error:
-            raise parse.wrong({"of": "PATH", "says": "KIND"}[error.field], error.remedy) from None
-        if not path.startswith("/"):
-            raise parse.wrong("PATH", f"{printable(path)} is no path; write such as /price or /items[]/price")
-        if not dry_run:
-            hints.say(one.group.name, said, by)
-    kept = None if says == DECLARED else says
-    told = {"group": one.group.name, "type": one.known.type, "path": path, "says": kept, "dry_run": dry_run}
-    what = "as it is declared" if says == DECLARED else says
-    _told(
-        told,
-        f"{printable(path)} of {printable(one.known.type)} {_is(dry_run)} kept {what} from the next step on; {_replay_by(one)}",
-        as_json,
-    )
-
-
-def allow(
-    name: TypeName, reason: Reason, what: What = ALL, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:  # fmt: skip
-    """Let a type have what is refused: a table, also beyond its group's max_types, new columns, siblings for new kinds.
-
-    It holds from the next step on, for all paths of the type, whatever its contract says of them.
-    """
-    from lakechime_dagster.lake.contracts import MODES, Hint, Mode
-    from lakechime_dagster.resources.streams.event_types import event_hints
-
-    if what not in (*MODES, ALL):
-        raise parse.wrong("--what", f"{printable(what)} is none of {', '.join((*MODES, ALL))}")
-    platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
-    one = type_named(platform, name, group)
-    several = MODES if what == ALL else (what,)
-    for each in () if dry_run else several:
-        event_hints(platform).say(one.group.name, Hint(type=one.known.type, of=each, says=Mode.EVOLVE), by)
-    told = {"group": one.group.name, "type": one.known.type, "allowed": list(several), "dry_run": dry_run}
-    may = "might" if dry_run else "may"
-    sentence = f"{printable(one.known.type)} {may} have new {', '.join(several)} from the next step on; {_replay_by(one)}"
-    _told(told, sentence, as_json)
+    hints, several = event_hints(platform), MODES if what == ALL else (what,)
+    try:
+        said = [] if kind == DECLARED else [Hint(type=one.known.type, of=each, says=kind) for each in several]
+    except DeclarationError as error:
+        raise parse.wrong("PATH" if error.field == "of" else "KIND", error.remedy) from None
+    for each in several if kind == DECLARED else ():
+        hints.end(one.group.name, one.known.type, each, dry_run=dry_run)
+    for each in () if dry_run else said:
+        hints.say(one.group.name, each, by)
+    told = {
+        "group": one.group.name, "type": one.known.type, "of": list(several), "says": None if kind == DECLARED else kind,
+        "dry_run": dry_run,
+    }  # fmt: skip
+    kept = "as it is declared" if kind == DECLARED else kind
+    what_of = f"{printable(', '.join(several))} of {printable(one.known.type)}"
+    _told(told, f"{what_of} {_is(dry_run)} {kept} from the next execution on; {_replay_by(one)}", as_json)
 
 
 def replay(
-    name: TypeOrStream, reason: Reason, whole: Whole = False, quarantine: Quarantine = False, cancel: Cancel = False, who: Who = None,
+    name: TypeName, reason: Reason, whole: Whole = False, rebuild: Rebuild = False, cancel: Cancel = False, who: Who = None,
     group: OfGroup = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Read a type's earlier events again, and put right the rows that would be others by now; the group's next step does it.
+    """Read a type's earlier events again, and repair the rows that would be others by now; the group's next execution does it.
 
-    That step comes by itself. Rows that are as they should be are not touched, and nothing is deleted. With --quarantine it is
-    what a stream refused: the events among it by today's declaration come into the stream's table, each once, with the stream's
-    next step. A dry run computes what would change, which starts Spark.
+    Rows that are as they should be are not touched, and nothing is deleted. With --rebuild the table is made anew from the stream's
+    table: its columns, as if all events had arrived at once, and all its rows, in one commit that replaces what is there; rows of
+    events that the stream's table holds no more are gone. A dry run computes what would change, which starts Spark.
     """
     from lakechime_dagster.resources.streams.event_types import event_replays
-    from lakechime_dagster.resources.streams.replaying import would_replay
 
+    if whole and rebuild:
+        raise parse.wrong("--rebuild", "reads all events anyway; leave --whole out")
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
-    if quarantine:
-        if whole or group is not None:
-            raise parse.wrong("--quarantine", "is of a whole stream; leave --whole and --group out")
-        drain(platform, name, by, cancel=cancel, dry_run=dry_run, as_json=as_json)
-        return
     one = type_named(platform, name, group)
-    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "dry_run": dry_run}
+    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "rebuild": rebuild, "dry_run": dry_run}
     replays = event_replays(platform)
     if cancel:
-        _told(*_cancelled(platform, one, by, told), as_json)
+        number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
+        _told({**told, "cancelled": number}, f"replay {number} of {printable(one.known.type)} {_is(dry_run)} cancelled", as_json)
         return
     if dry_run:
-        _check_table(one)
-        would = would_replay(platform, one.group, one.known, note, is_whole=whole)
-        gained = [{"name": column, "holds": holds} for column, holds in would.gained]
-        _told({**told, "replaced": would.replaced, "added": would.added, "gained": gained}, _would(one, would), as_json)
+        _told(*(_would_rebuild if rebuild else _would_replay)(platform, one, told), as_json)
         return
-    (asked,) = replays.ask(one.group.name, [one.known.type], by, is_whole=whole)
-    sentence = f"replay {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
+    (asked,) = replays.ask(one.group.name, [one.known.type], by, is_whole=whole, is_rebuild=rebuild)
+    done = f"which its sensor launches; `lakechime schema show {printable(one.table)}` shows the result"
+    what = "rebuild" if rebuild else "replay"
+    sentence = f"{what} {asked.replay.replay_id} of {printable(one.known.type)} is done by the next execution of {one.group.name}, {done}"
     _told({**told, "replay": asked.replay.replay_id}, sentence, as_json)
 
 
-def rebuild(
-    name: TypeName, reason: Reason, cancel: Cancel = False, who: Who = None, group: OfGroup = None, dry_run: DryRun = False,
-    as_json: Json = False,
+def reprocess(
+    name: Stream, reason: Reason, cancel: Cancel = False, who: Who = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Make a type's table anew from the stream's table: its columns and all its rows, in one commit that replaces what is there.
+    """Look at what a stream refused again: what is an event by today's declaration is added to the stream's table, once.
 
-    Readers compute anew what they made of it. The group's next step does it, which comes by itself. Columns are then as if all
-    events had come at once, and rows of events that the stream's table has no more are gone. A dry run computes what would change,
-    which starts Spark.
+    The stream's next execution does it. A dry run counts the rows, which starts Spark.
     """
-    from lakechime_dagster.resources.streams.event_types import event_replays
-    from lakechime_dagster.resources.streams.replaying import would_rebuild
-    from lakechime_dagster.resources.streams.streamed import Streamed
+    from lakechime_dagster.resources.streams.due import event_drains
+    from lakechime_dagster.resources.streams.on_spark import would_drain
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
-    one = type_named(platform, name, group)
-    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "dry_run": dry_run}
+    stream = stream_named(name, platform.settings)
+    table, drains = stream.table, event_drains(platform)
+    told: dict[str, Any] = {"stream": stream.name, "table": table.name, "dry_run": dry_run}
     if cancel:
-        _told(*_cancelled(platform, one, by, told), as_json)
-        return
-    if dry_run:
-        _check_table(one, may_have=bool(one.known.layout_version))
-        newest = Streamed(platform, one.group.stream.table).newest()
-        if newest is None:
-            raise NotFoundError(f"{one.group.stream.table.name} is not there, so that there is nothing to make a table from")
-        would = would_rebuild(platform, one.group, one.known, newest, note)
-        columns = {name: [{"name": column, "holds": holds} for column, holds in getattr(would, name)] for name in ("gained", "lost")}
-        counts = {"replaced": would.replaced, "added": would.added, "removed": would.removed, "same": would.is_same}
-        _told({**told, **counts, **columns}, _would_be(one, would), as_json)
-        return
-    (asked,) = event_replays(platform).ask(one.group.name, [one.known.type], by, is_rebuild=True)
-    sentence = f"rebuild {asked.replay.replay_id} of {printable(one.known.type)} is done by the next step of {one.group.name}, {_when(one)}"
-    _told({**told, "rebuild": asked.replay.replay_id}, sentence, as_json)
+        number = drains.cancel(table.name, by, dry_run=dry_run)
+        _told({**told, "cancelled": number}, f"reprocessing {number} of {stream.name} {_is(dry_run)} cancelled", as_json)
+    elif dry_run:
+        would = would_drain(platform, table, note)
+        kinds = [{"reason": reason, "type": kind, "rows": rows} for reason, kind, rows in would.kinds]
+        _told({**told, "rows": would.rows, "kinds": kinds}, f"{count(would.rows, 'row')} of {table.name} would be reprocessed", as_json)
+        if kinds and not as_json:
+            print_table(["refused for", "type by now", "rows"], [[*map(str, one.values())] for one in kinds], empty="")
+    else:
+        asked = drains.ask(table.name, by)
+        done = f"which its sensor launches; `lakechime schema quarantine {stream.name}` shows the result"
+        sentence = f"reprocessing {asked.drain_id} of {stream.name} is done by the next execution of {table.name}, {done}"
+        _told({**told, "reprocessing": asked.drain_id}, sentence, as_json)
 
 
 def retry(
@@ -170,12 +131,11 @@ def retry(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Try types that failed again now, as after a repair, and not when their pause is over; the group's next step does it.
+    """Try types that failed again now, as after a repair, and not when their pause is over; the group's next execution does it.
 
     Without it a type is tried again 10 s, 1, 5 and then 15 minutes after it failed.
     """
-    from lakechime_dagster.resources.streams.event_types import event_types
-    from lakechime_dagster.resources.streams.grouped import Fares, types_of
+    from lakechime_dagster.resources.streams.event_types import Fares, event_types, types_of
 
     platform = open_platform(dry_run=dry_run)
     groups = {each.name: each for each in declared_groups(platform.settings)}
@@ -191,37 +151,38 @@ def retry(
     _told({"group": owner, "types": types, "dry_run": dry_run}, sentence, as_json)
 
 
-def _cancelled(platform: "Platform", one: "GroupedType", by: "By", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """What is told of the replay or rebuild that was open, which ends here."""
-    from lakechime_dagster.resources.streams.event_types import event_replays
+def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    from lakechime_dagster.resources.streams.on_spark import would_replay
 
-    dry_run, replays = bool(told["dry_run"]), event_replays(platform)
-    opened = replays.open(one.group.name).get(one.known.type)
-    number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
-    what = "rebuild" if opened is not None and opened.is_rebuild else "replay"
-    return {**told, "cancelled": number}, f"{what} {number} of {printable(one.known.type)} {_is(dry_run)} cancelled"
-
-
-def _check_table(one: "GroupedType", *, may_have: bool = False) -> None:
-    if not one.known.place.commits and not may_have:
+    if not one.known.place.commits:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
+    would = would_replay(platform, one.group, one.known, note, is_whole=told["whole"])
+    document = {**told, "replaced": would.replaced, "added": would.added, "gained": _columns(would.gained)}
+    gained = "".join(f"\n+ {name} {holds}" for name, holds in would.gained)
+    return document, f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added{gained}"
 
 
-def _would_be(one: "GroupedType", would: "WouldRebuild") -> str:
+def _would_rebuild(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    from lakechime_dagster.resources.streams.on_spark import would_rebuild
+    from lakechime_dagster.resources.streams.streamed import Streamed
+
+    if not one.known.layout_version:
+        raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to rebuild")
+    newest = Streamed(platform, one.group.stream.table).newest()
+    if newest is None:
+        raise NotFoundError(f"{one.group.stream.table.name} does not exist, so that there is nothing to make a table from")
+    would = would_rebuild(platform, one.group, one.known, newest, note)
+    counts = {"replaced": would.replaced, "added": would.added, "removed": would.removed, "same": would.is_same}
+    document = {**told, **counts, "gained": _columns(would.gained), "lost": _columns(would.lost)}
     if would.is_same:
-        return f"{one.table} would stay as it is"
+        return document, f"{one.table} would stay as it is"
     columns = [*(f"\n+ {name} {holds}" for name, holds in would.gained), *(f"\n- {name} {holds}" for name, holds in would.lost)]
-    counts = f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added, {would.removed:,} removed"
-    return counts + "".join(columns)
+    rows = f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added, {would.removed:,} removed"
+    return document, rows + "".join(columns)
 
 
-def _would(one: "GroupedType", would: "WouldReplay") -> str:
-    columns = "".join(f"\n+ {name} {holds}" for name, holds in would.gained)
-    return f"{count(would.replaced, 'row')} of {one.table} would be replaced, {would.added:,} added{columns}"
-
-
-def _when(one: "GroupedType") -> str:
-    return f"which its sensor launches; `lakechime schema show {printable(one.table)}` tells what came of it"
+def _columns(several: "Iterable[tuple[str, str]]") -> list[dict[str, str]]:
+    return [{"name": name, "holds": holds} for name, holds in several]
 
 
 def _is(dry_run: bool) -> str:

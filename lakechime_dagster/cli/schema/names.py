@@ -15,7 +15,7 @@ from lakechime_dagster.settings import Settings
 if TYPE_CHECKING:
     from lakechime_dagster.lake.events import EventGroup, EventStream
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.resources.streams.grouped import GroupedType
+    from lakechime_dagster.resources.streams.event_types import GroupedType
 
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type as its events spell it, or its table.")]
 OfGroup = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The type's group, where several have had it.")]
@@ -62,7 +62,7 @@ def type_named(platform: "Platform", name: str, group: str | None) -> "GroupedTy
         NotFoundError: naming the one that is nearest, or those that are there.
         BadParameter: several groups have had it, and none is named.
     """
-    from lakechime_dagster.resources.streams.grouped import types_of
+    from lakechime_dagster.resources.streams.event_types import types_of
 
     groups = declared_groups(platform.settings) if group is None else [group_named(group, platform.settings)]
     if not groups:

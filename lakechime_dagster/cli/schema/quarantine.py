@@ -7,7 +7,6 @@ import typer
 from lakechime_dagster.cli.context import open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
 from lakechime_dagster.cli.output import count, print_json, print_table, say, when
-from lakechime_dagster.cli.schema.drain import drains_of, print_drains
 from lakechime_dagster.cli.schema.names import NO_STREAM, declared_groups, remedy
 from lakechime_dagster.cli.schema.show import INDENT, document, newest_of, state_shown
 from lakechime_dagster.dce.text import printable
@@ -16,7 +15,10 @@ from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.lake.events import EventGroup, EventStream
+    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.store.types.decisions import AskedDrain
 
+MAX_DRAINS = 10  # in a table that people read
 Name = Annotated[str, typer.Argument(metavar="STREAM_OR_GROUP", help="A stream, or a group, whose types that wait are shown too.")]
 
 
@@ -27,10 +29,10 @@ def quarantine(
 ) -> None:
     """Show what a stream refused: how many rows by reason, and the newest ones; of a group the types that wait or failed, too.
 
-    A refused row has no type, so that it is of no group; one that was drained is refused no more. Payloads are shown as they came,
+    A refused row has no type, so that it is of no group; one that was reprocessed is refused no more. Payloads are shown as they came,
     cut at 200 characters, and may hold personal data.
     """
-    from lakechime_dagster.resources.streams.grouped import Fares, types_of
+    from lakechime_dagster.resources.streams.event_types import Fares, types_of
     from lakechime_dagster.resources.streams.streamed import Streamed
 
     platform = open_platform()
@@ -40,7 +42,7 @@ def quarantine(
     refused = [row | {column: _time(row[column]) for column in ("_ingested_at", "sent_at")} for row in streamed.refused(limit)]
     told: dict[str, Any] = {
         "stream": stream.name, "table": stream.table.name, "total": sum(reasons.values()), "reasons": reasons, "refused": refused,
-        "drains": drains_of(platform, stream.table.name),
+        "reprocessing": _drains_of(platform, stream.table.name),
     }  # fmt: skip
     if group is not None:
         newest = newest_of(streamed)
@@ -77,9 +79,38 @@ def _print(told: dict[str, Any]) -> None:
         say(INDENT + printable(row["payload"]))
     if told["total"] > len(told["refused"]):
         say(f"{count(told['total'] - len(told['refused']), 'older one')} not shown; --limit shows more")
-    if told["drains"]:
-        print_drains(told["drains"])
+    if told["reprocessing"]:
+        _print_drains(told["reprocessing"])
     if "types" in told:
         say(f"\ntypes of {told['group']} that wait or failed:")
         rows = [[one["type"], one["table"], one["waiting"], when(one["due_ts"]), state_shown(one)] for one in told["types"]]
         print_table(["type", "table", "rows waiting", "tried again", "state"], rows, empty="none")
+
+
+def _drains_of(platform: "Platform", table: str) -> list[dict[str, Any]]:
+    """What people asked to be reprocessed of a stream, the newest first."""
+    from lakechime_dagster.resources.streams.due import event_drains
+
+    return [_document(one) for one in reversed(event_drains(platform).of(table))]
+
+
+def _print_drains(drains: list[dict[str, Any]]) -> None:
+    """The newest of them as a table."""
+    say("\nreprocessing:")
+    rows = [
+        [one["number"], when(one["asked_ts"]), one["who"], one["reason"], _ended(one), "" if one["rows"] is None else one["rows"]]
+        for one in drains[:MAX_DRAINS]
+    ]
+    print_table(["number", "asked", "by", "because", "done", "rows"], rows, empty="")
+
+
+def _document(one: "AskedDrain") -> dict[str, Any]:
+    return {
+        "number": one.drain_id, "who": one.who, "reason": one.reason, "asked_ts": one.asked_ts, "done_ts": one.done_ts, "rows": one.rows,
+    }  # fmt: skip
+
+
+def _ended(one: dict[str, Any]) -> str:
+    if one["done_ts"] is None:
+        return "waits"
+    return when(one["done_ts"]) if one["rows"] is not None else "cancelled"

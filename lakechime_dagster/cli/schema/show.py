@@ -15,16 +15,17 @@ from lakechime_dagster.errors import LakeChimeError
 
 if TYPE_CHECKING:
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.resources.streams.grouped import GroupedType
+    from lakechime_dagster.resources.streams.event_types import GroupedType
     from lakechime_dagster.resources.streams.streamed import Streamed
     from lakechime_dagster.schema.layout import Column
-    from lakechime_dagster.schema.repository import TypePlace
+    from lakechime_dagster.schema.learning import TypePlace
 
 _WHY = {
     "frozen": 'its contract lets no table be made: Contract(tables="freeze")',
-    "type_cap": "the group has as many tables as its max_types lets it; `lakechime schema allow` lets this one in",
+    "type_cap": "the group has as many tables as its max_types lets it; `lakechime schema decide TYPE tables evolve` lets this one in",
 }  # why a type waits, in the words of a step and in those of a declaration
 INDENT = "  "
+MAX_LAYOUTS = 10  # of a type, the newest ones, that people are shown
 MAX_BREAKS = 20  # of a type, the newest ones, that people are shown
 MAX_REPLAYS = 10  # of a type, the newest ones, that people are shown
 
@@ -54,7 +55,7 @@ def show(
     told = document(one, newest_of(stream)) | {
         "layout": one.known.layout.to_json(), "observed": _observed(one), "variations_kept": len(kept), "variations": variations,
         "contract": _contract(platform, one), "hints": _hints(platform, one), "replays": _replays(platform, one),
-        "breaking": _breaking(platform, one),
+        "breaking": _breaking(platform, one), "layouts": _layouts(platform, one),
     }  # fmt: skip
     if as_json:
         print_json(told)
@@ -130,6 +131,16 @@ def _contract(platform: "Platform", one: "GroupedType") -> dict[str, Any]:
     return one.group.with_hints(event_hints(platform).holding(one.group.name)).contract_of(one.known.type).to_json()
 
 
+def _layouts(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+    """The layouts, the newest first: what each gained, or lost by a rebuild, when and by whom."""
+    from lakechime_dagster.resources.streams.event_types import event_types
+
+    return [
+        {"version": each.version, "made_ts": each.made_ts, "actor": each.actor, "decision": each.decision}
+        for each in reversed(event_types(platform).history(one.group.name, one.known.type))
+    ]
+
+
 def _breaking(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     """The changes that broke something, the newest first."""
     from lakechime_dagster.resources.streams.event_types import event_breaks
@@ -193,6 +204,10 @@ def _print_decided(told: Mapping[str, Any]) -> None:
             for one in told["breaking"][:MAX_BREAKS]
         ]
         print_table(["made", "path", "kind", "how", "producer", "layout"], rows, empty="")
+    if told["layouts"]:
+        say("\nlayouts:")
+        rows = [[each["version"], when(each["made_ts"]), each["actor"], each["decision"]] for each in told["layouts"][:MAX_LAYOUTS]]
+        print_table(["layout", "made", "by", "decision"], rows, empty="")
     if told["hints"]:
         say("\nsaid beside what is declared:")
         rows = [[one["of"], one["says"], one["who"], when(one["made_ts"]), one["reason"]] for one in told["hints"]]

@@ -31,7 +31,7 @@ def verify(
     Each event is looked for by its `_src`; the values of some rows of each type, others each time. It starts Spark and reads all;
     nothing is written, and steps may go on meanwhile. The exit code is 1 when something is wrong, or a type could not be looked at.
     """
-    from lakechime_dagster.resources.streams.verifying import verified
+    from lakechime_dagster.resources.streams.on_spark import verified
 
     platform = open_platform()
     found = [

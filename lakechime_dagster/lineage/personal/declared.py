@@ -32,11 +32,11 @@ def public_tables(lake: Lake) -> frozenset[str]:
 
 def within_reach(lake: Lake) -> frozenset[str]:
     """The computed tables that read what is declared personal, or read what does, by their declarations; those that declare it too."""
-    homes = tuple(f"{home}." for group in lake.groups if group.personal for home in group.homes)
+    of_groups = tuple(f"{group.name}." for group in lake.groups if group.personal)
     tagged = {ref.table for ref in declared_tags(lake)}
     reached: set[str] = set()
     for table in lake.tables:  # inputs first
-        is_of_group = bool(homes) and table.name.startswith(homes)
+        is_of_group = table.name.startswith(of_groups)
         inputs = () if not isinstance(table, LakeTable) else table.inputs
         if is_of_group or table.name in tagged or not reached.isdisjoint(inputs):
             reached.add(table.name)

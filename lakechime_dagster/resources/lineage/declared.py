@@ -14,7 +14,7 @@ from lakechime_dagster.resources.lineage.runs import lineage_store
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.streams.event_types import event_types
 from lakechime_dagster.schema.layout import Column, Layout
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.store.lineage.standing import LineageStandings
 

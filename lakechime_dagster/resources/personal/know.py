@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef
@@ -183,14 +182,10 @@ def know(
         log: Told which Spark is used.
 
     Raises:
-        LakeChimeError: the declaration of an event group is wrong, so that its tables or its personal paths are unknown.
         PlanUnreadableError: this Spark shows no plans.
         SparkFailedError: what Spark said before it was told of anybody.
         TableUnreadableError: naming the table that cannot be looked in.
     """
-    for group in lake.groups:
-        if group.unknown:  # its tables, or where in them personal values are
-            raise LakeChimeError(f"where event group {group.name} has personal values is unknown: {group.problem}")
     from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
     from lakechime_dagster.spark.drivers.failures import described
     from lakechime_dagster.spark.lineage.planning import Planner

@@ -1,19 +1,16 @@
-"""The schema repository of a platform, and what a settled step of a group leaves in it."""
+"""The types of a deployment: what the store knows of each, its status, and what a completed execution leaves there."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.lake.events import EventGroup
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.schema.moves import Move
-from lakechime_dagster.schema.results import GroupResult
-from lakechime_dagster.store.types import moves as event_moves
-from lakechime_dagster.store.types.breaks import Breaks
-from lakechime_dagster.store.types.hints import Hints
-from lakechime_dagster.store.types.patterns import Patterns
-from lakechime_dagster.store.types.replays import Replays
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.store.types.totals import add_to_group
+from lakechime_dagster.schema.learning import NOWHERE, KnownType, TypePlace
+from lakechime_dagster.schema.steps import GroupResult
+from lakechime_dagster.store.types.decisions import Hints
+from lakechime_dagster.store.types.repository import Breaks, Patterns, Replays, SqlEventTypes, Waits, add_to_group, waits
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 
@@ -39,14 +36,6 @@ def event_breaks(platform: Platform) -> Breaks:
 def event_replays(platform: Platform) -> Replays:
     """The replays of types in this deployment."""
     return Replays(platform.store.engine, platform.ledger.deployment)
-
-
-def move_types(platform: Platform, groups: Collection[EventGroup], uid: str | None) -> list[Move]:
-    """Let each type of a stream be of the group that has it by the declaration, with all that is known of it; those that moved.
-
-    Done before a step reads what it knows of its types. Done again it changes nothing.
-    """
-    return event_moves.move_types(event_types(platform), groups, uid)
 
 
 def event_patterns(platform: Platform) -> Patterns:
@@ -76,3 +65,78 @@ def settle_group(platform: Platform, flow: Flow, execution: Execution, result: G
         event_patterns(platform).keep(connection, flow.name, flow.patterns)
 
     return platform.ledger.settle(execution, None, beside=beside)
+
+
+CATCHES_UP = "catches up"
+NEVER_WRITTEN = Waits(reason="nothing was written yet", rows=0)
+
+
+class Fares(StrEnum):
+    """How a type fares.
+
+    Attributes:
+        OK: Its table holds what came up to its place.
+        FAILED: Its newest step could not write it; it keeps its place, and is tried again.
+        WAITS: It has no table.
+    """
+
+    OK = "ok"
+    FAILED = "failed"
+    WAITS = "waits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedType:
+    """A type of a group.
+
+    Attributes:
+        totals: What all its steps did in sum: rows, written, rescued, discarded; empty before the first.
+        waits: What its newest step told of why it wrote nothing.
+    """
+
+    group: EventGroup
+    known: KnownType
+    totals: Mapping[str, int] = field(default_factory=dict, hash=False)
+    waits: Waits | None = None
+
+    @property
+    def table(self) -> str:
+        """Its table's name, be it there yet or not."""
+        return f"{self.known.home or self.group.name}.{self.known.table}"
+
+    @property
+    def fares(self) -> Fares:
+        if self.known.error:
+            return Fares.FAILED
+        return Fares.OK if self.known.place.commits else Fares.WAITS
+
+    @property
+    def reason(self) -> str:
+        """Why it is not OK; empty where it is."""
+        match self.fares:
+            case Fares.OK:
+                return ""
+            case Fares.FAILED:
+                return self.known.error
+            case Fares.WAITS:
+                return (self.waits or NEVER_WRITTEN).reason
+
+    @property
+    def left(self) -> str:
+        """Why a step left events of it that need nobody, as it catches up; empty where none are."""
+        return CATCHES_UP if self.fares is Fares.OK and self.known.due_ts else ""
+
+    def behind(self, newest: TypePlace) -> int:
+        """How many versions of the stream's table came behind its place; all, where that table was made anew since."""
+        place = self.known.place
+        return max(0, newest.version - (place.version if place.uid in (None, newest.uid) else NOWHERE))
+
+
+def types_of(platform: Platform, group: EventGroup) -> list[GroupedType]:
+    """The types that came to a group, by name."""
+    types = event_types(platform)
+    totals, waiting = types.totals(group.name), waits(types, group.name)
+    return [
+        GroupedType(group=group, known=known, totals=totals.get(name, {}), waits=waiting.get(name))
+        for name, known in types.types(group.name).items()
+    ]

@@ -1,14 +1,18 @@
 """The maintenance of a group's tables, which nobody declares: those of all types that the store knows, within one budget."""
 
+import datetime as dt
+import math
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.capture.folders import remove_empty_folders
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.lake.group_maintenance import keeping_words
 from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.maintenance_plan import Action, Kind, Plan, Refused, Subject, TableFiles, plan_together
+from lakechime_dagster.lake.retention_properties import DEFAULTS, LOG, log_kept
 from lakechime_dagster.resources.maintenance import Kept, Looked, carried_out, policy_of, readers_of
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.spark import spark_of
@@ -19,6 +23,24 @@ from lakechime_dagster.triggers.lanes import LaneId
 
 if TYPE_CHECKING:
     from lakechime_dagster.capture.delta import DeltaLog
+
+
+DAY = dt.timedelta(days=1)
+
+
+def keeping_words(policy: Maintenance, files: TableFiles, told: int | None, now: int) -> Maintenance:
+    """The policy of a table whose log keeps the newest commit of its group, also where that is old.
+
+    Each commit of maintenance may let go of what is older than the log keeps, and a type that is not written any more makes no newer
+    one that tells its place. The log is set to keep it for so long that it need not be set again at each look. `told` is when that
+    commit was made, None where the log holds none; in milliseconds, as `now`.
+    """
+    if told is None:
+        return policy
+    age, ahead = dt.timedelta(milliseconds=now - told), DEFAULTS[LOG]
+    if log_kept({**files.properties, **policy.properties}) >= age + ahead / 2:
+        return policy
+    return replace(policy, properties={**policy.properties, LOG: f"interval {math.ceil((age + ahead) / DAY)} days"})
 
 
 def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Collection[str] = ()) -> list[Looked]:

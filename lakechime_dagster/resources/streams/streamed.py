@@ -9,7 +9,7 @@ from sqlglot import exp
 from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known, texts
 from lakechime_dagster.lake.events import REFUSED_BEFORE, EventTable
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.schema.repository import TypePlace
+from lakechime_dagster.schema.learning import TypePlace
 
 MAX_SHOWN = 200  # characters of a payload that was refused
 _WHERE = ("_src", "_ingested_at", "sent_at", "reason")

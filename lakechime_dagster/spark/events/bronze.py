@@ -1,4 +1,9 @@
-"""Brings the events of a feed into their stream's table, with what is known of each payload: the claimed range, appended once."""
+"""Brings the events of a source into their stream's table, with what is known of each payload: the claimed range, appended once.
+
+Refused events are looked at again where that is asked for: those that are events by now come into the table once more, under their
+own names. The refused row stays as it is. A reprocessed row has the reason for which it was refused, so that it is reprocessed once,
+whoever does it and however often: what is there by then is left out, and of an execution's attempts the table lets one in.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,22 +17,125 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 from typing_extensions import assert_never
 
+from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.lake.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.table_rows import TableRows
-from lakechime_dagster.schema.replay import Drained
-from lakechime_dagster.spark.events.draining import drain_of, drained
+from lakechime_dagster.schema.event import Refusal, scanned
+from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.spark.batches import on_batches
+from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.payloads import PAYLOAD, SCHEMA, told
 from lakechime_dagster.spark.events.table_feed import rows_of_table
+from lakechime_dagster.spark.events.tokenizer import ROW, Tokenizer, load_tokenizer
 from lakechime_dagster.spark.feeds.files import SLICE, Line, Slice, batches, check_there, has_message, tasks
 from lakechime_dagster.spark.feeds.kafka import read_topics
 from lakechime_dagster.spark.feeds.step import PROPERTIES, files_place, ingest_step, kafka_place
 from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.names import column
+from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session_confs import session_confs
 from lakechime_dagster.triggers.feeds import FilesPlace, KafkaPlace
 from lakechime_dagster.triggers.lanes import CommitStamp, Place, ranges_between
+
+COLUMNS = ("reason", "type", "producer", "hash", "names_hash", "flags")
+
+_RAW, _SCANNED = "__payload", "__scanned"
+
+
+def scan(
+    frame: DataFrame, payload: str, type_field: tuple[str, ...], producer_field: tuple[str, ...] = (), *, back_end: Tokenizer | None
+) -> DataFrame:
+    """The frame with `COLUMNS` at its end, as `schema.scan` tells them of each payload; flags are joined by commas, null if there are none.
+
+    Args:
+        frame: Columns that have these names already are replaced, the others kept.
+        payload: The column of payloads, binary or text; null is an empty one.
+        type_field: The names of the fields that lead to an event's type.
+        producer_field: Of those that lead to its producer; none if no field tells it.
+        back_end: The tokenizer of the frame's JVM; without one, Python tells the same several times slower.
+    """
+    others = [name for name in frame.columns if name.lower() not in COLUMNS]
+    kept, read = [column(name) for name in others], column(payload).cast("binary")
+    if back_end is None:
+        rows = frame.select(*kept, read.alias(_RAW))
+        schema = StructType([*rows.schema.fields[:-1], *struct_of(ROW)])
+        numbered = rows.toDF(*map(str, range(len(rows.columns))))  # `mapInArrow` finds no column that has a dot in its name
+        return on_batches(numbered, _Scan(type_field, producer_field, schema.names), schema)
+    function = back_end.registered(frame.sparkSession, type_field, producer_field)
+    rows = frame.select(*kept, F.call_udf(function, read).alias(_SCANNED))
+    return rows.select(*kept, *(F.col(_SCANNED)[name].alias(name) for name in COLUMNS))
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Replaces the last column of batches, the payload, by what `scanned` tells of it."""
+
+    type_field: tuple[str, ...]
+    producer_field: tuple[str, ...]
+    names: list[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            told = [self._row(payload or b"") for payload in batch.column(batch.num_columns - 1).to_pylist()]
+            columns = [pa.array([row[i] for row in told], pa.string()) for i in range(len(COLUMNS))]
+            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], *columns], names=self.names)
+
+    def _row(self, payload: bytes) -> tuple[str | None, ...]:
+        found = scanned(payload, self.type_field, self.producer_field)
+        return (found.reason, found.type, found.producer, found.typed_hash, found.names_hash, ",".join(found.flags) or None)
+
+
+PAYLOAD = "payload"
+SCHEMA = StructType([
+    StructField("_src", StringType()), StructField("_ingested_at", TimestampType()), StructField("sent_at", TimestampType()),
+    *(StructField(name, StringType()) for name in COLUMNS),
+    StructField(PAYLOAD, StringType()), StructField("payload_bytes", BinaryType()), StructField(REFUSED_BEFORE, StringType()),
+])  # fmt: skip
+
+
+def told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
+    """Binary payloads with their names as rows of `SCHEMA`; `REFUSED_BEFORE` is null where it is not told."""
+    tokenizer = load_tokenizer(spark, Path(job.classes)) if job.classes else None
+    rows = scan(read, PAYLOAD, job.type_field, job.producer_field, back_end=tokenizer).withColumn("_ingested_at", F.current_timestamp())
+    is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
+    text = F.when(is_text, F.col(PAYLOAD).cast("string"))
+    binary = F.when(~is_text, F.col(PAYLOAD))
+    rows = rows if REFUSED_BEFORE in read.columns else rows.withColumn(REFUSED_BEFORE, F.lit(None).cast("string"))
+    return rows.withColumn("payload_bytes", binary).withColumn(PAYLOAD, text).select(*SCHEMA.names)
+
+
+MAX_TOLD = 100  # kinds of rows that a dry run tells
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drain:
+    """What a drain would bring: so many rows, and of what they were refused for and are of by now, the commonest kinds first."""
+
+    rows: int
+    kinds: tuple[tuple[str, str, int], ...] = ()
+
+
+def drained(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame | None:
+    """The rows of the stream's table that are refused there and are events by today's declaration; None without a table."""
+    if not log.exists():
+        return None
+    held = pinned(spark, job.location, log.version)
+    refused = held.where(F.col("reason").isNotNull())
+    if REFUSED_BEFORE in held.columns:
+        refused = refused.join(held.where(F.col(REFUSED_BEFORE).isNotNull()).select("_src"), "_src", "left_anti")
+    payload = F.coalesce(F.col("payload_bytes"), F.col(PAYLOAD).cast("binary"))
+    rows = refused.select("_src", "sent_at", payload.alias(PAYLOAD), F.col("reason").alias(REFUSED_BEFORE))
+    return told(spark, rows, job).where(F.col("reason").isNull())
+
+
+def drain_of(rows: DataFrame) -> Drain:
+    """How many rows are drained, and of which kinds; one job over the refused rows."""
+    counted = rows.groupBy(REFUSED_BEFORE, "type").count().collect()
+    kinds = sorted(((row[REFUSED_BEFORE], row["type"], row["count"]) for row in counted), key=lambda kind: (-kind[2], kind))
+    return Drain(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_TOLD]))
+
 
 SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
 TAKEN = "event"  # what rows without a reason are counted as

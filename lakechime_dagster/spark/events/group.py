@@ -1,39 +1,174 @@
-"""One step of a group: what its stream's table has up to the claimed end, each type from its own place on, each into its own table.
+"""One execution of a group: what its stream's table has up to the claimed end, each type from its own checkpoint on, into its own table.
 
-The store learns what is new before any table is touched. A type that fails keeps its place, and hinders no other; one that is far
+The store learns what is new before any table is touched. A type that fails keeps its checkpoint, and hinders no other; one that is far
 behind catches up by itself.
 """
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
 from lakechime_dagster.lake.contracts import Change, Mode
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.events import owner_of
 from lakechime_dagster.schema.conservation import Verified
-from lakechime_dagster.schema.moves import misplaced
-from lakechime_dagster.schema.reading import planned
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
-from lakechime_dagster.schema.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, TypeResult
+from lakechime_dagster.schema.learning import KnownType, Learning, Prototype, SchemaRepository, TypePlace, kept_of, learned, registered
+from lakechime_dagster.schema.steps import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, planned
 from lakechime_dagster.spark.drivers.failures import described
-from lakechime_dagster.spark.events.appending import Ahead
-from lakechime_dagster.spark.events.census import Seen, seen
+from lakechime_dagster.spark.events.census import NOTHING, Seen, TypeCount, counted, prototypes, seen
 from lakechime_dagster.spark.events.job import GroupJob
-from lakechime_dagster.spark.events.parts import Looked, PartDone, PartStep
-from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
-from lakechime_dagster.spark.events.replaying import TypeReplayer
-from lakechime_dagster.spark.events.slices import Slices
-from lakechime_dagster.spark.events.tables import TypeTables
+from lakechime_dagster.spark.events.replaying import TypeRebuilder, TypeReplayer
+from lakechime_dagster.spark.events.slices import Events, Slices, events_of
+from lakechime_dagster.spark.events.tables import Ahead, TypeTables
 from lakechime_dagster.spark.events.verifying import sampled, unread
-from lakechime_dagster.spark.events.writing import ToWrite, TypeWriter
+from lakechime_dagster.spark.events.writing import MadeAnewError, ToWrite, TypeWriter
 from lakechime_dagster.spark.phases import Phases
 from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.session_confs import in_threads
+
+WRITERS = 4  # tables that are written at a time
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """The types that a step finds.
+
+    Attributes:
+        known: All of them, each with the place that its own table tells.
+        ahead: What tables hold beyond what the store knows.
+        failed: Why a type cannot be written, as its table could not be asked, or its events not be read.
+        waiting: Why a type that is due gets no table.
+        counted: Events of those that wait which earlier steps have counted, so that they are not read again.
+        unread: Those that failed as nobody can tell what of the stream's table came since.
+    """
+
+    known: Mapping[str, KnownType]
+    ahead: Mapping[str, Ahead]
+    failed: Mapping[str, Exception]
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    counted: Mapping[str, int] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+
+    def without(self, unread: Mapping[str, Exception]) -> "Looked":
+        """The same, with more types of which nobody can tell what came."""
+        return replace(self, failed={**self.failed, **unread}, unread=frozenset({*self.unread, *unread}))
+
+    def has(self, name: str, asked: Replay, execution_id: str) -> bool:
+        """Whether the table of a type has the commit of a replay that another attempt at an execution made."""
+        stamps = [one.stamp for one in self.ahead[name].commits] if name in self.ahead else []
+        return any((one.execution_id, one.facts.get("replay")) == (execution_id, asked.replay_id) for one in stamps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartDone:
+    """What was done for each type of a part, and what is known of those that have something to be written, or replayed.
+
+    Attributes:
+        made_anew: Types whose tables another attempt made anew meanwhile, with layouts that are not those of `learnt`.
+    """
+
+    results: Mapping[str, TypeResult]
+    learnt: Mapping[str, ToWrite] = field(default_factory=dict)
+    made_anew: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartStep:
+    """What one attempt at a step does with the types of a part."""
+
+    spark: SparkSession
+    job: GroupJob
+    repository: SchemaRepository
+    slices: Slices
+    writer: TypeWriter
+    looked: Looked
+
+    def done(self, part: Part, phase: Phase) -> PartDone:
+        """Do it; a type that cannot be written hinders no other.
+
+        Raises:
+            LaneConflictError: another attempt has found out something of a type meanwhile.
+        """
+        with phase("count"):
+            events = events_of(self.slices, part)
+            counts = {name: count for frame in events.frames for name, count in counted(frame).items()}
+            failed = {**self.looked.failed, **events.unread}
+        with phase("learn"):
+            told = {name: self.looked.known[name] for name in part.starts if name in counts or name in self.job.replays}
+            learnt = self._learnt(told, counts, events, part)
+        with phase("write"):
+            kept = {*self.looked.waiting, *failed}
+            writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
+            wrote = in_threads(self.spark, WRITERS, self.writer.written, writing)
+            done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
+            anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
+            done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}
+        rest = {name: self._unwritten(name, part, counts.get(name), failed) for name in part.starts if name not in done}
+        results = rest | {name: self._read_on(one, part) for name, one in done.items()}
+        return PartDone(results=results, learnt=learnt, made_anew=frozenset(anew))
+
+    def done_apart(self, part: Part, phase: Phase) -> PartDone:
+        """The same of types that are far behind, of which nothing hinders others: they are tried again."""
+        try:
+            with described():
+                return self.done(part, phase)
+        except LaneConflictError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types are written by now
+            return PartDone(results={name: self.writer.failed(self.looked.known[name], error, None) for name in part.starts})
+
+    def _learnt(
+        self, told: Mapping[str, KnownType], counts: Mapping[str, TypeCount], events: Events, part: Part
+    ) -> dict[str, ToWrite]:  # fmt: skip
+        """What the events tell of their types, kept by the store before any table is touched."""
+        group, waiting, found = self.job.group, self.looked.waiting, dict[str, list[Prototype]]()
+        variations = self.repository.variations(group.name, [name for name in told if name not in waiting])
+        unknown = {name: {*counts[name].variations} - {*known} for name, known in variations.items() if name in counts}
+        cut = [name for name in unknown if counts[name].is_cut]
+        if cut or any(unknown.values()):
+            for frame in events.frames:
+                found |= prototypes(frame, unknown, part.end, cut)
+        learnings: dict[str, Learning] = {
+            name: learning for name, one in told.items()
+            if (learning := registered(one) if name in waiting else learned(one, found.get(name, []), group.contract_of(name)))
+        }  # fmt: skip
+        versions = self.repository.learn(group.name, list(learnings.values())) if learnings else {}
+        return {
+            name: ToWrite(
+                type=learnings[name].known_after(one, versions[name]) if name in learnings else one, count=counts.get(name, NOTHING),
+                variations={**variations.get(name, {}), **kept_of(found.get(name, []))},
+                columns_added=learnings[name].columns_added(one) if name in learnings else 0, ahead=self.looked.ahead.get(name),
+                end=part.end,
+            )
+            for name, one in told.items()
+        }  # fmt: skip
+
+    def _unwritten(self, name: str, part: Part, count: TypeCount | None, failed: Mapping[str, Exception]) -> TypeResult:
+        """A type that is due and of which nothing is written: as it failed or must wait, or nothing came."""
+        one, waits = self.looked.known[name], self.looked.waiting.get(name, "")
+        if name in failed:
+            return self._read_on(self.writer.failed(one, failed[name], count.rows if count is not None else None), part)
+        start = self.slices.start(one.place)
+        rows = (count.rows if count is not None else 0) + self.looked.counted.get(name, 0) if waits else 0
+        result = TypeResult(
+            type=one.type, table=one.table, home=one.home, start=start, end=start if waits else part.end, rows=rows, pending=rows,
+            layout=one.layout_version, waits=waits,
+        )  # fmt: skip
+        return self._read_on(self.writer.with_earlier(result, one, self.looked.ahead.get(name)), part)
+
+    def _read_on(self, result: TypeResult, part: Part) -> TypeResult:
+        """What was done for a type; one that is not at the end of the step is read on by the next one, and was not counted whole."""
+        if part.end == self.slices.version or result.waits:
+            return result
+        return replace(result, left=None) if result.error else replace(result, due_ts=AT_ONCE)
+
 
 CATCH_UP = "catch up"  # the phase of all that is done for types that are far behind
 
@@ -82,14 +217,12 @@ class GroupStep:
             looked = self._looked(self._types(places))
             rebuilding = self._rebuilding(looked)
             looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
-            plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.group.max_catchup)
-            self.slices.cuts = tuple(sorted({start for part in (plan.shared, *plan.apart) for start in part.behind.values()}))
-        step = PartStep(
-            spark=self.spark, job=self.job, repository=self.repository, slices=self.slices, writer=self.writer, looked=looked,
-            now_ms=self.now_ms,
-        )  # fmt: skip
+            plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.max_catchup)
+            wanted = [plan.shared, *([plan.behind] if plan.behind is not None else [])]
+            self.slices.cuts = tuple(sorted({start for part in wanted for start in part.behind.values()}))
+        step = PartStep(spark=self.spark, job=self.job, repository=self.repository, slices=self.slices, writer=self.writer, looked=looked)
         parts = [step.done(plan.shared, phase)]
-        parts += [step.done_apart(part, lambda _: phase(CATCH_UP)) for part in plan.apart]
+        parts += [] if plan.behind is None else [step.done_apart(plan.behind, lambda _: phase(CATCH_UP))]
         found = {name: one for part in parts for name, one in part.results.items()}
         found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
         with phase("verify"):
@@ -132,18 +265,12 @@ class GroupStep:
             return seen(self.slices.after(-1)).types
 
     def _types(self, places: Mapping[str, TypePlace]) -> dict[str, KnownType]:
-        """The group's types that the store knows, and those that come for the first time, each with where it begins then.
-
-        One that another group is said to have had, of which the store knows nothing, begins with the stream, as nobody can tell
-        how far that group came.
-        """
+        """The group's types that the store knows, and those that arrive for the first time, each with where it begins then."""
         group = self.job.group
         known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
         for name, start in places.items():
             if name not in known and self._has(name):
-                home = group.home_of(name)
-                place = start if home == group.name else TypePlace()
-                known[name] = KnownType(type=name, table=table_of(name), home=home, place=place)
+                known[name] = KnownType(type=name, table=table_of(name), home=group.name, place=start)
         return known
 
     def _has(self, type_name: str) -> bool:
@@ -175,7 +302,7 @@ class GroupStep:
 
     def _anew(self, one: KnownType) -> TableUnreadableError:
         made = f"{self.slices.table} was made anew since version {one.place.version}, up to which the table of {one.type} has its rows"
-        return TableUnreadableError(f"{made}; make that anew too: `lakechime schema rebuild {shlex.quote(one.type)} --reason …`")
+        return TableUnreadableError(f"{made}; make that anew too: `lakechime schema replay {shlex.quote(one.type)} --rebuild --reason …`")
 
     def _unread(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, Exception]:
         """Why nobody can tell what came of types since they were read, where the stream's log was cleaned up."""
@@ -197,9 +324,7 @@ class GroupStep:
         }  # fmt: skip
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
-        """Why a type gets no table, or not its rows; empty where it has or gets one."""
-        if reason := misplaced(self.job.group, one):
-            return reason
+        """Why a type gets no table; empty where it has or gets one."""
         if one.place.commits or one.layout_version:
             return ""
         if self._is_frozen(one):
@@ -208,13 +333,13 @@ class GroupStep:
         new = sorted(name for name, other in known.items() if not other.layout_version and not self._is_frozen(other))
         waiting = [name for name in new if name not in group.allowed]
         tables = sum(1 for other in known.values() if other.layout_version) + len(new) - len(waiting)
-        return TYPE_CAP if one.type in waiting and tables + waiting.index(one.type) >= group.max_types else ""
+        return TYPE_CAP if one.type in waiting and tables + waiting.index(one.type) >= group.contract.max_types else ""
 
     def _is_frozen(self, one: KnownType) -> bool:
         return self.job.group.contract_of(one.type).mode(Change.TABLE) is Mode.FREEZE
 
     def _is_far(self, one: KnownType) -> bool:
-        return self.slices.start(self.start) - self.slices.start(one.place) > self.job.group.max_catchup
+        return self.slices.start(self.start) - self.slices.start(one.place) > self.job.max_catchup
 
     def _starts(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, int]:
         """Behind which version each type is read that is due; what was counted of those that wait is not read again.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.schema.replay import Replay
+from lakechime_dagster.schema.steps import MAX_CATCHUP, Replay
 from lakechime_dagster.spark.feeds.job import FeedJob
 
 
@@ -34,6 +34,7 @@ class GroupJob:
         warehouse: The folder of folders, one of each group, in which tables lie by their names.
         looks_back: Whether types that nobody has read are looked for in all of the stream, as its groups share them in another way.
         replays: What somebody wants to be read again, by type.
+        max_catchup: As of `reading.planned`.
     """
 
     group: EventGroup
@@ -46,3 +47,4 @@ class GroupJob:
     attempt: int = 1
     looks_back: bool = False
     replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)
+    max_catchup: int = MAX_CATCHUP

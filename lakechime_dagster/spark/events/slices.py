@@ -12,8 +12,8 @@ from lakechime_dagster.dce.commits import TableLog
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.schema.reading import Part
-from lakechime_dagster.schema.repository import TypePlace
+from lakechime_dagster.schema.learning import TypePlace
+from lakechime_dagster.schema.steps import Part
 from lakechime_dagster.spark.ranges import ReadMethod, read_range
 
 COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
@@ -89,7 +89,9 @@ class Slices:
         rows = read.end if read.is_first else read.images
         if rows is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES, ReadMethod.WHOLE):
             why = read.note or f"commits of it do more than append ({read.method.value})"
-            remedy = "put its log back as it was, or make the table of each such type anew: `lakechime schema rebuild TYPE --reason …`"
+            remedy = (
+                "put its log back as it was, or rebuild the table of each such type: `lakechime schema replay TYPE --rebuild --reason …`"
+            )
             raise TableUnreadableError(f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}")
         return rows.select(*COLUMNS)
 

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.contracts import Contract
 from lakechime_dagster.schema.conservation import Example, Fault, Verified, value_faults
-from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.learning import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.spark.commit import commit_at
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described

@@ -2,30 +2,25 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.commits import TableCommit, TableSize
-from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.schema.producers import Brought
-from lakechime_dagster.schema.replay import REBUILT, Replayed
-from lakechime_dagster.schema.repository import KnownType, SchemaRepository, TypePlace
-from lakechime_dagster.schema.results import Sent, TypeResult, both
-from lakechime_dagster.schema.shape import covers
-from lakechime_dagster.schema.variation import Variation
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.schema.event import Variation
+from lakechime_dagster.schema.learning import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.schema.shape import Rescue, covers
+from lakechime_dagster.schema.steps import REBUILT, Replayed, TypeResult
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.delta_files import files_frame
 from lakechime_dagster.spark.drivers.failures import described, stack
-from lakechime_dagster.spark.events.appending import Ahead, append_after
 from lakechime_dagster.spark.events.census import NOTHING, TypeCount, counted
-from lakechime_dagster.spark.events.rescues import RESCUED, rescues
-from lakechime_dagster.spark.events.rows import rows_of
+from lakechime_dagster.spark.events.rows import JSON_OPTIONS, RESCUED, rows_of
 from lakechime_dagster.spark.events.slices import Slices, of_types
-from lakechime_dagster.spark.events.tables import TypeTables
+from lakechime_dagster.spark.events.tables import Ahead, TypeTables, append_after
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
@@ -60,7 +55,6 @@ class ToWrite:
     count: TypeCount
     end: int
     columns_added: int = 0
-    brought: Mapping[str, Brought] = field(default_factory=dict)
     ahead: Ahead | None = None
 
 
@@ -72,11 +66,6 @@ class TypeWriter:
     slices: Slices
     tables: TypeTables
     repository: SchemaRepository
-
-    @property
-    def tells_producers(self) -> bool:
-        """Whether who sent an event is told."""
-        return self.tables.job.group.tells_producers
 
     def written(self, one: ToWrite) -> "TypeResult | MadeAnewError":
         """A type's rows in its table; what hinders that is told, and the type keeps its place.
@@ -122,8 +111,8 @@ class TypeWriter:
                 )  # fmt: skip
                 continue
             facts = commit.stamp.facts  # as its writer counted the events
-            rows, sent = int(facts.get("rows", 0)), facts.get("producers", {})
-            result = self._with(result, target, commit, rows, rows, sent, partial(self._earlier_events, known, commit))
+            rows = int(facts.get("rows", 0))
+            result = self._with(result, target, commit, rows, rows)
         return result
 
     def as_its_table(self, known: KnownType, ahead: Ahead | None) -> KnownType:
@@ -144,17 +133,17 @@ class TypeWriter:
     def _appended(self, one: ToWrite) -> TypeResult:
         known, place, count = one.type, one.type.place, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
-        begun = replace(self.begun(known), columns_added=one.columns_added, brought=one.brought)
+        begun = replace(self.begun(known), columns_added=one.columns_added)
         result = self.with_earlier(begun, known, one.ahead)
         for _ in range(MAX_ROUNDS):
             start = self.slices.start(place)
             events = of_types(self.slices.between(start, one.end), [known.type])
             covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
-            stamp = self.tables.stamp(known, place, start, one.end, count.rows, count.producers)
+            stamp = self.tables.stamp(known, place, start, one.end, count.rows)
             held = append_after(place, target, rows, count.rows, stamp)
             if self.tables.is_own(held):
-                result = self._with(result, target, held, count.rows, rest, count.producers, lambda events=events: events)
+                result = self._with(result, target, held, count.rows, rest)
                 return replace(result, end=one.end)
             ahead = self.tables.ahead(replace(known, place=place))
             assert ahead is not None  # as it holds a commit
@@ -172,44 +161,19 @@ class TypeWriter:
         if start >= end:
             return NOTHING
         left = of_types(self.slices.between(start, end), [known.type])
-        return counted(left, by_producer=self.tells_producers).get(known.type, NOTHING)
+        return counted(left).get(known.type, NOTHING)
 
-    def _earlier_events(self, known: KnownType, held: Committed) -> DataFrame:
-        """The events of a commit that another attempt made.
-
-        Raises:
-            TableUnreadableError: they are there no more.
-        """
-        end = held.stamp.end.sources[self.slices.table]
-        if end.table_uid != self.slices.end.table_uid or end.snapshot_id is None:
-            raise TableUnreadableError(f"{self.slices.table} was made anew since")
-        return of_types(self.slices.segment(int(held.stamp.facts["after"]), int(end.snapshot_id)), [known.type])
-
-    def _with(
-        self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int, sent: Mapping[str, int],
-        events: Callable[[], DataFrame],
-    ) -> TypeResult:  # fmt: skip
-        """What a type's commits did, with one more; `rest` of its events went through our own reader, which alone rescues.
-
-        Args:
-            result: Of the commits before.
-            target: The table.
-            held: The commit.
-            rows: How many events it brought.
-            rest: Of these.
-            sent: How many of them each producer sent.
-            events: Reads them again.
+    def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
+        """What a type's commits did, with one more, which brought so many events; `rest` of these went through our own reader, which
+        alone rescues.
         """
         record = commit_at(target.log, int(held.version))
         written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
         rescued = self._rescued(target, record) if rest else 0
-        told = self._told(target, record, events) if rescued else {}
-        reasons = sum((Counter(one.reasons) for one in told.values()), Counter(result.reasons))
-        came = {who: Sent(events=number) for who, number in sent.items()}
+        reasons = Counter(result.reasons) + (self._reasons(target, record) if rescued else Counter())
         return replace(
             result, commits=(*result.commits, held), rows=result.rows + rows, written=result.written + written,
             rescued=result.rescued + rescued, reasons=reasons, discarded=result.discarded + rows - written,
-            producers=both(both(result.producers, came), told if self.tells_producers else {}),
         )  # fmt: skip
 
     def _rescued(self, target: Target, record: TableCommit) -> int:
@@ -218,17 +182,19 @@ class TypeWriter:
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
         return self._rescuing(target, record).count()
 
-    def _told(self, target: Target, record: TableCommit, events: Callable[[], DataFrame]) -> dict[str, Sent]:
-        """Why values of a commit's rows are in no column, by who sent them; nothing where its files can be read no more.
+    def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
+        """How many values of a commit's rows are in no column, by reason; nothing where its files can be read no more.
 
         The rows are in the table by then, and a commit that another attempt made may be told late: that hinders no type.
         """
+        codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
         try:
             with described():
-                return rescues(self._rescuing(target, record), events() if self.tells_producers else None)
+                reasons = self._rescuing(target, record).select(F.explode(codes).alias("code")).groupBy("code.r").count().collect()
+                return Counter({Rescue(row["r"]): row["count"] for row in reasons})
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
             _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
-            return {}
+            return Counter()
 
     def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
         """The rows of a commit that have such a value."""

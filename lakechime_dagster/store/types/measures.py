@@ -9,10 +9,9 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import now_ms
-from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.engine import reading
 from lakechime_dagster.store.lag import ConsumerLag, consumer_lags
 from lakechime_dagster.store.types import schema as events
-from lakechime_dagster.store.types.producers import Producer, summed_up
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from lakechime_dagster.triggers.lanes import ExecutionState, LaneState
 
@@ -26,7 +25,6 @@ class TypeMeasures:
         conflicts: Siblings that its layout has.
         is_failing: The step that tried it last could not write it.
         behind: Rows behind its place, as the step counted them that tried it last.
-        withheld: Kinds at paths that get no column, as their producers have brought too many.
     """
 
     group: str
@@ -43,7 +41,6 @@ class TypeMeasures:
     pending: int
     behind: int
     layout: int
-    withheld: int
     commit_ts: int | None
     behind_ts: int | None
 
@@ -56,7 +53,6 @@ class GroupMeasures:
         state: Of its lane; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
         stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
-        problem: Why it does not run at all, as its declaration is wrong.
         totals: By counter and label.
     """
 
@@ -65,13 +61,12 @@ class GroupMeasures:
     open_ts: int | None = None
     attempt: int = 0
     stuck_ts: int | None = None
-    problem: str = ""
     totals: Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """All of a deployment at `now`, the busiest types and producers first; `ticked_ts` is when a trigger was evaluated last.
+    """All of a deployment at `now`, the busiest types first; `ticked_ts` is when a trigger was evaluated last.
 
     Attributes:
         lags: Of all consumers, groups among them.
@@ -79,7 +74,6 @@ class Measures:
 
     now: int
     types: tuple[TypeMeasures, ...]
-    producers: tuple[Producer, ...]
     groups: tuple[GroupMeasures, ...]
     lags: tuple[ConsumerLag, ...]
     lanes: Mapping[LaneState, int]
@@ -95,18 +89,6 @@ class Measures:
         return found
 
 
-PROBLEM_HOLDS_MS = 5 * 60_000  # since its sensor noted it last, which ticks each minute
-
-
-def note_problem(types: SqlEventTypes, group: str, problem: str) -> None:
-    """Note that a group does not run, and why; it counts as failed until PROBLEM_HOLDS_MS after the last note."""
-    table = events.group_problem
-    with writing(types.engine) as connection:
-        connection.execute(sa.delete(table).where(table.c.deployment == types.deployment, table.c.group_name == group))
-        noted = {"deployment": types.deployment, "group_name": group, "problem": problem, "noted_ts": now_ms(connection)}
-        connection.execute(sa.insert(table).values(noted))
-
-
 def measures(types: SqlEventTypes) -> Measures:
     """What is there now, the busiest types first."""
     deployment = types.deployment
@@ -115,22 +97,13 @@ def measures(types: SqlEventTypes) -> Measures:
         several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
         totals = _totals(connection, deployment)
         now = now_ms(connection)
-        problems = _problems(connection, deployment, now)
-        names = sorted({one.group for one in several} | {*totals, *problems})
+        names = sorted({one.group for one in several} | {*totals})
         flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(
-            replace(
-                _group(name, flows.get(name), totals.get(name, {})),
-                stuck_ts=_stuck_ts(several, name),
-                problem=problems.get(name, ""),
-            )
-            for name in names
-        )
+        groups = tuple(replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names)
         lags = tuple(consumer_lags(connection, deployment))
         lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
         ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
-        senders = tuple(summed_up(connection, [events.event_type.c.deployment == deployment]))
-        return Measures(now=now, types=several, producers=senders, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
+        return Measures(now=now, types=several, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
 
 
 def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
@@ -146,7 +119,7 @@ def _types(deployment: str) -> sa.Select[Any]:
     columns = (
         kind.type_id, kind.group_name, kind.type, kind.written_sum, kind.rescued_sum, kind.discarded_sum, kind.columns_added,
         kind.conflicts, kind.failed_steps, kind.failures, kind.variations, kind.pending, kind.rows_behind, kind.layout_version,
-        kind.commit_ts, kind.behind_ts, sa.func.json_array_length(kind.withheld).label("withheld"),
+        kind.commit_ts, kind.behind_ts,
     )  # fmt: skip
     busiest = (kind.written_sum + kind.discarded_sum).desc()
     return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
@@ -157,7 +130,7 @@ def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
         group=row.group_name, type=row.type, written=row.written_sum, rescued=row.rescued_sum, reasons=reasons,
         discarded=row.discarded_sum, columns_added=row.columns_added, conflicts=row.conflicts, failed_steps=row.failed_steps,
         is_failing=row.failures > 0, variations=row.variations, pending=row.pending, behind=row.rows_behind, layout=row.layout_version,
-        withheld=row.withheld, commit_ts=row.commit_ts, behind_ts=row.behind_ts,
+        commit_ts=row.commit_ts, behind_ts=row.behind_ts,
     )  # fmt: skip
 
 
@@ -175,13 +148,6 @@ def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str
     for row in connection.execute(sa.select(events.group_total).where(events.group_total.c.deployment == deployment)):
         found.setdefault(row.group_name, {})[row.counter, row.label] = row.total
     return found
-
-
-def _problems(connection: Connection, deployment: str, now: int) -> dict[str, str]:
-    """By group why it does not run, of those whose sensors noted it lately."""
-    table = events.group_problem.c
-    lately = sa.select(table.group_name, table.problem).where(table.deployment == deployment, table.noted_ts > now - PROBLEM_HOLDS_MS)
-    return {row.group_name: row.problem for row in connection.execute(lately)}
 
 
 def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:

@@ -1,33 +1,232 @@
-"""The schema repository: what is known of the types of events, their layouts and variations, and what steps did for them.
+"""The schema repository: what is known of the types of events, their layouts and variations, and what executions did for them.
 
-All that one step finds out is kept in one transaction, by compare-and-set of each type's layout, before any table is touched;
-places move in the transaction that settles the step, never back.
+All that one execution finds out is kept in one transaction, by compare-and-set of each type's layout, before any table is touched;
+checkpoints move in the transaction that completes it, never back.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.schema.breaking import Breaking, Broke
-from lakechime_dagster.schema.kinds import Kind
-from lakechime_dagster.schema.layout import Layout
-from lakechime_dagster.schema.observed import Observed, Pair, Seen
-from lakechime_dagster.schema.producers import NOBODY
-from lakechime_dagster.schema.repository import KnownType, Learning, Prototype, TypePlace
-from lakechime_dagster.schema.results import AT_ONCE, Sent, TypeResult
-from lakechime_dagster.schema.variation import ROOT, Variation
+from lakechime_dagster.errors import LaneConflictError, NotFoundError, shown
+from lakechime_dagster.lake.events import EventGroup, owner_of
+from lakechime_dagster.schema.event import ROOT, Kind, Variation
+from lakechime_dagster.schema.layout import Layout, Observed, Seen
+from lakechime_dagster.schema.learning import Breaking, Broke, KnownType, Learning, TypePlace
+from lakechime_dagster.schema.steps import AT_ONCE, GroupResult, Replay, Replayed, TypeResult
 from lakechime_dagster.store.dialect import StoreNow, now_ms
 from lakechime_dagster.store.engine import reading, writing
+from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.types import schema
-from lakechime_dagster.store.types.accounts import add_brought, add_sent, columns_brought
-from lakechime_dagster.store.types.breaks import keep_breaks, tell_breaks
-from lakechime_dagster.store.types.replays import close
-from lakechime_dagster.store.types.totals import add_to_type
+
+REFUSED, SECONDS = "refused", "seconds"  # the counters of a group
+
+
+def add_to_type(connection: Connection, type_id: int, one: TypeResult, now: int) -> None:
+    """Add what a step did for a type to its sums; what it left where it is makes the type late from now on, unless it is already."""
+    kind = schema.event_type.c
+    sums = {
+        "written_sum": kind.written_sum + one.written, "rescued_sum": kind.rescued_sum + one.rescued,
+        "discarded_sum": kind.discarded_sum + one.discarded, "columns_added": kind.columns_added + one.columns_added,
+        "failed_steps": kind.failed_steps + (1 if one.error else 0),
+    }  # fmt: skip
+    is_late = bool(one.failure or one.pending or one.catches_up)
+    waiting = {} if one.failure else {"pending": one.pending}
+    waiting |= {} if one.behind is None else {"rows_behind": one.behind}
+    late = {"behind_ts": sa.func.coalesce(kind.behind_ts, now) if is_late else None}
+    connection.execute(sa.update(schema.event_type).where(kind.type_id == type_id).values({**sums, **waiting, **late}))
+    for reason, values in one.reasons.items():
+        _raise(connection, schema.type_rescue, {"type_id": type_id, "reason": reason.value}, values)
+
+
+def add_to_group(connection: Connection, deployment: str, group: str, result: GroupResult) -> None:
+    """Add what a step did for no single type: the rows that it refused by reason, the seconds of its phases."""
+    _add(connection, deployment, group, REFUSED, result.refused)
+    _add(connection, deployment, group, SECONDS, result.seconds)
+
+
+def _add(connection: Connection, deployment: str, group: str, counter: str, amounts: Mapping[str, float]) -> None:
+    for label, amount in amounts.items():
+        key = {"deployment": deployment, "group_name": group, "counter": counter, "label": label}
+        _raise(connection, schema.group_total, key, amount)
+
+
+def _raise(connection: Connection, table: sa.Table, key: Mapping[str, Any], amount: float) -> None:
+    """Raise the `total` of a row; one step of a group settles at a time, so that nobody else makes the same row meanwhile."""
+    this = [table.c[name] == value for name, value in key.items()]
+    raised = connection.execute(sa.update(table).where(*this).values(total=table.c.total + amount))
+    if not raised.rowcount:
+        connection.execute(sa.insert(table).values(**key, total=amount))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBreak:
+    """A breaking change as people see it; times are milliseconds of the store's clock."""
+
+    type: str
+    breaking: Breaking
+    layout_version: int
+    made_ts: int
+
+
+@dataclass(frozen=True)
+class Breaks:
+    """The breaking changes of the groups of one deployment."""
+
+    engine: Engine
+    deployment: str
+
+    def recent(self, group: str, within_ms: int) -> list[KeptBreak]:
+        """Those of a group that were told so long ago at most, the first one first."""
+        with reading(self.engine) as connection:
+            since = now_ms(connection) - within_ms
+            return self._read(connection, group, schema.type_break.c.told_ts >= since)
+
+    def of(self, group: str, type_name: str) -> list[KeptBreak]:
+        """All of a type, the first one first."""
+        with reading(self.engine) as connection:
+            return self._read(connection, group, schema.event_type.c.type == type_name)
+
+    def _read(self, connection: Connection, group: str, which: sa.ColumnElement[bool]) -> list[KeptBreak]:
+        kind = schema.event_type.c
+        query = sa.select(schema.type_break, kind.type).join_from(schema.type_break, schema.event_type)
+        rows = query.where(kind.deployment == self.deployment, kind.group_name == group, which).order_by(schema.type_break.c.break_id)
+        return [_kept(row) for row in connection.execute(rows)]
+
+
+def keep_breaks(connection: Connection, type_id: int, layout_version: int, several: Sequence[Breaking], now: int) -> None:
+    """Keep what a step found out of a type, in the transaction that keeps its layout."""
+    rows = [
+        {
+            "type_id": type_id, "layout_version": layout_version, "path": one.path, "kind": one.kind, "how": one.how.value,
+            "producer": one.producer, "made_ts": now,
+        }
+        for one in several
+    ]  # fmt: skip
+    if rows:
+        connection.execute(sa.insert(schema.type_break), rows)
+
+
+def tell_breaks(connection: Connection, deployment: str, group: str, now: int) -> None:
+    """From now on what is kept of a group is told; in the transaction that settles a step, also of attempts that died before."""
+    kind = schema.event_type.c
+    of_group = sa.select(kind.type_id).where(kind.deployment == deployment, kind.group_name == group)
+    untold = schema.type_break.c.told_ts.is_(None) & schema.type_break.c.type_id.in_(of_group)
+    connection.execute(sa.update(schema.type_break).where(untold).values(told_ts=now))
+
+
+def _kept(row: Any) -> KeptBreak:
+    one = Breaking(path=row.path, kind=row.kind, how=Broke(row.how), producer=row.producer)
+    return KeptBreak(type=row.type, breaking=one, layout_version=row.layout_version, made_ts=row.made_ts)
+
+
+_OPEN = schema.type_replay.c.done_ts.is_(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedReplay:
+    """A replay as people see it; `done_ts` is None while it is open, `done` also where it was cancelled."""
+
+    replay: Replay
+    who: str
+    reason: str
+    asked_ts: int
+    done_ts: int | None = None
+    done: Replayed | None = None
+
+
+@dataclass(frozen=True)
+class Replays:
+    """The replays of the groups of one deployment."""
+
+    engine: Engine
+    deployment: str
+
+    def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False, is_rebuild: bool = False) -> list[AskedReplay]:
+        """Ask for replays of these types, all or none; of one that has an open one already nothing new.
+
+        A step may be at what is open, and closes only that. So a whole replay takes the place of an open one that is none, as another
+        one; and a rebuild is asked for beside an open replay, and done first.
+
+        Raises:
+            NotFoundError: a type has no table in the group, so that no step could ever do it.
+        """
+        with writing(self.engine) as connection:
+            now = now_ms(connection)
+            may_have = schema.event_type.c.layout_version > 0  # a table, of which a store that was lost may not know
+            has_table = sa.or_(schema.event_type.c.commits > 0, may_have) if is_rebuild else schema.event_type.c.commits > 0
+            written = (schema.event_type.c.type.in_(list(types)), has_table)
+            of_types = sa.select(schema.event_type).where(*self._is(group), *written).with_for_update()
+            known = {row.type: row.type_id for row in connection.execute(of_types)}
+            if missing := sorted({*types} - {*known}):
+                problem = f"{shown(missing[0])} has no table in event group {group}, so that there is nothing to replay into"
+                raise NotFoundError(f"{problem}; see `lakechime schema list {group}`")
+            opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
+            for name in sorted(types):
+                is_less = name in opened and is_whole and not (opened[name].is_whole or opened[name].is_rebuild)
+                if is_less:
+                    self._end(connection, opened[name].replay_id, now, f"{by.who} asked for a whole one: {by.reason}")
+                if is_less or name not in opened or (is_rebuild and not opened[name].is_rebuild):
+                    values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole, "is_rebuild": is_rebuild}
+                    connection.execute(sa.insert(schema.type_replay).values(type_id=known[name], **values))
+            asked = {one.replay.type: one for one in self._asked(connection, group, _OPEN)}
+            return [asked[name] for name in sorted(types)]
+
+    def cancel(self, group: str, type_name: str, by: By, *, dry_run: bool = False) -> int:
+        """End an open replay without doing it, and tell its number; a step that is at it already may still do it.
+
+        Raises:
+            NotFoundError: none is open.
+        """
+        asked = self.open(group).get(type_name)
+        if asked is None:
+            raise NotFoundError(f"no replay of {shown(type_name)} is open; see `lakechime schema show`")
+        if not dry_run:
+            with writing(self.engine) as connection:
+                self._end(connection, asked.replay_id, now_ms(connection), f"cancelled by {by.who}: {by.reason}")
+        return asked.replay_id
+
+    def open(self, group: str) -> dict[str, Replay]:
+        """The replays that wait for a step of the group, by type; of two of a type the newer, which is a rebuild."""
+        with reading(self.engine) as connection:
+            return {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
+
+    def of(self, group: str, type_name: str) -> list[AskedReplay]:
+        """All replays of a type, the first one first."""
+        with reading(self.engine) as connection:
+            return list(self._asked(connection, group, schema.event_type.c.type == type_name))
+
+    def _end(self, connection: Connection, replay_id: int, now: int, why: str) -> None:
+        """End an open one, of which no step tells any more what came of it."""
+        this = (schema.type_replay.c.replay_id == replay_id, _OPEN)
+        values = {"done_ts": now, "reason": schema.type_replay.c.reason + f"; {why}"}
+        connection.execute(sa.update(schema.type_replay).where(*this).values(**values))
+
+    def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return (schema.event_type.c.deployment == self.deployment, schema.event_type.c.group_name == group)
+
+    def _asked(self, connection: Connection, group: str, which: sa.ColumnElement[bool]) -> Iterable[AskedReplay]:
+        query = sa.select(schema.type_replay, schema.event_type.c.type).join(schema.event_type).where(*self._is(group), which)
+        for row in connection.execute(query.order_by(schema.type_replay.c.replay_id)):
+            counts = {"replaced": row.replaced, "added": row.added, "removed": row.removed or 0}
+            yield AskedReplay(
+                replay=Replay(replay_id=row.replay_id, type=row.type, is_whole=row.is_whole, is_rebuild=row.is_rebuild), who=row.who,
+                reason=row.reason, asked_ts=row.asked_ts, done_ts=row.done_ts,
+                done=None if row.replaced is None else Replayed(replay_id=row.replay_id, **counts),
+            )  # fmt: skip
+
+
+def close(connection: Connection, execution_id: str, several: Iterable[Replayed]) -> None:
+    """Keep what came of replays, within the settling transaction; of one that is closed nothing."""
+    now = now_ms(connection)
+    for one in several:
+        this = (schema.type_replay.c.replay_id == one.replay_id, _OPEN)
+        values = {"replaced": one.replaced, "added": one.added, "removed": one.removed, "execution_id": execution_id, "done_ts": now}
+        connection.execute(sa.update(schema.type_replay).where(*this).values(**values))
+
 
 MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
@@ -47,7 +246,7 @@ class LayoutVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftType:
-    """A type of which events were left, as it failed, is cold or catches up.
+    """A type of which events were left, as it failed or catches up.
 
     Attributes:
         is_due: It is time to read them, which is so from `due_ts` on (milliseconds).
@@ -90,18 +289,11 @@ class SqlEventTypes:
                 found[row.type][row.typed_hash] = _variation(row.kinds)
         return found
 
-    def columns_brought(self, group: str, types: Collection[str]) -> dict[str, dict[str, int]]:
-        """How many columns each producer has brought to these types; who has brought none is left out."""
-        with reading(self.engine) as connection:
-            known = sa.select(schema.event_type.c.type_id, schema.event_type.c.type).where(*self._is(group))
-            ids = {row.type_id: row.type for row in connection.execute(known.where(schema.event_type.c.type.in_(list(types))))}
-            return columns_brought(connection, ids)
-
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
         """Keep what was found out, all or nothing; the number of each type's layout.
 
         Raises:
-            LaneConflictError: a type's layout, or what is withheld of it, is another one than what was found out was added to.
+            LaneConflictError: a type's layout is another one than what was found out was added to.
         """
         versions: dict[str, int] = {}
         with writing(self.engine) as connection:
@@ -110,9 +302,7 @@ class SqlEventTypes:
                 type_id = self._type_id(connection, group, one, now)
                 versions[one.type] = _next_layout(connection, type_id, one, now)
                 keep_breaks(connection, type_id, versions[one.type], one.breaking, now)
-                kept = _keep_variations(connection, type_id, one, now)
-                if one.brought is not None:
-                    add_brought(connection, type_id, one.brought, Counter(each.producer or NOBODY for each in kept))
+                _keep_variations(connection, type_id, one, now)
         return versions
 
     def propose(self, group: str, one: Learning, replay_id: int) -> int:
@@ -155,7 +345,6 @@ class SqlEventTypes:
         tell_breaks(connection, self.deployment, group, now)
         several = [ids[name] for name in told if name in ids]
         connection.execute(sa.update(schema.event_type).where(_among(schema.event_type, several)).values(told_ts=now))
-        sent: dict[int, Mapping[str, Sent]] = {}
         for one in results:
             type_id = ids.get(one.type)
             if type_id is None:
@@ -163,7 +352,6 @@ class SqlEventTypes:
             self._move(connection, type_id, one, uid, now)
             close(connection, execution_id, one.replayed)
             add_to_type(connection, type_id, one, now)
-            sent[type_id] = one.producers
             if not one.rows and not one.error:
                 continue
             counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
@@ -172,7 +360,43 @@ class SqlEventTypes:
                     type_id=type_id, execution_id=execution_id, start_version=one.start, end_version=one.end, settled_ts=now, **counts
                 )
             )
-        add_sent(connection, sent)
+
+    def move(self, groups: Collection[EventGroup], uid: str | None) -> list[str]:
+        """Let each type of a stream be of the group that has it by the declaration, with its checkpoint, layouts, replays and sums.
+
+        Done before a step reads what it knows of its types, all in one transaction; again it changes nothing. A table stays where it
+        lies. A step of the former group that is under way finds the type gone when it settles, and what it wrote is found in the table.
+
+        Args:
+            groups: All of the stream.
+            uid: Of the stream's table, by which types of groups that are declared no more are known.
+
+        Returns:
+            The types that moved.
+        """
+        kind, names = schema.event_type.c, {group.name for group in groups}
+        query = sa.select(kind.type_id, kind.type, kind.group_name, kind.place_uid, kind.layout_version).order_by(kind.type_id)
+        with reading(self.engine) as connection:
+            rows = connection.execute(query.where(kind.deployment == self.deployment)).all()
+        there = {(row.group_name, row.type) for row in rows}
+        of_stream = [row for row in rows if row.group_name in names or (uid is not None and row.place_uid == uid)]
+        moves = [(row, owner_of(groups, row.type).name) for row in of_stream]
+        moves = [(row, owner) for row, owner in moves if owner != row.group_name and (owner, row.type) not in there]
+        if not moves:
+            return []
+        with writing(self.engine) as connection:
+            return [row.type for row, owner in moves if self._is_moved(connection, row, owner)]
+
+    def _is_moved(self, connection: Connection, row: Any, owner: str) -> bool:
+        """Move one type, unless another was first; people are told of it by its new group."""
+        kind, hint = schema.event_type.c, schema.type_hint.c
+        same = (kind.type_id == row.type_id, kind.group_name == row.group_name, kind.layout_version == row.layout_version)
+        values = {"group_name": owner, "told_ts": 0} | ({} if row.layout_version else {"home": owner})
+        if not connection.execute(sa.update(schema.event_type).where(*same).values(**values)).rowcount:
+            return False
+        said = (hint.deployment == self.deployment, hint.type == row.type, hint.group_name == row.group_name)
+        connection.execute(sa.update(schema.type_hint).where(*said).values(group_name=owner))
+        return True
 
     def history(self, group: str, type_name: str) -> list[LayoutVersion]:
         """The layouts of a type, the first one first."""
@@ -244,8 +468,6 @@ class SqlEventTypes:
         if row is not None and row.layout_version != one.before:
             now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
             raise LaneConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
-        if row is not None and one.withheld_before is not None and _withheld(row.withheld) != one.withheld_before:
-            raise LaneConflictError(f"{group}: what is withheld of {one.type} is no more what was read; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
         self._check_new(connection, group, one.type)
@@ -289,9 +511,8 @@ class SqlEventTypes:
 def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
     version = _newest(connection, type_id) + 1 if one.is_new_layout else one.before
     this = sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id)
-    withheld = sorted([path, kind, who] for (path, kind), who in one.withheld.items())
     observed = _joined(connection, type_id, one.observed)
-    connection.execute(this.values(observed=observed, layout_version=version, conflicts=one.layout.siblings, withheld=withheld))
+    connection.execute(this.values(observed=observed, layout_version=version, conflicts=one.layout.siblings))
     if one.is_new_layout:
         values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
         connection.execute(sa.insert(schema.layout).values(type_id=type_id, version=version, **values))
@@ -324,8 +545,8 @@ def _proposed(connection: Connection, type_id: int, one: Learning, replay_id: in
     return newest + 1
 
 
-def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> Sequence[Prototype]:
-    """Keep the variations that are not there yet, and tell which: those that enlarged what was observed, others so far as there is room."""
+def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> None:
+    """Keep the variations that are not there yet: those that enlarged what was observed, others so far as there is room."""
     of_type = schema.variation.c.type_id == type_id
     there = {row.typed_hash for row in connection.execute(sa.select(schema.variation.c.typed_hash).where(of_type))}
     new = [shape for shape in one.prototypes if shape.typed_hash not in there]
@@ -341,7 +562,6 @@ def _keep_variations(connection: Connection, type_id: int, one: Learning, now: i
         connection.execute(sa.insert(schema.variation), rows)
         more = {"variations": schema.event_type.c.variations + len(rows)}
         connection.execute(sa.update(schema.event_type).where(schema.event_type.c.type_id == type_id).values(more))
-    return kept
 
 
 def _newest_layouts() -> sa.Select[Any]:
@@ -360,7 +580,6 @@ def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
         place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
         layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
         failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts, pending=row.pending,
-        withheld=_withheld(row.withheld),
     )  # fmt: skip
 
 
@@ -372,9 +591,75 @@ def _observed(wire: dict[str, Any]) -> Observed:
     return Observed({path: Seen(frozenset(map(Kind, kinds)), first, last) for path, (kinds, first, last) in wire.items()})
 
 
-def _withheld(wire: list[list[str]]) -> dict[Pair, str]:
-    return {(path, Kind(kind)): who for path, kind, who in wire}
-
-
 def _variation(kinds: list[list[str]]) -> Variation:
     return Variation(frozenset((path, Kind(kind)) for path, kind in kinds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypesAt:
+    """So many types at one place, of which one is named; how many commits each has is its own."""
+
+    place: TypePlace
+    types: int
+    example: str
+
+
+def places_of(engine: Engine, deployment: str, group: str) -> list[TypesAt]:
+    """The places at which types of a group stand, the oldest first."""
+    at = (schema.event_type.c.place_uid, schema.event_type.c.place_version)
+    counted = sa.select(*at, sa.func.count().label("types"), sa.func.min(schema.event_type.c.type).label("example"))
+    of_group = (schema.event_type.c.deployment == deployment, schema.event_type.c.group_name == group)
+    with reading(engine) as connection:
+        rows = connection.execute(counted.where(*of_group).group_by(*at).order_by(schema.event_type.c.place_version, "example"))
+        return [
+            TypesAt(place=TypePlace(uid=row.place_uid, version=row.place_version), types=row.types, example=row.example) for row in rows
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """Why the events of a type stay in the stream's table, and how many of them."""
+
+    reason: str
+    rows: int
+
+
+def waits(types: SqlEventTypes, group: str) -> dict[str, Waits]:
+    """The types of a group for which the newest settled step wrote nothing for a reason, by name."""
+    steps, kinds = schema.type_step.c, schema.event_type.c
+    newest_first = (steps.settled_ts.desc(), steps.end_version.desc(), steps.execution_id.desc())
+    ranked = (
+        sa.select(kinds.type, steps.waits, steps.pending)
+        .add_columns(sa.func.row_number().over(partition_by=steps.type_id, order_by=newest_first).label("rank"))
+        .join_from(schema.type_step, schema.event_type)
+        .where(kinds.deployment == types.deployment, kinds.group_name == group)
+        .subquery()
+    )
+    query = sa.select(ranked.c.type, ranked.c.waits, ranked.c.pending).where(ranked.c.rank == 1, ranked.c.waits != "")
+    with reading(types.engine) as connection:
+        return {row.type: Waits(reason=row.waits, rows=row.pending) for row in connection.execute(query.order_by(ranked.c.type))}
+
+
+_ROW = schema.group_patterns.c
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """By which patterns the groups of one deployment have read: each by those of all groups of its stream, with their names."""
+
+    engine: Engine
+    deployment: str
+
+    def are_other(self, group: str, patterns: Iterable[tuple[str, str]]) -> bool:
+        """Whether a group's last settled step had other ones than these, or none is known of."""
+        with reading(self.engine) as connection:
+            return connection.scalar(sa.select(_ROW.patterns).where(*self._is(group))) != dict(patterns)
+
+    def keep(self, connection: Connection, group: str, patterns: Iterable[tuple[str, str]]) -> None:
+        """Keep by which patterns a group has read; within the settling transaction."""
+        values = {"patterns": dict(patterns)}
+        if not connection.execute(sa.update(schema.group_patterns).where(*self._is(group)).values(**values)).rowcount:
+            connection.execute(sa.insert(schema.group_patterns).values(deployment=self.deployment, group_name=group, **values))
+
+    def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return (_ROW.deployment == self.deployment, _ROW.group_name == group)

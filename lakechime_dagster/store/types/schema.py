@@ -42,7 +42,6 @@ event_type = sa.Table(
     sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its place, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
     sa.Column("rebuilt_step", sa.BigInteger, nullable=False, server_default="0"),  # the commit that made its table anew last
-    sa.Column("withheld", sa.JSON, nullable=False, server_default="[]"),  # [[path, kind, producer], …], by the caps of producers
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
     sa.Index("lc_event_type_home", "deployment", "home", "type", unique=True),
@@ -59,8 +58,6 @@ layout = sa.Table(
     sa.Column("decision", sa.Text, nullable=False),
     sa.Column("actor", sa.String(256), nullable=False),
     sa.Column("made_ts", sa.BigInteger, nullable=False),
-    sa.Column("batch", sa.BigInteger),  # with which it is told in the tables that show what is known of types; null at first
-    sa.Index("lc_layout_batch", "batch"),
 )
 
 variation = sa.Table(
@@ -74,8 +71,6 @@ variation = sa.Table(
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
-    sa.Column("batch", sa.BigInteger),  # as of a layout
-    sa.Index("lc_variation_batch", "batch"),
 )
 
 # What a settled step did for one type: rows = written + discarded + pending.
@@ -120,29 +115,6 @@ type_break = sa.Table(
     sa.Column("told_ts", sa.BigInteger),  # null until then
     sa.Index("lc_type_break_of_type", "type_id", "told_ts"),
     sqlite_autoincrement=True,
-)
-
-# What a producer sent of a type, as settled steps counted it, and what he brought to it first; the busiest alone, others in sum.
-type_producer = sa.Table(
-    "lc_type_producer",
-    metadata,
-    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
-    sa.Column("producer", sa.String(512), primary_key=True),
-    sa.Column("events", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("rescued", sa.BigInteger, nullable=False, server_default="0"),  # rows
-    sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("columns", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),
-)
-
-# How many values of his settled steps rescued, by reason.
-producer_rescue = sa.Table(
-    "lc_producer_rescue",
-    metadata,
-    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
-    sa.Column("producer", sa.String(512), primary_key=True),
-    sa.Column("reason", sa.String(16), primary_key=True),
-    sa.Column("total", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 # That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most, and a rebuild
@@ -208,16 +180,6 @@ group_patterns = sa.Table(
     sa.Column("deployment", sa.String(64), primary_key=True),
     sa.Column("group_name", sa.String(64), primary_key=True),
     sa.Column("patterns", sa.JSON, nullable=False),  # by group
-)
-
-# Why a group whose declaration is wrong does not run, as its sensor noted it last.
-group_problem = sa.Table(
-    "lc_group_problem",
-    metadata,
-    sa.Column("deployment", sa.String(64), primary_key=True),
-    sa.Column("group_name", sa.String(64), primary_key=True),
-    sa.Column("problem", sa.Text, nullable=False),
-    sa.Column("noted_ts", sa.BigInteger, nullable=False),
 )
 
 # What the settled steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.

@@ -13,7 +13,7 @@ from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.files import FilesFeed
 from lakechime_dagster.feeds.kafka import KafkaFeed
 from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.schema.scan import scanned
+from lakechime_dagster.schema.event import scanned
 from lakechime_dagster.spark.events import bronze
 from lakechime_dagster.spark.events.bronze import ingest_events
 from lakechime_dagster.spark.events.job import EventJob

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.lake import JsonLines, event_group, event_stream
-from lakechime_dagster.schema.replay import Drained
-from lakechime_dagster.spark.events import bronze, payloads
-from lakechime_dagster.spark.events.draining import drain_of, drained
+from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.spark.events import bronze
+from lakechime_dagster.spark.events.bronze import drain_of, drained
 from lakechime_dagster.spark.job import Outcome
 from tests.support.follows import read
 from tests.support.streams import Stream
@@ -94,8 +94,7 @@ def test_attempts_at_a_step_drain_once_whoever_comes_first(stream: Stream) -> No
 
 def test_a_table_that_is_older_than_drains_gains_their_column(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     stream.drop(kind("buy", 1))
-    for module in (bronze, payloads):
-        monkeypatch.setattr(module, "SCHEMA", StructType([one for one in payloads.SCHEMA if one.name != payloads.REFUSED_BEFORE]))
+    monkeypatch.setattr(bronze, "SCHEMA", StructType([one for one in bronze.SCHEMA if one.name != bronze.REFUSED_BEFORE]))
     monkeypatch.setattr(bronze, "_STATISTICS", {})
     stream.run()
     monkeypatch.undo()

@@ -18,16 +18,15 @@ from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.lake import Contract
 from lakechime_dagster.lake.contracts import Hint
 from lakechime_dagster.lake.names import folded
-from lakechime_dagster.schema.breaking import Breaking, Broke
+from lakechime_dagster.schema.conservation import leaves_of, read_back
 from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.leaves import leaves_of, read_back
-from lakechime_dagster.schema.rescue import Rescue
-from lakechime_dagster.schema.results import FROZEN, TYPE_CAP
+from lakechime_dagster.schema.learning import Breaking, Broke
+from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.schema.steps import FROZEN, TYPE_CAP
 from lakechime_dagster.spark.events import census
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.store.types.breaks import Breaks
 from lakechime_dagster.store.types.measures import TypeMeasures, measures
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.store.types.repository import Breaks, SqlEventTypes
 from lakechime_dagster.triggers.lanes import CommitStamp
 from tests.support.streams import Stream, event, repository, stream
 
@@ -282,9 +281,6 @@ class Remembering:
     def variations(self, group: str, types: Any) -> Any:
         return {name: {} for name in types}
 
-    def columns_brought(self, group: str, types: Any) -> Any:
-        return {}
-
     def learn(self, group: str, several: Any) -> dict[str, int]:
         return {one.type: 1 for one in several}
 
@@ -329,20 +325,20 @@ def test_rows_that_a_failed_write_leaves_behind_are_counted(game: Stream) -> Non
 
 
 def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, max_types=1)
+    game = stream(spark, tmp_path, contract=Contract(max_types=1))
     game.drop(event("a", n=1), event("b", n=1))
     done = game.run()
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
     game.drop(event("b", n=2))
     assert game.run()["b"].pending == measured(game, "b").behind == 2
-    wider = replace(game, group=replace(game.group, max_types=5))
+    wider = replace(game, group=replace(game.group, contract=Contract(max_types=5)))
     wider.drop(event("a", n=2))
     assert wider.run()["b"].written == 2
     assert (len(wider.rows("a")), len(wider.rows("b"))) == (2, 2)
 
 
 def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, max_types=1)
+    game = stream(spark, tmp_path, contract=Contract(max_types=1))
     game.drop(event("a", n=1), event("b", n=1), event("c", n=1))
     assert {name: one.waits for name, one in game.run().items()} == {"a": "", "b": TYPE_CAP, "c": TYPE_CAP}
     game.group = game.group.with_hints([Hint(type="c", of="tables", says="evolve"), Hint(type="b", of="kinds", says="evolve")])
@@ -354,7 +350,7 @@ def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSe
 
 
 def test_a_type_that_may_have_no_table_takes_no_place_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, max_types=1, types={"a": Contract(exclude="table")})
+    game = stream(spark, tmp_path, contract=Contract(max_types=1), types={"a": Contract(exclude="table")})
     game.drop(event("a", n=1), event("b", n=1))
     assert {name: one.waits for name, one in game.run().items()} == {"a": FROZEN, "b": ""}
 
@@ -443,7 +439,7 @@ def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monke
     reasons = [[(one["p"], one["r"]) for one in json.loads(row["_rescued"])] for row in game.rows("odd")]
     assert reasons == [[("/a", "duplicate"), ("/text", "inexact")], [("/\ud800", "inexact")]]
     assert sorted(game.payloads("many")[5].items()) == [("f5", 5), ("title", "p1"), ("type", "many")]
-    assert sum(game.types.columns_brought("shop", ["many"])["many"].values()) == 10
+    assert game.types.types("shop")["many"].layout.leaves == 10
     game.drop(event("odd", text="x"), event("odd", c=[1, 2]))
     assert {one.rescued for one in game.run().values()} == {0}
     assert game.payloads("odd")[2:] == [{"type": "odd", "text": "x"}, {"type": "odd", "c": [1.0, 2.0]}]

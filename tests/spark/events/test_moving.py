@@ -1,4 +1,4 @@
-"""A type that moves to another group goes on in its table, where each event is once, whoever was at it; undeclared it waits."""
+"""A type that moves to another group goes on in its table, where each event is once, whoever was at it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +9,16 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.lake import EventGroup, event_group
-from lakechime_dagster.lake.declare_events import checked_groups
-from lakechime_dagster.schema.repository import TypePlace
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.lake.events import checked_groups
+from lakechime_dagster.schema.learning import TypePlace
+from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.triggers.lanes import LaneId
 from tests.support.streams import GAME, Stream, event, stream
 
 pytestmark = pytest.mark.spark
 
 SHOP = event_group("shop", GAME)
-VIP = event_group("vip", GAME, match="buy", moved={"buy": "shop"})
-UNDECLARED = event_group("vip", GAME, match="buy")
+VIP = event_group("vip", GAME, match="buy")
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
     game.run()
     game.drop(event("buy", n=2), event("sell", n=2), event("gift", n=2))
     game.ingest()
-    kiosk = other(game, event_group("kiosk", GAME, moved={"*": "shop"}), start=game.start)
+    kiosk = other(game, event_group("kiosk", GAME), start=game.start)
     assert {name: one.written for name, one in step(kiosk).items()} == {"buy": 1, "sell": 1, "gift": 1}
     assert [numbers(kiosk, name) for name in ("buy", "sell", "gift")] == [[1, 2], [1, 2], [2]]
     assert sorted(path.name for path in (game.folder / "shop").iterdir()) == ["buy", "gift", "sell"]
@@ -122,23 +121,6 @@ class _Remembering:
         return getattr(self.game.types, name)
 
 
-def test_a_type_that_moved_undeclared_waits_and_nothing_of_it_is_lost(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", n=2))
-    game.ingest()
-    vip = other(game, UNDECLARED, SHOP, start=game.start)
-    waiting = step(vip)["buy"]
-    assert (waiting.rows, waiting.pending, waiting.commits, waiting.is_balanced) == (1, 1, (), True)
-    assert 'its table is shop.buy, and group vip is declared to write another; declare it as moved={"buy": "shop"}' in waiting.waits
-    assert (step(game), numbers(game), (game.folder / "vip").exists()) == ({}, [1], False)
-    game.drop(event("buy", n=3))
-    game.ingest()
-    assert step(vip)["buy"].pending == 2
-    vip = replace(vip, group=VIP, groups=checked_groups(GAME, [VIP, SHOP]))
-    assert (step(vip)["buy"].written, numbers(game)) == (2, [1, 2, 3])
-
-
 def test_a_type_moves_back_to_the_group_that_had_it_first(game: Stream) -> None:
     game.drop(event("buy", n=1))
     game.run()
@@ -149,37 +131,3 @@ def test_a_type_moves_back_to_the_group_that_had_it_first(game: Stream) -> None:
     game.ingest()
     game.groups = ()
     assert (step(game)["buy"].written, numbers(game)) == (1, [1, 2, 3])
-
-
-def test_a_table_of_its_own_that_a_group_is_declared_to_leave_is_not_left(game: Stream) -> None:
-    vip = other(game, UNDECLARED, SHOP)
-    game.drop(event("buy", n=1))
-    game.ingest()
-    step(vip)
-    vip = replace(vip, group=VIP, groups=checked_groups(GAME, [VIP, SHOP]))
-    game.drop(event("buy", n=2))
-    game.ingest()
-    waiting = step(vip)["buy"]
-    assert (waiting.pending, 'take "buy" out of its moved=' in waiting.waits, (game.folder / "shop").exists()) == (1, True, False)
-
-
-def test_a_type_of_which_the_store_knows_nothing_begins_with_the_stream(game: Stream) -> None:
-    """Its former group had not come so far, or the store was lost: then its table tells what it has."""
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", n=2))
-    game.ingest()
-    lost = replace(other(game, VIP, SHOP), types=type(game)(game.spark, game.folder, SHOP).types)
-    lost.start = TypePlace(uid=lost.end().table_uid, version=int(lost.end().snapshot_id or 0))  # the group itself has read all
-    game.drop(event("buy", n=3))
-    game.ingest()
-    assert (step(lost)["buy"].written, numbers(game)) == (3, [1, 2, 3])  # with what an earlier step had told
-
-
-def test_a_replay_of_a_type_that_waits_for_its_table_fails_with_what_helps(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    vip = other(game, UNDECLARED, SHOP, start=game.start)
-    done = vip.replay("buy")["buy"]
-    assert (done.replayed, done.error.startswith("replay: its table is shop.buy"), "moved={" in done.error) == ((), True, True)
-    assert numbers(game) == [1]

@@ -1,6 +1,5 @@
-"""Types of one group at several places: cold ones, failed ones, and those that catch up; the stream's table is read once for all."""
+"""Types of one group at several places: failed ones, and those that catch up; the stream's table is read once for all."""
 
-import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.lake import Contract
-from lakechime_dagster.schema.reading import Part
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import TypePlace
-from lakechime_dagster.schema.results import COLD, FROZEN, TypeResult
+from lakechime_dagster.schema.learning import TypePlace
+from lakechime_dagster.schema.steps import FROZEN, Part, Replay, TypeResult
 from lakechime_dagster.spark.events.census import counted
 from lakechime_dagster.spark.events.slices import Slices, events_of
 from lakechime_dagster.spark.session_confs import session_confs
@@ -23,20 +20,12 @@ from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark
 
-AGE = dt.timedelta(minutes=5)
-LATE_MS = 3_600_000  # when all that waits has waited long enough
 EVER_MS = 10**15
 
 
 @pytest.fixture
 def game(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream(spark, tmp_path)
-
-
-@pytest.fixture
-def cool(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Where two rows are too few for a commit."""
-    return stream(spark, tmp_path, cold_rows=3, max_cold_age=AGE)
 
 
 def numbers(game: Stream, kind: str) -> list[int]:
@@ -131,75 +120,6 @@ def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_row
     assert [numbers(game, kind) for kind in "ab"] == [[0, 1, 2]] * 2
 
 
-# cold types
-
-
-def test_few_events_of_a_type_stay_in_the_streams_table_until_there_are_more(cool: Stream) -> None:
-    cool.drop(event("buy", n=0), event("sell", n=0))
-    assert {one.written for one in cool.run().values()} == {1}  # the first ones are seen at once
-    cool.drop(event("buy", n=1), *(event("sell", n=number) for number in (1, 2, 3)))
-    done = cool.run()
-    assert (done["buy"].waits, done["buy"].pending, done["buy"].written, done["buy"].is_balanced) == (COLD, 1, 0, True)
-    assert (done["sell"].written, numbers(cool, "buy"), known(cool, "buy").place.version) == (3, [0], 1)
-    assert (measured(cool, "buy").behind, measured(cool, "buy").pending, measured(cool, "buy").behind_ts is None) == (1, 0, False)
-    assert (done["buy"].hinders, known(cool, "buy").due_ts) == ("", 300_000)
-    cool.drop(event("buy", n=2), event("sell", n=4))
-    assert {kind: (one.pending, one.written) for kind, one in cool.run(now_ms=60_000).items()} == {"buy": (2, 0), "sell": (1, 0)}
-    assert [known(cool, kind).due_ts for kind in ("buy", "sell")] == [300_000, 360_000]
-    cool.drop(event("buy", n=3))
-    done = cool.run(now_ms=60_000)
-    assert (done["buy"].rows, done["buy"].written, done["sell"].pending) == (3, 3, 1)
-    assert (numbers(cool, "buy"), known(cool, "buy").due_ts, measured(cool, "buy").behind) == ([0, 1, 2, 3], 0, 0)
-    assert cool.types.totals("shop")["buy"]["written"] == 4  # type: ignore[attr-defined]
-
-
-def test_a_cold_type_is_written_when_it_is_of_age_though_nothing_came(cool: Stream) -> None:
-    cool.drop(event("buy", n=0))
-    cool.run()
-    cool.drop(event("buy", n=1))
-    cool.run()
-    assert cool.run(now_ms=299_999)["buy"].pending == 1
-    done = cool.run(now_ms=300_000)["buy"]
-    assert (done.written, done.due_ts, numbers(cool, "buy")) == (1, 0, [0, 1])
-
-
-def test_a_new_column_and_a_replay_wait_for_nothing(cool: Stream) -> None:
-    cool.drop(event("buy", n=0), event("sell", n=0))
-    cool.run()
-    cool.drop(event("buy", n=1, price=1), event("sell", n=1))
-    done = cool.run()
-    assert (done["buy"].written, done["buy"].columns_added, done["sell"].waits) == (1, 1, COLD)
-    done = cool.replay("sell")
-    assert (done["sell"].written, [one.added for one in done["sell"].replayed], numbers(cool, "sell")) == (1, [0], [0, 1])
-
-
-def test_a_variation_without_a_new_column_may_be_cold_and_is_read_right_later(cool: Stream) -> None:
-    cool.drop(event("buy", n=0, m=0))
-    cool.run()
-    cool.drop(event("buy", n=1))
-    assert cool.run()["buy"].waits == COLD
-    assert measured(cool, "buy").variations == 2
-    done = cool.run(now_ms=LATE_MS)["buy"]
-    assert (done.written, cool.payloads("buy")[1]) == (1, {"type": "buy", "n": 1})
-
-
-def test_an_attempt_tried_again_leaves_what_is_cold_and_one_that_lives_on_doubles_nothing(cool: Stream) -> None:
-    cool.drop(event("buy", n=0), event("sell", n=0))
-    cool.run()
-    cool.drop(event("buy", n=1), *(event("sell", n=number) for number in (1, 2, 3)))
-    cool.ingest()
-    first = cool.step(attempt=1, execution="e9")
-    first.run()  # and dies before it settles
-    result = cool.step(attempt=2, execution="e9", now_ms=1).run()
-    cool.settle(result, cool.end(), "e9")
-    found = {one.type: (one.rows, one.written, one.pending, one.is_balanced) for one in result.types}
-    assert found == {"buy": (1, 0, 1, True), "sell": (3, 3, 0, True)}
-    late = replace(first, now_ms=LATE_MS, repository=Remembering(cool.types))  # which finds what is cold of age
-    assert cool.run(now_ms=LATE_MS)["buy"].written == 1
-    late.run()
-    assert (numbers(cool, "buy"), numbers(cool, "sell")) == ([0, 1], [0, 1, 2, 3])
-
-
 class Remembering:
     """What a store told at one time, whatever it knows by now."""
 
@@ -212,9 +132,6 @@ class Remembering:
     def variations(self, group: str, types: Any) -> Any:
         return {name: {} for name in types}
 
-    def columns_brought(self, group: str, types: Any) -> dict[str, dict[str, int]]:
-        return {}
-
     def learn(self, group: str, several: Any) -> dict[str, int]:
         return {one.type: 1 for one in several}
 
@@ -223,7 +140,7 @@ class Remembering:
 
 
 def far(game: Stream, max_catchup: int = 1) -> Stream:
-    game.group = replace(game.group, max_catchup=max_catchup)
+    game.max_catchup = max_catchup
     return game
 
 

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import OperationType
 from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.results import TypeResult
+from lakechime_dagster.schema.steps import Replay, TypeResult
 from lakechime_dagster.store.types.repository import SqlEventTypes
 from tests.spark.events.test_replaying import Remembering, versions
 from tests.support.streams import Stream, event, repository, stream
@@ -133,7 +132,7 @@ def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     (game.folder / "in" / "a.jsonl").unlink()
     failed = game.run()["buy"]
     assert "game.events was made anew since version" in failed.error
-    assert "`lakechime schema rebuild buy --reason …`" in failed.error
+    assert "`lakechime schema replay buy --rebuild --reason …`" in failed.error
     assert len(game.rows("buy")) == 2
     done = rebuild(game, now_ms=2**60)
     assert (done.error, told(done), game.payloads("buy")) == ("", (0, 0, 2), [{"type": "buy", "price__v_long": 9}])
@@ -150,7 +149,7 @@ def test_a_table_goes_on_whose_stream_can_no_longer_tell_what_came(game: Stream)
     game.ingest()
     clean_up(game)
     failed = game.run()
-    assert "make the table of each such type anew: `lakechime schema rebuild TYPE --reason …`" in failed["buy"].error
+    assert "rebuild the table of each such type: `lakechime schema replay TYPE --rebuild --reason …`" in failed["buy"].error
     assert failed["gift"].written == 1
     done = rebuild(game, now_ms=2**60)
     assert (done.error, [row.get("price__v_long") for row in game.rows("buy")]) == ("", [3, None, 5])

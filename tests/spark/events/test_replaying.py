@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.dce.event import OperationType
 from lakechime_dagster.lake import Contract
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import Learning
+from lakechime_dagster.schema.learning import Learning
+from lakechime_dagster.schema.steps import Replay
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.schema.scan import scanned
-from lakechime_dagster.spark.events.scan import COLUMNS, scan
+from lakechime_dagster.schema.event import scanned
+from lakechime_dagster.spark.events.bronze import COLUMNS, scan
 from lakechime_dagster.spark.events.tokenizer import Tokenizer, load_tokenizer
 from tests.spark.events.payloads import Chance, odd
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.lake import Contract, PathRule
+from lakechime_dagster.schema.conservation import leaves_of, read_back
 from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.leaves import leaves_of, read_back
-from lakechime_dagster.schema.rescue import Rescue
+from lakechime_dagster.schema.shape import Rescue
 from tests.spark.events.test_group import drifting
 from tests.support.streams import Stream, event, stream
 

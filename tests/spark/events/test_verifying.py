@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.lake import Contract
 from lakechime_dagster.schema.conservation import Fault, Verified
-from lakechime_dagster.schema.results import GroupResult, TypeResult
+from lakechime_dagster.schema.steps import GroupResult, TypeResult
 from lakechime_dagster.spark.events import writing
 from lakechime_dagster.spark.events.slices import Slices
 from lakechime_dagster.spark.events.tables import TypeTables

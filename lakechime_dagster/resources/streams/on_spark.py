@@ -1,6 +1,6 @@
-"""What a replay or a rebuild of a type, or a drain of a stream, would change, computed and not written."""
+"""What is computed by Spark on request and not written: the effect of a replay, rebuild or reprocessing, and verification."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,18 +10,19 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.spark import spark_of
-from lakechime_dagster.resources.streams.event_types import event_hints, event_types
-from lakechime_dagster.schema.learning import gained
-from lakechime_dagster.schema.producers import Accounts, allotted
-from lakechime_dagster.schema.replay import Replay
-from lakechime_dagster.schema.repository import KnownType, TypePlace
+from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
+from lakechime_dagster.schema.conservation import Verified
+from lakechime_dagster.schema.layout import next_layout
+from lakechime_dagster.schema.learning import KnownType, TypePlace, gained
+from lakechime_dagster.schema.steps import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakechime_dagster.spark.events.draining import Drain
+    from lakechime_dagster.spark.events.bronze import Drain
     from lakechime_dagster.spark.events.slices import Slices
     from lakechime_dagster.spark.events.tables import TypeTables
+
 
 _ASKED = 0  # the number of a replay that nobody has asked for
 
@@ -70,11 +71,10 @@ def would_replay(
     asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
     with _stepping(platform, group, known.place, log) as (spark, slices, tables):
         hinted = tables.job.group
-        accounts = Accounts(cap=hinted.cap_of(known.type))
-        done = allotted(known.layout, known.observed, hinted.contract_of(known.type), known.withheld, accounts)
+        layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
         replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
-        with replayer.difference(replace(known, layout=done.layout, withheld=done.withheld), asked) as found:
-            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, done.layout)))
+        with replayer.difference(replace(known, layout=layout), asked) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
 
 
 def would_rebuild(
@@ -85,7 +85,7 @@ def would_rebuild(
     Raises:
         SparkFailedError: what Spark said.
     """
-    from lakechime_dagster.spark.events.rebuilding import TypeRebuilder
+    from lakechime_dagster.spark.events.replaying import TypeRebuilder
     from lakechime_dagster.spark.events.writing import TypeWriter
 
     asked = Replay(replay_id=_ASKED, type=known.type, is_rebuild=True)
@@ -131,7 +131,7 @@ def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None
     """
     from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
     from lakechime_dagster.spark.drivers.failures import described
-    from lakechime_dagster.spark.events.draining import Drain, drain_of, drained
+    from lakechime_dagster.spark.events.bronze import Drain, drain_of, drained
     from lakechime_dagster.spark.events.job import EventJob
 
     settings, location = platform.settings, platform.location(table.name, table.location)
@@ -142,3 +142,51 @@ def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None
     with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
         rows = drained(driver.spark, job, platform.log_at(location, table.name))
         return Drain(rows=0) if rows is None else drain_of(rows)
+
+
+SAMPLE = 100  # rows of a type of which each value is looked at
+UNCLAIMED = SnapshotPlace()  # the end of a job that writes nothing
+
+
+def verified(
+    platform: Platform, group: EventGroup, log: Callable[[str], None], *, names: Collection[str] | None = None, sample: int = SAMPLE,
+    seed: int = 0,
+) -> list[Verified]:  # fmt: skip
+    """What is found of these types of a group, or of all that ever had a table, by name; none where no event came to the stream.
+
+    Raises:
+        SparkFailedError: what Spark said.
+        TableUnreadableError: the stream's table cannot be read.
+    """
+    from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
+    from lakechime_dagster.spark.drivers.failures import described
+    from lakechime_dagster.spark.events.job import GroupJob
+    from lakechime_dagster.spark.events.slices import Slices
+    from lakechime_dagster.spark.events.tables import TypeTables
+    from lakechime_dagster.spark.events.verifying import GroupVerifier
+
+    settings, bronze = platform.settings, group.stream.table
+    location = platform.location(bronze.name, bronze.location)
+    stream = platform.log_at(location, bronze.name)
+    if not stream.exists():
+        return []
+    hinted = group.with_hints(event_hints(platform).holding(group.name))
+    job = GroupJob(
+        group=hinted, groups=(hinted,), bronze=location, end=UNCLAIMED, warehouse=platform.warehouse,
+        deployment=platform.ledger.deployment,
+    )  # fmt: skip
+    end = SnapshotPlace(table_uid=stream.uid, snapshot_id=SnapshotId(str(stream.version)))
+    with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
+        verifier = GroupVerifier(
+            spark=driver.spark, slices=Slices(driver.spark, bronze.name, stream, end), tables=TypeTables(job=job, open_log=platform.log_at),
+            repository=event_types(platform), discarded=_discarded(platform, group.name), sample=sample, seed=seed,
+        )  # fmt: skip
+        return verifier.verified(None if names is None else {*names})
+
+
+def _discarded(platform: Platform, group: str) -> dict[str, int]:
+    """The events of each type that steps discarded, less those that replays brought back."""
+    found = {name: totals["discarded"] for name, totals in event_types(platform).totals(group).items()}
+    for name in [name for name, count in found.items() if count]:
+        found[name] -= sum(each.done.added for each in event_replays(platform).of(group, name) if each.done is not None)
+    return found

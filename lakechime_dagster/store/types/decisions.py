@@ -1,16 +1,83 @@
-"""Drains in the store: who wants refused events of a stream to be looked at again, and what came of it."""
+"""What people decide of types and streams, in the store: hints beside what is declared, and reprocessing of what was refused."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.schema.replay import Drained
+from lakechime_dagster.errors import NotFoundError, shown
+from lakechime_dagster.lake.contracts import Hint
+from lakechime_dagster.schema.steps import Drained
 from lakechime_dagster.store.dialect import now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.types import schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaidHint:
+    """A hint as people see it; `ended_ts` is None while it holds."""
+
+    hint: Hint
+    who: str
+    reason: str
+    made_ts: int
+    ended_ts: int | None = None
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The hints to the types of the groups of one deployment; of a type and what it is of the newest holds."""
+
+    engine: Engine
+    deployment: str
+
+    def say(self, group: str, hint: Hint, by: By) -> None:
+        """From now on this holds, in place of what was said of the same before."""
+        with writing(self.engine) as connection:
+            now = now_ms(connection)
+            connection.execute(sa.update(schema.type_hint).where(*self._same(group, hint.type, hint.of)).values(ended_ts=now))
+            values = {"type": hint.type, "of": hint.of, "says": hint.says, "who": by.who, "reason": by.reason, "made_ts": now}
+            connection.execute(sa.insert(schema.type_hint).values(deployment=self.deployment, group_name=group, **values))
+
+    def end(self, group: str, type_name: str, of: str, *, dry_run: bool = False) -> None:
+        """From now on what is declared holds again; a dry run looks only whether it would.
+
+        Raises:
+            NotFoundError: nothing is said of it.
+        """
+        same = self._same(group, type_name, of)
+        if not any(one.type == type_name and one.of == of for one in self.holding(group)):
+            what = f"{shown(of)} of {shown(type_name)}"
+            raise NotFoundError(f"nothing is said of {what} beside what is declared; see `lakechime schema show`")
+        if not dry_run:
+            with writing(self.engine) as connection:
+                connection.execute(sa.update(schema.type_hint).where(*same).values(ended_ts=now_ms(connection)))
+
+    def holding(self, group: str) -> list[Hint]:
+        """What holds by now."""
+        return [one.hint for one in self.said(group) if one.ended_ts is None]
+
+    def said(self, group: str, type_name: str | None = None) -> list[SaidHint]:
+        """All that was said of a group's types, or of one of them, the first one first."""
+        of_group: list[sa.ColumnElement[bool]] = [schema.type_hint.c.deployment == self.deployment, schema.type_hint.c.group_name == group]
+        of_type = [] if type_name is None else [schema.type_hint.c.type == type_name]
+        query = sa.select(schema.type_hint).where(*of_group, *of_type).order_by(schema.type_hint.c.hint_id)
+        with reading(self.engine) as connection:
+            return [_said(row) for row in connection.execute(query)]
+
+    def _same(self, group: str, type_name: str, of: str) -> tuple[sa.ColumnElement[bool], ...]:
+        hint = schema.type_hint.c
+        return (
+            hint.deployment == self.deployment, hint.group_name == group, hint.type == type_name, hint.of == of, hint.ended_ts.is_(None),
+        )  # fmt: skip
+
+
+def _said(row: Any) -> SaidHint:
+    hint = Hint(type=row.type, of=row.of, says=row.says)
+    return SaidHint(hint=hint, who=row.who, reason=row.reason, made_ts=row.made_ts, ended_ts=row.ended_ts)
+
 
 _OPEN = schema.stream_drain.c.done_ts.is_(None)
 
@@ -89,7 +156,7 @@ class Drains:
         ]  # fmt: skip
 
 
-def close(connection: Connection, execution_id: str, done: Drained) -> None:
+def close_drain(connection: Connection, execution_id: str, done: Drained) -> None:
     """Keep what came of a drain, within the settling transaction; of one that is closed nothing."""
     this = (schema.stream_drain.c.drain_id == done.drain_id, _OPEN)
     values = {"rows": done.rows, "execution_id": execution_id, "done_ts": now_ms(connection)}

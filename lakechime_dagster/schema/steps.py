@@ -1,0 +1,222 @@
+"""What a step of a group reads of its stream's table, which replays it does, and what it did type by type."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakechime_dagster.schema.conservation import Verified
+from lakechime_dagster.schema.event import Variation
+from lakechime_dagster.schema.layout import Layout
+from lakechime_dagster.schema.shape import Rescue, covers
+from lakechime_dagster.triggers.lanes import Committed
+
+MAX_CATCHUP = 100  # versions of the stream's table by which a type may be behind its group and still be read with the others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Types that are read up to one version of the stream's table, each from behind its own place.
+
+    Attributes:
+        starts: The version behind which each is read; one that is not before the end has nothing there.
+    """
+
+    starts: Mapping[str, int]
+    end: int
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """The types that have something to be read."""
+        return {name: start for name, start in self.starts.items() if start < self.end}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The part that types share that are about where their group is, and that of types that catch up, if any is behind.
+
+    Types that are in neither wait for a later step.
+    """
+
+    shared: Part
+    behind: Part | None = None
+
+
+def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int = MAX_CATCHUP) -> Plan:
+    """What a step reads.
+
+    The type that is the furthest behind the group, by more than `max_catchup` versions, catches up by so many versions beside those
+    of the step, so that it gets nearer whatever arrives; types whose places lie within that part read it together. What types that are
+    behind cost those that are not is bounded by this one part.
+
+    Args:
+        starts: The types that are due.
+        group: The version up to which the group has read.
+        end: Up to which the step reads.
+        max_catchup: One or more.
+    """
+    far = sorted((start, name) for name, start in starts.items() if group - start > max_catchup)
+    shared = Part(starts={name: start for name, start in starts.items() if group - start <= max_catchup}, end=end)
+    if not far:
+        return Plan(shared=shared)
+    last = far[0][0] + max_catchup + end - group
+    return Plan(shared=shared, behind=Part(starts={name: start for start, name in far if start < last}, end=last))
+
+
+REBUILT = "rebuilt"  # the fact of a commit that made its table anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """That somebody wants a type's earlier events read again.
+
+    Attributes:
+        is_whole: All of them are; else those that may have a place by now which they had not when they were written.
+        is_rebuild: The table is made anew from them, with a layout that is made anew too.
+    """
+
+    replay_id: int
+    type: str
+    is_whole: bool = False
+    is_rebuild: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What a replay did.
+
+    Attributes:
+        replaced: Rows of the type's table that say something else now.
+        added: Events that had no row, and have one now; of a rebuild without those that no step had read yet.
+        removed: Rows of no event of the stream's table, which a rebuild alone takes away.
+    """
+
+    replay_id: int
+    replaced: int = 0
+    added: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """What a drain did: so many rows that a stream had refused are events by now, and in its table."""
+
+    drain_id: int
+    rows: int = 0
+
+    def to_facts(self) -> dict[str, Any]:
+        """As a commit tells it."""
+        return {"drain": self.drain_id, "drained": self.rows}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Drained | None":
+        """What a commit tells; None where it has drained nothing."""
+        return cls(drain_id=int(facts["drain"]), rows=int(facts["drained"])) if "drain" in facts else None
+
+
+def settled_variations(
+    variations: Mapping[str, Variation], layouts: Sequence[Layout], oldest: Mapping[str, int]
+) -> Collection[str]:  # fmt: skip
+    """The variations whose rows no replay would change: all of them were written when each value had a column of its field.
+
+    A column that has a value never gives it up, as layouts only grow.
+
+    Args:
+        variations: Those that are known, by hash.
+        layouts: All of the type, the first one first.
+        oldest: With which number of a layout the oldest row of each variation was written.
+    """
+    return {
+        name for name, number in oldest.items() if name in variations and 0 < number <= len(layouts)
+        and covers(layouts[number - 1], variations[name])
+    }  # fmt: skip
+
+
+TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides
+AT_ONCE = 1  # a `due_ts` that is over by any clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeResult:
+    """What a step did for one type: its rows in the interval, and where they are.
+
+    Attributes:
+        home: The group in whose folder its table lies; empty where that is the one that writes it.
+        start: Up to which version of the stream's table it had been read; -1 is none of it.
+        end: Up to which it is now; `start` where it failed or waits, before the step's own end where it catches up by parts.
+        rows: Of the interval.
+        written: Rows of its table; the others are discarded, or wait.
+        rescued: Rows that have something in `_rescued`.
+        reasons: The values that these have there, by why; of rows that can be read no more they are missing.
+        pending: Rows that wait, with `waits` as the reason.
+        commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
+        error: Why nothing of it was written.
+        stack: Where that was raised, in Python and in the JVM.
+        left: Rows behind its place that are not written for the error; None where nobody could count them.
+        due_ts: When the group is to read on though nothing comes, as the type catches up. 0 is with the next events.
+        put_off: With what it failed before, where it was not tried again yet.
+        replayed: What came of the replays that were asked for, whose commits are among `commits`.
+    """
+
+    type: str
+    table: str
+    start: int
+    end: int
+    home: str = ""
+    rows: int = 0
+    written: int = 0
+    rescued: int = 0
+    reasons: Mapping[Rescue, int] = field(default_factory=dict, hash=False)
+    discarded: int = 0
+    pending: int = 0
+    waits: str = ""
+    layout: int = 0
+    columns_added: int = 0
+    commits: tuple[Committed, ...] = ()
+    error: str = ""
+    stack: str = field(default="", repr=False)
+    left: int | None = 0
+    due_ts: int = 0
+    put_off: str = ""
+    replayed: tuple[Replayed, ...] = ()
+
+    @property
+    def committed(self) -> Committed | None:
+        """The last commit; None where there was nothing to write."""
+        return self.commits[-1] if self.commits else None
+
+    @property
+    def failure(self) -> str:
+        """With what it failed, now or when it was tried last; empty where it did not."""
+        return self.error or self.put_off
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether rows may lie behind its place at which this step did not look."""
+        return bool(self.due_ts) and not self.pending
+
+    @property
+    def behind(self) -> int | None:
+        """Rows of the stream's table behind its place that are not in its own; None where this step did not count them."""
+        if self.put_off or self.catches_up:
+            return None
+        return self.left if self.error else self.pending
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether each row of the interval is in the table, discarded, or waits."""
+        return self.rows == self.written + self.discarded + self.pending
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """What a step did for all types of its group.
+
+    Attributes:
+        refused: Rows between the group's place and the end that no type could be told of, by reason.
+        verified: What was found in a few of the rows that it wrote, of some types.
+    """
+
+    types: tuple[TypeResult, ...]
+    refused: Mapping[str, int] = field(default_factory=dict)
+    verified: tuple[Verified, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
