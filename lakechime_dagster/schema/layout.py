@@ -338,7 +338,7 @@ class _Grower:
         """What a column for a kind is to hold, beside those of its field that hold these."""
         pin = self.contract.pins.get(path)
         if pin is not None and not held:
-            return Holds(pin.value)
+            return Holds(str(pin))
         if kind is Kind.OBJECT and len(node.fields) > MAX_FIELDS:
             return Holds.JSON
         if held and self.contract.mode(change_of(held, kind, path), path) is Mode.VARIANT:

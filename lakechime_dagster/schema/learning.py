@@ -182,7 +182,8 @@ class KnownType:
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
         due_ts: When events that a step left are read at the latest: those of a failed type, and of one that catches up. 0 where none are.
         told_ts: When people were told of it last.
-        pending: Events that wait for a table, up to where its group has read.
+        pending: Events that wait for a table, up to where its group has read, and `waits` why; empty where none do.
+        written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events that were `discarded`.
     """
 
     type: str
@@ -197,6 +198,10 @@ class KnownType:
     error: str = ""
     told_ts: int = 0
     pending: int = 0
+    waits: str = ""
+    written: int = 0
+    rescued: int = 0
+    discarded: int = 0
 
     def is_put_off(self, now_ms: int) -> bool:
         """Whether it failed, and is not tried again yet."""

@@ -75,7 +75,7 @@ class Client:
 def serving(engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (ROUTER,)) -> Iterator[Client]:
     schema = SqlSchema(TABLES, NAMES)
     ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
-    empty = Measures(types=(), groups=(), lanes={}, ticked_ts=None, now=0, producers=(), lags=())
+    empty = Measures(types=(), groups=(), lanes={}, ticked_ts=None, now=0, lags=())
     server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)))
     with bound("127.0.0.1", 0) as address:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address]}, daemon=True)

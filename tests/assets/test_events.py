@@ -325,8 +325,11 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
-    totals = event_types(game.platform).totals("shop")
-    assert {name: total["written"] for name, total in totals.items()} == {"shop.buy": 2, "shop.gift": 1, "shop.sell": 4}
+    assert {name: known.written for name, known in event_types(game.platform).types("shop").items()} == {
+        "shop.buy": 2,
+        "shop.gift": 1,
+        "shop.sell": 4,
+    }
 
 
 @spark

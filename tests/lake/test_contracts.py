@@ -44,9 +44,9 @@ def test_rules_of_a_group_for_paths_hold_for_a_type_with_a_contract_of_its_own_w
     assert columns(shop.contract_of("sell"), "/x", "/a/x", "/a/secret") == [Mode.EVOLVE, Mode.FREEZE, Mode.DISCARD_VALUE]
 
 
-def test_hints_of_a_group_hold_for_a_type_with_a_contract_of_its_own() -> None:
+def test_pins_of_a_group_hold_for_a_type_with_a_contract_of_its_own() -> None:
     shop = event_group(
-        "shop", GAME, numbers="double_first", hints={"/price": "double", "/id": "string"},
+        "shop", GAME, contract=Contract(is_double_first=True, pins={"/price": "double", "/id": "string"}),
         types={"buy": Contract(kinds="freeze", pins={"/id": Pin.LONG})},
     )  # fmt: skip
     buy = shop.contract_of("buy")

@@ -222,15 +222,24 @@ GROUPS = [
     (lambda: group(match=""), "shop, match: '' is no pattern of types, such as 'shop.*'"),
     (lambda: group(match=["a", "b"]), "shop, match: ['a', 'b'] is no pattern of types"),
     (lambda: group(contract=Contract(max_types=0)), "Contract, max_types: 0 is no number of tables, 1 or more"),
-    (lambda: group(options=GroupOptions(verify="daily")), "GroupOptions, verify: 'daily' is no schedule; write every(days=1)"),
-    (lambda: group(options=GroupOptions(every="5m")), "GroupOptions, every: '5m' is no schedule; write every(minutes=5)"),
+    (
+        lambda: group(options=GroupOptions(verify="daily")),  # type: ignore[arg-type]
+        "GroupOptions, verify: 'daily' is no schedule; write every(days=1)",
+    ),
+    (
+        lambda: group(options=GroupOptions(every="5m")),  # type: ignore[arg-type]
+        "GroupOptions, every: '5m' is no schedule; write every(minutes=5)",
+    ),
     (lambda: group(options=GroupOptions(spark="second:7077")), "GroupOptions, spark: 'second:7077' is no driver; use warm, local, or a"),
     (lambda: group(options={"spark": "local"}), "shop, options: {'spark': 'local'} is no GroupOptions(…)"),
     (lambda: group(owner="somebody"), "shop, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
     (lambda: group(contract="freeze"), "shop, contract: 'freeze' is no Contract(…)"),
     (lambda: group(contract=Contract(columns="no")), "Contract, columns: 'no' is none of evolve, freeze, rescue"),
     (lambda: group(contract=Contract(tables="rescue")), "Contract, tables: 'rescue' is neither evolve nor freeze"),
-    (lambda: Contract(pins=["/price"]), 'Contract, pins: [\'/price\'] is no map of paths, such as {"/price": "double"}'),
+    (
+        lambda: Contract(pins=["/price"]),  # type: ignore[arg-type]
+        'Contract, pins: [\'/price\'] is no map of paths, such as {"/price": "double"}',
+    ),
     (lambda: Contract(pins={"price": "double"}), "Contract, pins: 'price' is no path; write such as '/price' or '/items[]/price'"),
     (
         lambda: Contract(pins={"/price": "number"}),

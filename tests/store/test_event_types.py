@@ -131,14 +131,17 @@ def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlE
 def test_events_that_wait_for_a_table_are_known_to_the_next_step(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     settle(types, "e1", TypeResult(type="buy", table="buy", start=2, end=2, rows=4, pending=4, waits=TYPE_CAP))
-    assert types.types("shop")["buy"].pending == 4
+    assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (4, TYPE_CAP)
+    settle(types, "e2", result(3, step=1))
+    assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (0, "")
 
 
 def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     settle(types, "e1", result(5, step=1, rows=3))
     settle(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
-    assert types.totals("shop") == {"buy": {"rows": 7, "written": 7, "rescued": 2, "discarded": 0}}
+    known = types.types("shop")["buy"]
+    assert (known.written, known.rescued, known.discarded) == (7, 2, 0)
 
 
 def test_the_reasons_of_a_step_that_is_not_settled_are_not_kept(types: SqlEventTypes) -> None:

@@ -81,8 +81,8 @@ def document(one: "GroupedType", newest: "TypePlace | None") -> dict[str, Any]:
         "group": one.group.name, "type": known.type, "table": one.table, "layout_version": known.layout_version,
         "columns": known.layout.leaves, "place": known.place.version if known.place.version >= 0 else None,
         "newest": newest.version if newest else None, "behind": one.behind(newest) if newest else None,
-        "written": one.totals.get("written", 0), "rescued": one.totals.get("rescued", 0), "discarded": one.totals.get("discarded", 0),
-        "waiting": one.waits.rows if one.waits else 0, "state": one.fares.value, "reason": one.reason,
+        "written": known.written, "rescued": known.rescued, "discarded": known.discarded,
+        "waiting": known.pending, "state": one.fares.value, "reason": one.reason,
         "left": one.left, "failures": known.failures, "due_ts": known.due_ts or None,
     }  # fmt: skip
 

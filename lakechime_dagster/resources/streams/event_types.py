@@ -1,7 +1,7 @@
 """The types of a deployment: what the store knows of each, its status, and what a completed execution leaves there."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.compat import StrEnum
@@ -10,7 +10,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.schema.learning import NOWHERE, KnownType, TypePlace
 from lakechime_dagster.schema.steps import GroupResult
 from lakechime_dagster.store.types.decisions import Hints
-from lakechime_dagster.store.types.repository import Breaks, Patterns, Replays, SqlEventTypes, Waits, add_to_group, waits
+from lakechime_dagster.store.types.repository import Breaks, Patterns, Replays, SqlEventTypes, add_to_group
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
 
@@ -68,7 +68,7 @@ def settle_group(platform: Platform, flow: Flow, execution: Execution, result: G
 
 
 CATCHES_UP = "catches up"
-NEVER_WRITTEN = Waits(reason="nothing was written yet", rows=0)
+NEVER_WRITTEN = "nothing was written yet"
 
 
 class Fares(StrEnum):
@@ -87,17 +87,10 @@ class Fares(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedType:
-    """A type of a group.
-
-    Attributes:
-        totals: What all its steps did in sum: rows, written, rescued, discarded; empty before the first.
-        waits: What its newest step told of why it wrote nothing.
-    """
+    """A type of a group."""
 
     group: EventGroup
     known: KnownType
-    totals: Mapping[str, int] = field(default_factory=dict, hash=False)
-    waits: Waits | None = None
 
     @property
     def table(self) -> str:
@@ -119,7 +112,7 @@ class GroupedType:
             case Fares.FAILED:
                 return self.known.error
             case Fares.WAITS:
-                return (self.waits or NEVER_WRITTEN).reason
+                return self.known.waits or NEVER_WRITTEN
 
     @property
     def left(self) -> str:
@@ -134,9 +127,4 @@ class GroupedType:
 
 def types_of(platform: Platform, group: EventGroup) -> list[GroupedType]:
     """The types that came to a group, by name."""
-    types = event_types(platform)
-    totals, waiting = types.totals(group.name), waits(types, group.name)
-    return [
-        GroupedType(group=group, known=known, totals=totals.get(name, {}), waits=waiting.get(name))
-        for name, known in types.types(group.name).items()
-    ]
+    return [GroupedType(group=group, known=known) for known in event_types(platform).types(group.name).values()]

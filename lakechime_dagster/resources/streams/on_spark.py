@@ -186,7 +186,7 @@ def verified(
 
 def _discarded(platform: Platform, group: str) -> dict[str, int]:
     """The events of each type that steps discarded, less those that replays brought back."""
-    found = {name: totals["discarded"] for name, totals in event_types(platform).totals(group).items()}
+    found = {name: known.discarded for name, known in event_types(platform).types(group).items()}
     for name in [name for name, count in found.items() if count]:
         found[name] -= sum(each.done.added for each in event_replays(platform).of(group, name) if each.done is not None)
     return found

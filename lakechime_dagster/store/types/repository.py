@@ -34,7 +34,7 @@ def add_to_type(connection: Connection, type_id: int, one: TypeResult, now: int)
         "failed_steps": kind.failed_steps + (1 if one.error else 0),
     }  # fmt: skip
     is_late = bool(one.failure or one.pending or one.catches_up)
-    waiting = {} if one.failure else {"pending": one.pending}
+    waiting: dict[str, Any] = {} if one.failure else {"pending": one.pending, "waits": one.waits}
     waiting |= {} if one.behind is None else {"rows_behind": one.behind}
     late = {"behind_ts": sa.func.coalesce(kind.behind_ts, now) if is_late else None}
     connection.execute(sa.update(schema.event_type).where(kind.type_id == type_id).values({**sums, **waiting, **late}))
@@ -352,14 +352,6 @@ class SqlEventTypes:
             self._move(connection, type_id, one, uid, now)
             close(connection, execution_id, one.replayed)
             add_to_type(connection, type_id, one, now)
-            if not one.rows and not one.error:
-                continue
-            counts = {name: getattr(one, name) for name in ("rows", "written", "rescued", "discarded", "pending", "waits", "error")}
-            connection.execute(
-                sa.insert(schema.type_step).values(
-                    type_id=type_id, execution_id=execution_id, start_version=one.start, end_version=one.end, settled_ts=now, **counts
-                )
-            )
 
     def move(self, groups: Collection[EventGroup], uid: str | None) -> list[str]:
         """Let each type of a stream be of the group that has it by the declaration, with its checkpoint, layouts, replays and sums.
@@ -443,14 +435,6 @@ class SqlEventTypes:
         with writing(self.engine) as connection:
             made_due = sa.update(schema.event_type).where(*failed).values(due_ts=AT_ONCE).returning(kind.type)
             return sorted(connection.execute(made_due).scalars())
-
-    def totals(self, group: str) -> dict[str, dict[str, int]]:
-        """What settled steps did for each type of a group, in sum: rows, written, rescued, discarded."""
-        names = ("rows", "written", "rescued", "discarded")
-        sums = [sa.func.coalesce(sa.func.sum(schema.type_step.c[name]), 0).label(f"sum_{name}") for name in names]
-        query = sa.select(schema.event_type.c.type, *sums).join(schema.type_step).where(*self._is(group)).group_by(schema.event_type.c.type)
-        with reading(self.engine) as connection:
-            return {row.type: {name: int(getattr(row, f"sum_{name}")) for name in names} for row in connection.execute(query)}
 
     def _of(self, group: str) -> sa.Select[Any]:
         return sa.select(schema.event_type).where(*self._is(group)).order_by(schema.event_type.c.type)
@@ -576,11 +560,23 @@ def _among(table: sa.Table, ids: Sequence[int]) -> sa.ColumnElement[bool]:
 
 def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
     return KnownType(
-        type=row.type, table=row.table_name, home=row.home,
+        type=row.type,
+        table=row.table_name,
+        home=row.home,
         place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
-        layout=Layout.from_json(columns), layout_version=row.layout_version, observed=_observed(row.observed),
-        failures=row.failures, due_ts=row.due_ts, error=row.error, told_ts=row.told_ts, pending=row.pending,
-    )  # fmt: skip
+        layout=Layout.from_json(columns),
+        layout_version=row.layout_version,
+        observed=_observed(row.observed),
+        failures=row.failures,
+        due_ts=row.due_ts,
+        error=row.error,
+        told_ts=row.told_ts,
+        pending=row.pending,
+        waits=row.waits,
+        written=row.written_sum,
+        rescued=row.rescued_sum,
+        discarded=row.discarded_sum,
+    )
 
 
 def _wire(observed: Observed) -> dict[str, Any]:
@@ -614,30 +610,6 @@ def places_of(engine: Engine, deployment: str, group: str) -> list[TypesAt]:
         return [
             TypesAt(place=TypePlace(uid=row.place_uid, version=row.place_version), types=row.types, example=row.example) for row in rows
         ]  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waits:
-    """Why the events of a type stay in the stream's table, and how many of them."""
-
-    reason: str
-    rows: int
-
-
-def waits(types: SqlEventTypes, group: str) -> dict[str, Waits]:
-    """The types of a group for which the newest settled step wrote nothing for a reason, by name."""
-    steps, kinds = schema.type_step.c, schema.event_type.c
-    newest_first = (steps.settled_ts.desc(), steps.end_version.desc(), steps.execution_id.desc())
-    ranked = (
-        sa.select(kinds.type, steps.waits, steps.pending)
-        .add_columns(sa.func.row_number().over(partition_by=steps.type_id, order_by=newest_first).label("rank"))
-        .join_from(schema.type_step, schema.event_type)
-        .where(kinds.deployment == types.deployment, kinds.group_name == group)
-        .subquery()
-    )
-    query = sa.select(ranked.c.type, ranked.c.waits, ranked.c.pending).where(ranked.c.rank == 1, ranked.c.waits != "")
-    with reading(types.engine) as connection:
-        return {row.type: Waits(reason=row.waits, rows=row.pending) for row in connection.execute(query.order_by(ranked.c.type))}
 
 
 _ROW = schema.group_patterns.c

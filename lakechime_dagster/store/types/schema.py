@@ -38,6 +38,7 @@ event_type = sa.Table(
     sa.Column("failed_steps", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
     sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest step
+    sa.Column("waits", sa.Text, nullable=False, server_default=""),  # why they do
     sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
     sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its place, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
@@ -71,24 +72,6 @@ variation = sa.Table(
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
-)
-
-# What a settled step did for one type: rows = written + discarded + pending.
-type_step = sa.Table(
-    "lc_type_step",
-    metadata,
-    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
-    sa.Column("execution_id", sa.String(32), primary_key=True),
-    sa.Column("start_version", sa.BigInteger, nullable=False),
-    sa.Column("end_version", sa.BigInteger, nullable=False),
-    sa.Column("rows", sa.BigInteger, nullable=False),
-    sa.Column("written", sa.BigInteger, nullable=False),
-    sa.Column("rescued", sa.BigInteger, nullable=False),
-    sa.Column("discarded", sa.BigInteger, nullable=False),
-    sa.Column("pending", sa.BigInteger, nullable=False),
-    sa.Column("waits", sa.Text, nullable=False, server_default=""),
-    sa.Column("error", sa.Text, nullable=False, server_default=""),
-    sa.Column("settled_ts", sa.BigInteger, nullable=False),
 )
 
 # How many values of a type settled steps rescued, by reason.

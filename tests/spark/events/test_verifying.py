@@ -45,7 +45,7 @@ def game(played: Stream, tmp_path: Path) -> Stream:
 def found(game: Stream, *, sample: int = 100, names: set[str] | None = None) -> dict[str, Verified]:
     assert isinstance(game.types, SqlEventTypes)
     step = game.step()
-    discarded = {name: totals["discarded"] for name, totals in game.types.totals("shop").items()}
+    discarded = {name: known.discarded for name, known in game.types.types("shop").items()}
     verifier = GroupVerifier(
         spark=game.spark, slices=Slices(game.spark, "game.events", DeltaLog(game.bronze, "game.events"), game.end()),
         tables=TypeTables(job=step.job, open_log=DeltaLog), repository=game.types, discarded=discarded, sample=sample,
