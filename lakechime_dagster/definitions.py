@@ -7,18 +7,26 @@ from typing_extensions import assert_never
 
 from lakechime_dagster.assets.change_table import bronze_asset, change_asset
 from lakechime_dagster.assets.checks import check_specs
-from lakechime_dagster.assets.events import event_asset, failed_group_asset, failed_group_sensor, group_asset, group_check_specs, types_key
+from lakechime_dagster.assets.events import (
+    event_asset,
+    failed_group_asset,
+    failed_group_sensor,
+    group_asset,
+    group_check_specs,
+    type_check_specs,
+    type_specs,
+    types_key,
+    verify_check,
+)
 from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
 from lakechime_dagster.assets.lineage import linked
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.monitors import monitor_checks, watched
-from lakechime_dagster.assets.named_types import type_check_specs, type_specs
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.assets.planned_deps import planned_deps
 from lakechime_dagster.assets.query_logs import query_log_asset
 from lakechime_dagster.assets.source import source_asset
 from lakechime_dagster.assets.table import table_asset
-from lakechime_dagster.assets.verified import verify_check
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
 from lakechime_dagster.lake.events import EventGroup, EventTable

@@ -1,27 +1,25 @@
-"""Streams of events as assets: the table that holds them as they came, and each group with its types as partitions."""
+"""Streams of events as assets: the table that holds them as they arrived, each group with its types as partitions, and their checks."""
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.breaking import ABOUT, NOTHING_BREAKS, RECENT_MS, breaking_check
 from lakechime_dagster.assets.change_table import inputs_outside
 from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.lineage import page_link
-from lakechime_dagster.assets.named_types import KINDS, ROWS_ADD_UP, results_of, type_check_specs, type_checks, type_metadata, type_specs
 from lakechime_dagster.assets.report import nothing_new
 from lakechime_dagster.assets.table import attempting_asset, declared
-from lakechime_dagster.assets.verified import conserved
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feeds import KafkaTopic
-from lakechime_dagster.lake.lake import Lake
+from lakechime_dagster.lake.lake import Lake, named_types
+from lakechime_dagster.lake.tables import SourceTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.resources.lineage.declared import record_types
-from lakechime_dagster.resources.names import dagster_name, op_name
+from lakechime_dagster.resources.names import EACH_EVENT_ONCE, dagster_name, op_name
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import Attempted, SparkResource
@@ -34,10 +32,192 @@ from lakechime_dagster.resources.streams.event_types import (
     settle_group,
     types_of,
 )
-from lakechime_dagster.schema.learning import KnownType
+from lakechime_dagster.schema.conservation import Fault, Verified
+from lakechime_dagster.schema.layout import table_columns
+from lakechime_dagster.schema.learning import Broke, KnownType
 from lakechime_dagster.schema.steps import REBUILT, GroupResult, TypeResult
 from lakechime_dagster.store.interventions import By
+from lakechime_dagster.store.types.repository import KeptBreak
 from lakechime_dagster.triggers.flow import Flow
+
+NOTHING_BREAKS = "nothing_breaks"
+ABOUT_BREAKS = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."
+RECENT_MS = 120_000  # so long the check fails at least, as alarms look from time to time
+MAX_NAMED_BREAKS = 5  # in a sentence
+MAX_BREAKS = 200
+
+_HOW = {
+    Broke.SIBLING: "goes to a sibling",
+    Broke.FROZEN: "is kept out by the contract",
+    Broke.CAP: "is kept out, as the table has as many columns as it may",
+    Broke.RELAYOUT: "has other columns, as its table was made anew",
+}
+
+
+def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetCheckResult:
+    """What the check says of these changes; without one it passes."""
+    metadata: dict[str, Any] = {"changes": len(several)}
+    if several:
+        metadata["breaking"] = dg.MetadataValue.json([_break_facts(one) for one in several[:MAX_BREAKS]])
+        metadata |= {"owner": group.owner} if group.owner else {}
+    return dg.AssetCheckResult(
+        asset_key=asset_key(group.name), check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+        description=_break_sentence(group, several) if several else None,
+    )  # fmt: skip
+
+
+def _break_facts(one: KeptBreak) -> dict[str, Any]:
+    change = one.breaking
+    return {"type": one.type, "path": change.path, "kind": change.kind, "how": change.how.value, "producer": change.producer,
+            "layout": one.layout_version}  # fmt: skip
+
+
+def _break_sentence(group: EventGroup, several: Sequence[KeptBreak]) -> str:
+    told = [
+        (f"{one.breaking.kind} at {one.breaking.path} of {one.type}" if one.breaking.path else one.type)
+        + (f", sent by {one.breaking.producer}," if one.breaking.producer else "") + f" {_HOW[one.breaking.how]}"
+        for one in several[:MAX_NAMED_BREAKS]
+    ]  # fmt: skip
+    told += [f"and {len(several) - MAX_NAMED_BREAKS} more"] if len(several) > MAX_NAMED_BREAKS else []
+    return "; ".join([*told, *([f"{group.name} is owned by {group.owner}"] if group.owner else [])])
+
+
+MAX_FAULTY = 50  # types of a table that people read
+MAX_NAMED_FAULTS = 5  # that an alarm names
+
+
+def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
+    """The check of a group that says when it is made; it starts Spark and reads the whole of the stream's table."""
+    description = "Each event is in the table of its type once, with all that it says, or a contract discarded it."
+
+    @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
+    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.resources.streams.on_spark import verified
+
+        platform = lakechime.platform()
+        return conserved(verified(platform, group, context.log.info, seed=platform.store.now()))
+
+    return check
+
+
+def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: str | None = None) -> dg.AssetCheckResult:
+    """What was found as a check: an error where an event is lost or a row is wrong, a warning where a type could not be looked at."""
+    wrong, unread = [one for one in found if not one.is_whole], [one for one in found if one.unread]
+    told = [f"{one.table}: {_faults(one)}" for one in wrong] + [f"{one.table} could not be looked at: {one.unread}" for one in unread]
+    more = [f"and {len(told) - MAX_NAMED_FAULTS} more"] if len(told) > MAX_NAMED_FAULTS else []
+    severity = dg.AssetCheckSeverity.ERROR if wrong else dg.AssetCheckSeverity.WARN
+    metadata: dict[str, Any] = {
+        "types": len(found), "events": sum(one.events for one in found), "rows": sum(one.rows for one in found),
+        "events discarded": sum(one.discarded for one in found), "rows older than the stream": sum(one.gone for one in found),
+        "rows looked into": sum(one.sampled for one in found), "types with faults": len(wrong), "types not looked at": len(unread),
+        "faults": dg.MetadataValue.md(_faults_table(wrong)),
+    }  # fmt: skip
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=name,
+        passed=not told,
+        severity=severity,
+        metadata=metadata,
+        description="; ".join([*told[:MAX_NAMED_FAULTS], *more]) or None,
+    )
+
+
+def _faults(one: Verified) -> str:
+    return ", ".join(f"{count} {fault.value}" for fault, count in one.faults.items())
+
+
+def _faults_table(wrong: Sequence[Verified]) -> str:
+    """The faults, each with some `_src` and pointers; no value, which may be personal data."""
+    rows = [
+        (one.table, fault.value, count, _fault_examples(one, fault)) for one in wrong[:MAX_FAULTY] for fault, count in one.faults.items()
+    ]
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["| table | fault | rows | such as |", "|---|---|---|---|", *lines]) if lines else "none"
+
+
+def _fault_examples(one: Verified, fault: Fault) -> str:
+    return ", ".join(dict.fromkeys(f"{each.source} {each.pointer}".strip() for each in one.examples if each.fault is fault))
+
+
+KINDS = ("deltalake", "spark")
+ROWS_ADD_UP, IS_WRITTEN = "rows_add_up", "is_written"
+
+
+def type_specs(lake: Lake, group: EventGroup) -> list[dg.AssetSpec]:
+    """The assets of a group's named types; each comes from the stream's table, where a step finds events of it."""
+    return [_named_spec(group, table) for table in named_types(lake, group)]
+
+
+def _named_spec(group: EventGroup, table: SourceTable) -> dg.AssetSpec:
+    given: dict[str, Any] = {
+        "key": asset_key(table.name),
+        "deps": [asset_key(group.stream.table.name)],
+        "skippable": True,
+        "group_name": table.group or group.name,
+        "owners": [owner] if (owner := table.owner or group.owner) else None,
+        "kinds": {*(table.kinds or KINDS)},
+        "description": table.description or None,
+        "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
+    }
+    metadata = {"dagster/table_name": table.name, "written by": f"the group {group.name}"}
+    return dg.AssetSpec(**{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})
+
+
+def type_check_specs(lake: Lake, group: EventGroup) -> list[dg.AssetCheckSpec]:
+    """The checks of a group's named types, which every run of the group reports."""
+    return [spec for table in named_types(lake, group) for spec in _named_check_specs(asset_key(table.name))]
+
+
+def _named_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    adds_up = "Events of the stream = rows written + discarded + pending."
+    return [
+        dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description=adds_up),
+        dg.AssetCheckSpec(IS_WRITTEN, asset=key, description="The type could be written, and waits for no table."),
+    ]
+
+
+def type_checks(table: SourceTable, one: TypeResult) -> list[dg.AssetCheckResult]:
+    """What a step says of a named type."""
+    key, odd = asset_key(table.name), one.failure or one.waits
+    counts = {"events": one.rows, "rows written": one.written, "rows discarded": one.discarded, "rows pending": one.pending}
+    return [
+        dg.AssetCheckResult(asset_key=key, check_name=ROWS_ADD_UP, passed=one.is_balanced, metadata=counts),
+        dg.AssetCheckResult(
+            asset_key=key, check_name=IS_WRITTEN, passed=not odd, severity=dg.AssetCheckSeverity.WARN, metadata={"reason": odd or "none"}
+        ),
+    ]
+
+
+def results_of(lake: Lake, group: EventGroup, results: Iterable[TypeResult]) -> dict[SourceTable, TypeResult]:
+    """What a step did for those of its types that are named."""
+    by_table = {f"{one.home or group.name}.{one.table}": one for one in results}
+    return {table: by_table[table.name] for table in named_types(lake, group) if table.name in by_table}
+
+
+def type_metadata(platform: Platform, group: EventGroup, written: Mapping[SourceTable, TypeResult]) -> dict[str, dict[str, Any]]:
+    """What is shown of the tables of types that a step has written, by their names: columns and rows as they are now."""
+    known = event_types(platform).types(group.name) if written else {}
+    found: dict[str, dict[str, Any]] = {}
+    for table, one in written.items():
+        assert one.committed is not None
+        columns = [dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].layout)]
+        rows = _rows_at(platform, table, int(one.committed.version))
+        found[table.name] = {
+            "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns=columns)),
+            **({} if rows is None else {"dagster/row_count": rows}),
+            "rows written": one.written,
+        }
+    return found
+
+
+def _rows_at(platform: Platform, table: SourceTable, version: int) -> int | None:
+    """How many rows a version holds; None where that cannot be told, which hinders nothing, as they are written."""
+    try:
+        return platform.log(table.name, table.location).size(version).rows
+    except LakeChimeError:
+        return None
+
 
 NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
 MATERIALIZE_EVERY = dt.timedelta(minutes=5)  # Dagster is told of a type to which nothing but rows came at most so often
@@ -79,7 +259,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its place."),
         dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
         dg.AssetCheckSpec(NO_VALUE_LOST, asset=key, description="A few rows of each step hold what their events say."),
-        dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT),
+        dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT_BREAKS),
     ]
 
 

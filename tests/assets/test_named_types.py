@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.named_types import type_checks
+from lakechime_dagster.assets.events import type_checks
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.resources.platform import open_platform

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.assets.verified import conserved
+from lakechime_dagster.assets.events import conserved
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.keys import verify_check_key
