@@ -10,6 +10,7 @@ from lakechime_dagster.cdc.comparing.lost import Counted, Lacking
 from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.monitors import Limits
+from lakechime_dagster.lake.names import folded
 
 MAX_SHOWN = 50  # keys, or sources, of the metadata
 MAX_TOLD = 5  # transactions that an alarm names
@@ -66,7 +67,9 @@ def _lacking(one: Lacking) -> tuple[object, ...]:
 
 def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
     """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or where columns are lacking."""
-    lacking = [name for name, why in found.unchecked.items() if why == LAKE_LACKS and name not in table.columns and table.merge.takes(name)]
+    renamed = set(map(folded, table.columns))
+    lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]
+    lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
     is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
     metadata = {
         "place of the database's log": found.cut, "version": found.version, "rows of the database": found.source_rows,

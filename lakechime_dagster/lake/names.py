@@ -37,8 +37,9 @@ def spelled_as(names: Iterable[str], columns: Mapping[str, Any]) -> dict[str, An
 
     Columns that would have one name are left as they are: a row of two such columns is none that a table can hold.
     """
-    own = {folded(name): name for name in names}
-    spelled = {own.get(folded(column), column): value for column, value in columns.items()}
+    exact = dict.fromkeys(names)
+    own = {folded(name): name for name in exact}
+    spelled = {column if column in exact else own.get(folded(column), column): value for column, value in columns.items()}
     return spelled if len(spelled) == len(columns) else dict(columns)
 
 

@@ -26,6 +26,7 @@ from lakechime_dagster.lake import (
     change_table,
     sql_table,
 )
+from lakechime_dagster.lake.names import spelled_as
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.triggers import PartitionTrigger, every, tick
 
@@ -237,6 +238,11 @@ def test_columns_are_named_in_letters_of_whatever_case() -> None:
     assert (spelled.keys, spelled.column_list) == (("order_id",), ("order_id", "amt"))
     with pytest.raises(DeclarationError, match=r"leaves out 'id', a column of the key"):
         CDCMerge(keys=("id",), except_column_list=("ID",))
+
+
+def test_columns_that_differ_in_case_alone_stay_two() -> None:
+    assert spelled_as(["A"], {"a": 1, "A": 2}) == {"a": 1, "A": 2}
+    assert spelled_as(["A", "b"], {"a": 1, "B": 2}) == {"A": 1, "b": 2}
 
 
 @pytest.mark.parametrize(("declare", "message"), WRONG)

@@ -15,6 +15,7 @@ from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.feeds import shard_columns
 from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.lake.names import spelled_as
 
 LAKE_LACKS = "the lake's table does not have it"  # why a column of the database is not compared
 
@@ -154,9 +155,13 @@ def comparison_of(
 ) -> tuple[Comparison, dict[str, str]]:
     """What of two tables is compared, by their columns and types, and of each other column why it is not.
 
+    Columns are called as the database calls them, also where the lake has or names one in other letters' case.
+
     Raises:
         InvalidValueError: `only` names a column that one of the tables does not have, or a column of the key cannot be compared.
     """
+    lake, keys = spelled_as(source, lake), list(spelled_as(source, dict.fromkeys(keys)))
+    only = None if only is None else list(spelled_as(source, dict.fromkeys(only)))
     for name in only or ():
         if name not in source or name not in lake:
             raise InvalidValueError("columns", name, f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}")

@@ -21,6 +21,7 @@ from lakechime_dagster.cdc.remembering.state import Role
 from lakechime_dagster.lake.change_tables import STATE, ChangeTable
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.lake.names import spelled_as
 from lakechime_dagster.resources.following.told_cut import cut_told
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.reconcile import reconcile_table
@@ -115,7 +116,7 @@ def comparison_at(cut: "Cut", task: RepairTask, words: Words, where: tuple[str, 
         raise UnrepairableError(f"{task.name}: the table is not there yet; wait for its first step")
     source = column_types(cut.connection, *where)
     comparison, _ = comparison_of(cut.dialect, source, lake, task.keys, None)
-    if lacking := left_out(words, source, list(lake), comparison):
+    if lacking := left_out(words, source, list(spelled_as(source, lake)), comparison):
         raise UnrepairableError(
             f"{task.name}: its messages cannot carry {', '.join(lacking)}; put the rows right by a new snapshot of the connector"
         )

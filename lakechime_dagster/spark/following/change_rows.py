@@ -39,7 +39,7 @@ from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_of, change_row, known_of, remembered
 from lakechime_dagster.cdc.schemas.drift import doubled, why_not_taken
 from lakechime_dagster.compat import UTC
-from lakechime_dagster.lake.names import folded
+from lakechime_dagster.lake.names import spelled_as
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ
 from lakechime_dagster.spark.batches import CHUNK, Batches, record_batches, rows_of
 from lakechime_dagster.triggers.lanes import HOUR_MS
@@ -142,8 +142,8 @@ class Reading:
                 return [_unreadable(message, reason)]
 
     def _schema(self, types: Mapping[str, str], defaults: Mapping[str, Any]) -> "_Schema":
-        given = {folded(there): here for there, here in self.names.items()}
-        named = {name: given.get(folded(name), name) for name in types}
+        spelled = spelled_as(self.names, {name: name for name in types})
+        named = {name: self.names.get(there, there) for there, name in spelled.items()}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
         told = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
         names = None if columns == types else named

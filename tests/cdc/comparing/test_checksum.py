@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison, Query, quoted
 from lakechime_dagster.cdc.comparing.compare import Summary
+from lakechime_dagster.cdc.comparing.monitored import comparison_of
 from lakechime_dagster.errors import InvalidValueError
 from tests.cdc.checksums import TABLES, comparison, lake_rows, lake_types, told
 
@@ -43,6 +44,12 @@ def test_the_checksum_of_a_range_is_that_of_its_rows(name: str, table: str):
         start, end = (0 if low is None else known.order.index(low) + 1), (None if high is None else known.order.index(high) + 1)
         keys = known.order[start:end]
         assert summary == Summary(len(keys), len(set(keys)), sum(known.rows[key][1] for key in keys))
+
+
+def test_columns_of_both_tables_are_matched_in_letters_of_whatever_case() -> None:
+    source, lake = {"id": "int(11)", "Name": "varchar(9)", "only": "int(11)"}, {"ID": "int", "name": "string"}
+    compared, unchecked = comparison_of(Dialect.MYSQL, source, lake, ["Id"], ["NAME"])
+    assert (compared.keys, [*compared.columns], [*unchecked]) == (("id",), ["id", "Name"], ["only"])
 
 
 def by_key(compared: Comparison, rows: list[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:

@@ -6,16 +6,19 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.meaning.merging import merged
 from lakechime_dagster.cdc.meaning.scd2 import Tracked
+from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
 from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, change_row
+from lakechime_dagster.lake.envelopes import Maxwell
 from lakechime_dagster.lake.own_columns import HIDDEN
 from lakechime_dagster.spark.batches import record_batches
-from lakechime_dagster.spark.following.change_rows import SPAN_TYPES, Merging, What, conformed
+from lakechime_dagster.spark.following.change_rows import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
 from lakechime_dagster.spark.following.remembered import Seen
 from lakechime_dagster.spark.following.stages import Heard
 from lakechime_dagster.triggers.lanes import HOUR_MS
@@ -41,6 +44,19 @@ SPAN = [(name, TEXT if kind == "string" else pa.timestamp("us", "UTC")) for name
 def test_a_value_of_a_narrower_type_is_one_of_the_wider(value: Any, kind: pa.DataType, expected: Any) -> None:
     found = conformed(value, kind)
     assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(("given", "expected"), [("A", {"id": 1, "named": 3}), ("ID", {"named": 1, "A": 3})])
+def test_a_column_is_given_another_name_by_its_exact_one_before_one_in_another_case(given: str, expected: dict[str, int]) -> None:
+    texts = [(name, TEXT) for name in ("schema", "types", "defaults")]
+    out = pa.schema([("fate", TEXT), *STATE, *texts, *COORDINATES, ("reason", TEXT), ("message", TEXT)])
+    types = {"id": "int", "a": "int", "A": "int"}
+    reader = MaxwellReader(Maxwell(), ("id",), types)
+    reading = Reading(out=out, reader=lambda: reader, takes=lambda name: name != "a", names={given: "named"})
+    value = {"database": "d", "table": "t", "type": "insert", "ts": 1, "data": {"id": 1, "a": 2, "A": 3}}
+    message = dict.fromkeys(MESSAGE) | {"topic": "t", "partition": 0, "offset": 1, "value": orjson.dumps(value).decode()}
+    (found,) = pa.Table.from_batches(reading(iter([pa.RecordBatch.from_pylist([message])]))).to_pylist()
+    assert orjson.loads(found["columns"]) == expected
 
 
 def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
