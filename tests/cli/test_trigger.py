@@ -41,11 +41,11 @@ def claim(lakechime: Cli) -> Execution:
 def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_is_wrong(lakechime: Cli) -> None:
     module, stream = ModuleType("wrong_lake"), event_stream("game", source=JsonLines("in"))
     with failures_kept():
-        module.__dict__["lake"] = Lake("game", [stream, event_group("shop", stream, match="shop.*", max_types=0)])
+        module.__dict__["lake"] = Lake("game", [stream, event_group("shop", stream, match="shop.*", owner="nobody")])
     lakechime.monkeypatch.setitem(sys.modules, "wrong_lake", module)
     lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "wrong_lake:lake")
     answer = lakechime("trigger", "explain", "shop", "--json").json
-    assert (answer["decision"], "shop, max_types: 0 is no number of tables" in answer["reasons"][0]) == ("not_yet", True)
+    assert (answer["decision"], "shop, owner: 'nobody' is neither" in answer["reasons"][0]) == ("not_yet", True)
 
 
 def settle(lakechime: Cli) -> None:
