@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.demo.flights import daily_delays, flights, flights_lake
 from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 from lakechime_dagster.resources.keys import asset_key
@@ -273,18 +272,3 @@ def test_what_is_asked_of_triggers_grows_with_the_tables_and_not_with_their_squa
     few = len(asked)
     build_definitions(Lake("shop", [*sources, *(reader(day(), on=days(), levels=DAY, name=f"gold.b_{number}") for number in range(10))]))
     assert len(asked) - few == 2 * few
-
-
-def test_a_day_of_delays_depends_on_the_hours_of_its_day() -> None:
-    lake = flights_lake(None)
-    definitions = build_definitions(lake)
-    dg.Definitions.validate_loadable(definitions)
-    graph = definitions.resolve_asset_graph()
-    above, below = partitions_of(lake, flights), partitions_of(lake, daily_delays)
-    assert above is not None
-    assert below is not None
-    how = graph.get_partition_mapping(asset_key(daily_delays.name), asset_key(flights.name))
-    result = how.get_upstream_mapped_partitions_result_for_partitions(below.subset_with_partition_keys(["2013-01-05"]), below, above)
-    assert set(result.partitions_subset.get_partition_keys()) == {f"2013-01-05-{hour:02}" for hour in range(24)}
-    whole = graph.get_partition_mapping(dg.AssetKey(["gold", "airline_scorecard"]), asset_key(daily_delays.name))
-    assert isinstance(whole, dg.AllPartitionMapping)

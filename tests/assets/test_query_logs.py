@@ -126,12 +126,6 @@ def test_what_the_command_has_read_before_tells_nothing_again(shop: Shop) -> Non
     assert (told["statements"], told["reads recorded"]) == (0, 0)
 
 
-def test_a_lake_without_audit_tables_has_nothing_of_it() -> None:
-    location = build_definitions(Lake("shop", [SourceTable(LOG)]))
-    assert not [name for name in (one.name for one in location.sensors or ()) if "read" in name]
-    assert "shop__query_logs" not in [job.name for job in location.jobs or ()]
-
-
 def test_a_table_with_the_name_of_a_flow_that_reads_is_refused() -> None:
     with pytest.raises(DeclarationError, match="rename the table of that name"):
         Lake("shop", [SourceTable(LOG), SourceTable(FLOW)], query_logs=[QueryLog(LOG)])

@@ -1,4 +1,4 @@
-"""The flights lake: what it declares, and that Spark computes from it what DuckDB computes from the raw files."""
+"""The flights lake: Spark computes from it what DuckDB computes from the raw files."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,40 +12,17 @@ from lakechime_dagster.demo.announced import GATE_CHANGED
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
 from lakechime_dagster.demo.expected import build_expected, relation_name
 from lakechime_dagster.demo.findings import Finding
-from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, flights_lake, lake, silver_flights
+from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, flights_lake, silver_flights
 from lakechime_dagster.demo.followed import KAFKA
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
 from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import verify, warehouse_location
-from lakechime_dagster.lake import LakeTable, RefreshMode
+from lakechime_dagster.lake import RefreshMode
 from lakechime_dagster.spark.sql_binder import sql_over
-from lakechime_dagster.triggers import Late, PartitionTrigger
 
 TOLD = "gates.gate__changed"
 EVENTS = {"airport", "airport_other", "gates", "crews"}  # whose tables are proven in test_announced
 HOURS = 40  # one day complete, the next one under way: late, misread and poisoned rows among them
-
-
-def test_the_lake_has_each_refresh_mode_and_a_table_downstream_of_two() -> None:
-    assert {table.refresh for table in lake.computed} == set(RefreshMode)
-    assert lake.graph()["gold.airline_scorecard"] == ("silver.flights", "gold.daily_delays")
-    assert [table.name for table in lake.sources] == ["bronze.flights", "bronze.weather", "gates.gate__changed"]
-
-
-def test_a_day_is_summed_up_when_both_tables_have_all_its_hours_and_again_when_late_rows_come() -> None:
-    trigger = lake.table("gold.daily_delays").trigger  # type: ignore[union-attr]
-    assert isinstance(trigger, PartitionTrigger)
-    assert trigger.late is Late.REFIRE
-    first = trigger.key_at(trigger.every.first)
-    assert len(first.atoms) == 48
-    assert first.text == f"flight_date={FIRST_DAY}"
-
-
-def test_changed_weather_and_changed_flights_both_wake_silver() -> None:
-    silver = lake.table("silver.flights")
-    assert isinstance(silver, LakeTable)
-    assert silver.trigger is not None
-    assert silver.trigger.tables == (FLIGHTS, WEATHER)
 
 
 @pytest.fixture
