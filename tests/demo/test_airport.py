@@ -13,8 +13,6 @@ from lakechime_dagster.demo.airport import (
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, Plan
 
-GOLDEN = "324f1edfe5e62057"
-
 
 @cache
 def day() -> tuple[Line, ...]:
