@@ -22,7 +22,7 @@ from lakechime_dagster.resources.following.open_transactions import asked
 from lakechime_dagster.resources.following.schema_from import schema_reading
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.streams.due import event_drains
+from lakechime_dagster.resources.streams.due import event_reprocesses
 from lakechime_dagster.resources.streams.event_types import event_hints, event_patterns, event_replays
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.spark.events.job import EventJob, GroupJob
@@ -102,9 +102,9 @@ def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> 
 
 def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
     """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
-    classes, drain = str(running.platform.settings.home / "classes"), event_drains(running.platform).open(table.name)
+    classes, reprocess = str(running.platform.settings.home / "classes"), event_reprocesses(running.platform).open(table.name)
     return EventJob(
-        **_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes, drain=drain
+        **_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes, reprocess=reprocess
     )
 
 

@@ -189,7 +189,7 @@ def settle(running: RunningExecution, table: Target, result: TableResult, seen: 
         stamp = running.stamp()
         stamp = stamp if result.complete is None else replace(stamp, facts={**stamp.facts, COMPLETE: list(result.complete)})
         marks = marks_of(stamp, table.name, table.levels, running.flow.cluster)
-        running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.drained)
+        running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
         return
     running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution, seen) is not None
 

@@ -217,7 +217,7 @@ def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) ->
         if name.split(".")[0] in of_stream:
             raise DeclarationError(table.name, "source", f"{name} is written from the stream itself; it would wake itself for ever")
         if isinstance(source, EventTable):
-            problem = f"{name} is a stream's own table, in which a drain brings payloads again; read {source.feed} instead"
+            problem = f"{name} is a stream's own table, in which reprocessing adds payloads again; read {source.feed} instead"
             raise DeclarationError(table.name, "source", problem)
         appends = isinstance(source, SourceTable | BronzeTable) or (
             isinstance(source, LakeTable) and source.refresh is RefreshMode.ROWS and not source.keys

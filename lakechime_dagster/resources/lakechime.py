@@ -9,7 +9,7 @@ from lakechime_dagster.resources.feeds import ask, hold
 from lakechime_dagster.resources.lakechime_resource import NothingNewError, RunContext, declared_flows, flow_named
 from lakechime_dagster.resources.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.resources.platform import Platform, ask_target
-from lakechime_dagster.resources.streams.due import drain_firing, due_types
+from lakechime_dagster.resources.streams.due import due_types, reprocess_firing
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.flow import Flow
@@ -65,11 +65,11 @@ def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None, 
 
 
 def _wanted(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
-    """What a person wants, where there is something to do: what came, or else a drain of a stream."""
+    """What a person wants, where there is something to do: what came, or else a request to reprocess."""
     try:
         return _fed(platform, flow, row) if flow.feed is not None else _woken(platform, flow, row, lane, key)
     except NothingNewError:
-        firing = drain_firing(platform, flow, row)
+        firing = reprocess_firing(platform, flow, row)
         if firing is None:
             raise
         return replace(firing, reason=f"{BY_HAND}; {firing.reason}")

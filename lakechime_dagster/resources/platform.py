@@ -11,13 +11,13 @@ from lakechime_dagster.dce.event import DataChangeEvent, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
-from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.schema.steps import Reprocessed
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.store.engine import memory_engine, open_engine
 from lakechime_dagster.store.evaluation import Evaluator
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.ledger import Beside, Ledger, together
-from lakechime_dagster.store.types.decisions import close_drain
+from lakechime_dagster.store.types.decisions import close_reprocess
 from lakechime_dagster.store.upgrade import check, current_version, upgrade
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import COMPLETE, HOUR_MS, HOURS, LATE, CommitStamp, Committed, Execution, LaneId
@@ -66,20 +66,20 @@ class Platform:
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
-            self.ledger.settle(execution, committed, beside=together(_closing(execution, Drained.of(committed.stamp.facts)), beside))
+            self.ledger.settle(execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.stamp.facts)), beside))
         return committed
 
     def settle_without_commit(
-        self, execution: Execution, marks: list[DataChangeEvent], reason: str, drained: Drained | None = None
+        self, execution: Execution, marks: list[DataChangeEvent], reason: str, reprocessed: Reprocessed | None = None
     ) -> bool:  # fmt: skip
-        """Settle a step that had nothing to write, after registering its marks (law 16); it may have drained nothing."""
+        """Settle a step that had nothing to write, after registering its marks (law 16); it may have reprocessed nothing."""
         self.store.register(marks)
-        return self.ledger.settle(execution, None, reason=reason, beside=_closing(execution, drained))
+        return self.ledger.settle(execution, None, reason=reason, beside=_closing(execution, reprocessed))
 
 
-def _closing(execution: Execution, drained: Drained | None) -> Beside | None:
-    """What closes the drain that a step did, in the settling transaction; None where it did none."""
-    return None if drained is None else lambda connection: close_drain(connection, execution.execution_id, drained)
+def _closing(execution: Execution, reprocessed: Reprocessed | None) -> Beside | None:
+    """What closes the request to reprocess that a step did, in the settling transaction; None where it did none."""
+    return None if reprocessed is None else lambda connection: close_reprocess(connection, execution.execution_id, reprocessed)
 
 
 def marks_of(

@@ -97,20 +97,20 @@ class Replayed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drained:
-    """What a drain did: so many rows that a stream had refused are events by now, and in its table."""
+class Reprocessed:
+    """What reprocessing did: so many rows that a stream had refused are events by now, and in its table."""
 
-    drain_id: int
+    reprocess_id: int
     rows: int = 0
 
     def to_facts(self) -> dict[str, Any]:
         """As a commit tells it."""
-        return {"drain": self.drain_id, "drained": self.rows}
+        return {"reprocess": self.reprocess_id, "reprocessed": self.rows}
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> "Drained | None":
-        """What a commit tells; None where it has drained nothing."""
-        return cls(drain_id=int(facts["drain"]), rows=int(facts["drained"])) if "drain" in facts else None
+    def of(cls, facts: Mapping[str, Any]) -> "Reprocessed | None":
+        """What a commit tells; None where it has reprocessed nothing."""
+        return cls(reprocess_id=int(facts["reprocess"]), rows=int(facts["reprocessed"])) if "reprocess" in facts else None
 
 
 def settled_variations(

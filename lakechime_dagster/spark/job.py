@@ -10,7 +10,7 @@ from lakechime_dagster.dce.partition import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.schema.steps import Reprocessed
 from lakechime_dagster.triggers.lanes import Committed, Place
 from lakechime_dagster.triggers.orders import Span
 
@@ -163,8 +163,8 @@ class TableResult:
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
-    that is known, and `late` counts by hour (since 1970) the changes of hours that were complete before. `drained` is what came of
-    a drain of a stream that was asked for, also where it brought nothing. `seen` is what its function or query was seen to compute;
+    that is known, and `late` counts by hour (since 1970) the changes of hours that were complete before. `reprocessed` is what came of
+    a request to reprocess that was asked for, also where it brought nothing. `seen` is what its function or query was seen to compute;
     None where it has none.
     """
 
@@ -184,7 +184,7 @@ class TableResult:
     watermark_by: str = ""
     late: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    drained: Drained | None = None
+    reprocessed: Reprocessed | None = None
     seen: Seen | None = field(default=None, compare=False, repr=False)
 
     @property

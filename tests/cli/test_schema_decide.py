@@ -115,16 +115,6 @@ def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: G
     assert "1       rebuild" in lakechime("schema", "show", "shop_buy").out
 
 
-def test_a_rebuild_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
-    lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY)
-    assert (
-        lakechime("schema", "replay", "shop_buy", "--rebuild", "--cancel", "--dry-run", *WHY).out
-        == "replay 1 of shop_buy would be cancelled\n"
-    )
-    assert lakechime("schema", "replay", "shop_buy", "--cancel", *WHY).out == "replay 1 of shop_buy is cancelled\n"
-    assert event_replays(lakechime.platform).open("shop") == {}
-
-
 def test_what_a_rebuild_makes_of_the_columns_is_told(lakechime: Cli, game: Game) -> None:
     types, known = event_types(lakechime.platform), event_types(lakechime.platform).types("shop")["shop_buy"]
     price = replace(known.layout.columns[1], name="price__v_long", is_sibling=True)
@@ -154,12 +144,6 @@ def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> Non
     assert (done.out, event_replays(lakechime.platform).open("shop")) == ("replay 1 of shop_buy is cancelled\n", {})
     shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
     assert "prices are cents now; cancelled by you: a mistake cancelled" in shown
-
-
-def test_what_was_allowed_ends_as_a_hint_does(lakechime: Cli, game: Game) -> None:
-    lakechime("schema", "decide", "shop_buy", "columns", "evolve", *WHY)
-    lakechime("schema", "decide", "shop_buy", "columns", "-", *WHY)
-    assert event_hints(lakechime.platform).holding("shop") == []
 
 
 def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, game: Game) -> None:

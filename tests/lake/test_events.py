@@ -286,7 +286,7 @@ LAKES = [
     ),
     (
         lake(GAME, stream("again", source=TableRows(GAME.table))),
-        "again.events, source: game.events is a stream's own table, in which a drain brings payloads again; read in/*.jsonl instead",
+        "again.events, source: game.events is a stream's own table, in which reprocessing adds payloads again; read in/*.jsonl instead",
     ),
     (lake(GAME.table), "Lake ev, tables: EventTable("),
 ]  # fmt: skip

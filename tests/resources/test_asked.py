@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.due import UNREAD, event_drains
+from lakechime_dagster.resources.streams.due import UNREAD, event_reprocesses
 from lakechime_dagster.resources.streams.event_types import event_replays, event_types
 from lakechime_dagster.schema.learning import KnownType, registered
 from lakechime_dagster.schema.steps import AT_ONCE, TypeResult
@@ -23,7 +23,7 @@ from tests.support.world import World
 SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
 LATER = 10**15
 EVENTS = Flow(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", is_stream=True)
-DRAIN = "drain 1: what was refused is looked at again"
+DRAIN = "reprocessing 1: what was refused is looked at again"
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: Wor
     assert (paused.fires, "to be replayed: buy" in paused.reasons) == (False, True)
 
 
-def test_a_drain_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:
+def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:
     world.ledger.settle(world.fire(EVENTS)[0], None)
-    event_drains(platform).ask("lake.events", By(who="me", reason="mended"))
+    event_reprocesses(platform).ask("lake.events", By(who="me", reason="mended"))
     alone = explain(platform, EVENTS)
     assert (alone.fires, alone.reasons) == (True, (DRAIN,))
     world.change("lake.t", 2)

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.due import event_drains
+from lakechime_dagster.resources.streams.due import event_reprocesses
 from lakechime_dagster.resources.streams.event_types import event_patterns, event_types
 from lakechime_dagster.schema.learning import KnownType, registered
-from lakechime_dagster.schema.steps import AT_ONCE, Drained, TypeResult
+from lakechime_dagster.schema.steps import AT_ONCE, Reprocessed, TypeResult
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
@@ -21,7 +21,7 @@ from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.registry import TICK_NOTE_MS
 from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.store.types.decisions import close_drain
+from lakechime_dagster.store.types.decisions import close_reprocess
 from lakechime_dagster.triggers import SnapshotTrigger
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution
@@ -77,20 +77,20 @@ def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
 
 
 def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
-    drains = event_drains(platform)
+    reprocesses = event_reprocesses(platform)
     flow = Flow(name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", is_stream=True)
     launches = {flow.name: Launch(flow, anything, [])}
     sweep = Sweep(platform.evaluator, [flow])
     accepts = {flow.name: lambda key: True}
-    drains.ask(flow.name, By(who="me", reason="more are events now"))
+    reprocesses.ask(flow.name, By(who="me", reason="more are events now"))
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
     (first,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
     platform.ledger.settle(first, None)
     (second,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
-    assert (second.step, second.reason) == (2, "drain 1: what was refused is looked at again")
+    assert (second.step, second.reason) == (2, "reprocessing 1: what was refused is looked at again")
     with writing(platform.store.engine) as connection:
-        close_drain(connection, second.execution_id, Drained(drain_id=1))
+        close_reprocess(connection, second.execution_id, Reprocessed(reprocess_id=1))
     platform.ledger.settle(second, None)
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
 

@@ -88,11 +88,11 @@ class Stream:
             classes=self.classes,
         )  # fmt: skip
 
-    def ingest(self, drain: int | None = None, attempt: int = 1) -> TableResult:
-        """The next step of the stream's table, which may drain what is refused there."""
+    def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
+        """The next step of the stream's table, which may reprocess what is refused there."""
         self.steps += 1
         end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
-        job = replace(self.job(), drain=drain, may_settle_empty=attempt == 1)
+        job = replace(self.job(), reprocess=reprocess, may_settle_empty=attempt == 1)
         stamp = CommitStamp(
             lane=LaneId("test", self.stream.table.name),
             step=self.steps,

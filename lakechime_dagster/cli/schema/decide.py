@@ -101,28 +101,28 @@ def reprocess(
 
     The stream's next execution does it. A dry run counts the rows, which starts Spark.
     """
-    from lakechime_dagster.resources.streams.due import event_drains
-    from lakechime_dagster.resources.streams.on_spark import would_drain
+    from lakechime_dagster.resources.streams.due import event_reprocesses
+    from lakechime_dagster.resources.streams.on_spark import would_reprocess
 
     platform = open_platform(dry_run=dry_run)
     by = parse.by(who, reason)
     stream = stream_named(name, platform.settings)
-    table, drains = stream.table, event_drains(platform)
+    table, reprocesses = stream.table, event_reprocesses(platform)
     told: dict[str, Any] = {"stream": stream.name, "table": table.name, "dry_run": dry_run}
     if cancel:
-        number = drains.cancel(table.name, by, dry_run=dry_run)
+        number = reprocesses.cancel(table.name, by, dry_run=dry_run)
         _told({**told, "cancelled": number}, f"reprocessing {number} of {stream.name} {_is(dry_run)} cancelled", as_json)
     elif dry_run:
-        would = would_drain(platform, table, note)
+        would = would_reprocess(platform, table, note)
         kinds = [{"reason": reason, "type": kind, "rows": rows} for reason, kind, rows in would.kinds]
         _told({**told, "rows": would.rows, "kinds": kinds}, f"{count(would.rows, 'row')} of {table.name} would be reprocessed", as_json)
         if kinds and not as_json:
             print_table(["refused for", "type by now", "rows"], [[*map(str, one.values())] for one in kinds], empty="")
     else:
-        asked = drains.ask(table.name, by)
+        asked = reprocesses.ask(table.name, by)
         done = f"which its sensor launches; `lakechime schema quarantine {stream.name}` shows the result"
-        sentence = f"reprocessing {asked.drain_id} of {stream.name} is done by the next execution of {table.name}, {done}"
-        _told({**told, "reprocessing": asked.drain_id}, sentence, as_json)
+        sentence = f"reprocessing {asked.reprocess_id} of {stream.name} is done by the next execution of {table.name}, {done}"
+        _told({**told, "reprocessing": asked.reprocess_id}, sentence, as_json)
 
 
 def retry(

@@ -16,9 +16,9 @@ from lakechime_dagster.settings import Settings
 if TYPE_CHECKING:
     from lakechime_dagster.lake.events import EventGroup, EventStream
     from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.store.types.decisions import AskedDrain
+    from lakechime_dagster.store.types.decisions import AskedReprocess
 
-MAX_DRAINS = 10  # in a table that people read
+MAX_REPROCESSES = 10  # in a table that people read
 Name = Annotated[str, typer.Argument(metavar="STREAM_OR_GROUP", help="A stream, or a group, whose types that wait are shown too.")]
 
 
@@ -42,7 +42,7 @@ def quarantine(
     refused = [row | {column: _time(row[column]) for column in ("_ingested_at", "sent_at")} for row in streamed.refused(limit)]
     told: dict[str, Any] = {
         "stream": stream.name, "table": stream.table.name, "total": sum(reasons.values()), "reasons": reasons, "refused": refused,
-        "reprocessing": _drains_of(platform, stream.table.name),
+        "reprocessing": _reprocesses_of(platform, stream.table.name),
     }  # fmt: skip
     if group is not None:
         newest = newest_of(streamed)
@@ -80,34 +80,33 @@ def _print(told: dict[str, Any]) -> None:
     if told["total"] > len(told["refused"]):
         say(f"{count(told['total'] - len(told['refused']), 'older one')} not shown; --limit shows more")
     if told["reprocessing"]:
-        _print_drains(told["reprocessing"])
+        _print_reprocesses(told["reprocessing"])
     if "types" in told:
         say(f"\ntypes of {told['group']} that wait or failed:")
         rows = [[one["type"], one["table"], one["waiting"], when(one["due_ts"]), state_shown(one)] for one in told["types"]]
         print_table(["type", "table", "rows waiting", "tried again", "state"], rows, empty="none")
 
 
-def _drains_of(platform: "Platform", table: str) -> list[dict[str, Any]]:
+def _reprocesses_of(platform: "Platform", table: str) -> list[dict[str, Any]]:
     """What people asked to be reprocessed of a stream, the newest first."""
-    from lakechime_dagster.resources.streams.due import event_drains
+    from lakechime_dagster.resources.streams.due import event_reprocesses
 
-    return [_document(one) for one in reversed(event_drains(platform).of(table))]
+    return [_document(one) for one in reversed(event_reprocesses(platform).of(table))]
 
 
-def _print_drains(drains: list[dict[str, Any]]) -> None:
+def _print_reprocesses(reprocesses: list[dict[str, Any]]) -> None:
     """The newest of them as a table."""
     say("\nreprocessing:")
     rows = [
         [one["number"], when(one["asked_ts"]), one["who"], one["reason"], _ended(one), "" if one["rows"] is None else one["rows"]]
-        for one in drains[:MAX_DRAINS]
+        for one in reprocesses[:MAX_REPROCESSES]
     ]
     print_table(["number", "asked", "by", "because", "done", "rows"], rows, empty="")
 
 
-def _document(one: "AskedDrain") -> dict[str, Any]:
-    return {
-        "number": one.drain_id, "who": one.who, "reason": one.reason, "asked_ts": one.asked_ts, "done_ts": one.done_ts, "rows": one.rows,
-    }  # fmt: skip
+def _document(one: "AskedReprocess") -> dict[str, Any]:
+    asked = {"number": one.reprocess_id, "who": one.who, "reason": one.reason, "asked_ts": one.asked_ts}
+    return {**asked, "done_ts": one.done_ts, "rows": one.rows}
 
 
 def _ended(one: dict[str, Any]) -> str:

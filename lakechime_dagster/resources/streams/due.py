@@ -6,7 +6,7 @@ from dataclasses import replace
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.streams.event_types import event_patterns, event_replays, event_types
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
-from lakechime_dagster.store.types.decisions import Drains
+from lakechime_dagster.store.types.decisions import Reprocesses
 from lakechime_dagster.store.types.repository import LeftType
 from lakechime_dagster.triggers.decision import Decision, Firing
 from lakechime_dagster.triggers.flow import Flow
@@ -14,17 +14,17 @@ from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import LaneState
 
 
-def event_drains(platform: Platform) -> Drains:
-    """The drains of streams in this deployment."""
-    return Drains(platform.store.engine, platform.ledger.deployment)
+def event_reprocesses(platform: Platform) -> Reprocesses:
+    """The requests to reprocess of streams in this deployment."""
+    return Reprocesses(platform.store.engine, platform.ledger.deployment)
 
 
-def with_drain(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+def with_reprocess(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
     """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it.
 
-    A drain that is open all the same is told beside the decision.
+    A request to reprocess that is open all the same is told beside the decision.
     """
-    firing = drain_firing(platform, flow, row)
+    firing = reprocess_firing(platform, flow, row)
     if firing is None:
         return decision
     if decision.fires or row.paused_ts is not None or platform.ledger.open_executions(row):
@@ -32,13 +32,13 @@ def with_drain(platform: Platform, flow: Flow, row: FlowRow, decision: Decision)
     return replace(decision, fires=True, reasons=(firing.reason,), firings=(firing,))
 
 
-def drain_firing(platform: Platform, flow: Flow, row: FlowRow) -> Firing | None:
-    """What lets a stream do the drain that is open, and read nothing; None where none is, or its lane waits for a person."""
-    number = event_drains(platform).open(flow.name) if flow.is_stream else None
+def reprocess_firing(platform: Platform, flow: Flow, row: FlowRow) -> Firing | None:
+    """What lets a stream do what is asked to be reprocessed, and read nothing; None where none is, or its lane waits for a person."""
+    number = event_reprocesses(platform).open(flow.name) if flow.is_stream else None
     lane = platform.ledger.lanes(row).get("") if number is not None else None
     if lane is None or lane.state is not LaneState.ACTIVE:
         return None
-    reason = f"drain {number}: what was refused is looked at again"
+    reason = f"reprocessing {number}: what was refused is looked at again"
     return Firing(reason=reason, settled=lane.settled, feed=lane.place.feed, has_more=lane.place.has_more)
 
 
@@ -48,7 +48,7 @@ UNREAD = "the groups of its stream share the types by other patterns: those that
 
 def with_asked(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
     """A decision, where nothing new fires the flow also by what people want of a group or a stream, and what is to be tried again."""
-    return _with_types(platform, flow, row, decision) if flow.has_types else with_drain(platform, flow, row, decision)
+    return _with_types(platform, flow, row, decision) if flow.has_types else with_reprocess(platform, flow, row, decision)
 
 
 def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:

@@ -19,7 +19,7 @@ from lakechime_dagster.schema.steps import Replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakechime_dagster.spark.events.bronze import Drain
+    from lakechime_dagster.spark.events.bronze import WouldReprocess
     from lakechime_dagster.spark.events.slices import Slices
     from lakechime_dagster.spark.events.tables import TypeTables
 
@@ -123,15 +123,15 @@ def _stepping(
         yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
 
 
-def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "Drain":
-    """What a drain of a stream would bring; by Spark, and nothing is written.
+def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "WouldReprocess":
+    """What a request to reprocess would bring; by Spark, and nothing is written.
 
     Raises:
         SparkFailedError: what Spark said.
     """
     from lakechime_dagster.spark.drivers.driver import open_driver  # only who asks for this needs Spark
     from lakechime_dagster.spark.drivers.failures import described
-    from lakechime_dagster.spark.events.bronze import Drain, drain_of, drained
+    from lakechime_dagster.spark.events.bronze import WouldReprocess, reprocess_of, reprocessed
     from lakechime_dagster.spark.events.job import EventJob
 
     settings, location = platform.settings, platform.location(table.name, table.location)
@@ -140,8 +140,8 @@ def would_drain(platform: Platform, table: EventTable, log: Callable[[str], None
         classes=str(settings.home / "classes"),
     )  # fmt: skip
     with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
-        rows = drained(driver.spark, job, platform.log_at(location, table.name))
-        return Drain(rows=0) if rows is None else drain_of(rows)
+        rows = reprocessed(driver.spark, job, platform.log_at(location, table.name))
+        return WouldReprocess(rows=0) if rows is None else reprocess_of(rows)
 
 
 SAMPLE = 100  # rows of a type of which each value is looked at

@@ -36,7 +36,7 @@ class Streamed:
         return None if state is None else TypePlace(uid=str(state.metadata().id), version=state.version())
 
     def refused_by_reason(self) -> dict[str, int]:
-        """How many rows no type can be told of, the commonest reason first; none of them was drained."""
+        """How many rows no type can be told of, the commonest reason first; none of them was reprocessed."""
         counted = exp.select(column("reason"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
         found = self.rows.query(counted.where(*self._is_refused()).group_by(column("reason")))
         return {row["reason"]: row["n"] for row in sorted(found, key=lambda row: (-row["n"], row["reason"]))}
@@ -53,8 +53,8 @@ class Streamed:
         """That a row is refused, and did not come again as an event."""
         if REFUSED_BEFORE not in self.rows.types():
             return (known("reason"),)
-        drained = exp.select(column("_src")).from_(TABLE).where(known(REFUSED_BEFORE))
-        return known("reason"), exp.not_(column("_src").isin(query=drained))
+        reprocessed = exp.select(column("_src")).from_(TABLE).where(known(REFUSED_BEFORE))
+        return known("reason"), exp.not_(column("_src").isin(query=reprocessed))
 
     def payloads(self, sources: Collection[str]) -> dict[str, str]:
         """The payloads of rows that are still there, by `_src`."""

@@ -22,7 +22,7 @@ from lakechime_dagster.lake.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.schema.event import Refusal, scanned
-from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.schema.steps import Reprocessed
 from lakechime_dagster.spark.batches import on_batches
 from lakechime_dagster.spark.ddl import struct_of
 from lakechime_dagster.spark.events.job import EventJob
@@ -110,14 +110,14 @@ MAX_TOLD = 100  # kinds of rows that a dry run tells
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drain:
-    """What a drain would bring: so many rows, and of what they were refused for and are of by now, the commonest kinds first."""
+class WouldReprocess:
+    """What reprocessing would add: so many rows, and of what they were refused for and are of by now, the commonest kinds first."""
 
     rows: int
     kinds: tuple[tuple[str, str, int], ...] = ()
 
 
-def drained(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame | None:
+def reprocessed(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame | None:
     """The rows of the stream's table that are refused there and are events by today's declaration; None without a table."""
     if not log.exists():
         return None
@@ -130,11 +130,11 @@ def drained(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame | No
     return told(spark, rows, job).where(F.col("reason").isNull())
 
 
-def drain_of(rows: DataFrame) -> Drain:
-    """How many rows are drained, and of which kinds; one job over the refused rows."""
+def reprocess_of(rows: DataFrame) -> WouldReprocess:
+    """How many rows are reprocessed, and of which kinds; one job over the refused rows."""
     counted = rows.groupBy(REFUSED_BEFORE, "type").count().collect()
     kinds = sorted(((row[REFUSED_BEFORE], row["type"], row["count"]) for row in counted), key=lambda kind: (-kind[2], kind))
-    return Drain(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_TOLD]))
+    return WouldReprocess(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_TOLD]))
 
 
 SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
@@ -147,7 +147,7 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
     """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
-    table's id and the row's, or the file in which the row was appended and its number there. What is drained keeps its name.
+    table's id and the row's, or the file in which the row was appended and its number there. What is reprocessed keeps its name.
     """
     sources: list[SourceResult] = []
 
@@ -170,23 +170,23 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
         return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)  # a type and a variation beside each other
 
     with session_confs(spark, SMALL_PAGES):
-        again, done = _drained(spark, job, open_log)
+        again, done = _reprocessed(spark, job, open_log)
         stamp = stamp if done is None else replace(stamp, facts={**stamp.facts, **done.to_facts()})
         result = ingest_step(
             spark, job, stamp, open_log, rows_between, SCHEMA, f"coalesce(reason, '{TAKEN}')", cluster_by=CLUSTERED,
             properties=PROPERTIES | _STATISTICS,
         )  # fmt: skip
     is_done = result.outcome is not Outcome.SKIPPED
-    return replace(result, sources=tuple(sources), drained=done if is_done else None)
+    return replace(result, sources=tuple(sources), reprocessed=done if is_done else None)
 
 
-def _drained(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Drained | None]:
-    """The rows that a drain brings, and what is told of it; None where none is asked for."""
-    if job.drain is None:
+def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Reprocessed | None]:
+    """The rows that reprocessing adds, and what is recorded of it; None where none is asked for."""
+    if job.reprocess is None:
         return [], None
-    rows = drained(spark, job, open_log(job.location, job.name))
-    count = 0 if rows is None else drain_of(rows).rows
-    return [rows] if rows is not None and count else [], Drained(drain_id=job.drain, rows=count)
+    rows = reprocessed(spark, job, open_log(job.location, job.name))
+    count = 0 if rows is None else reprocess_of(rows).rows
+    return [rows] if rows is not None and count else [], Reprocessed(reprocess_id=job.reprocess, rows=count)
 
 
 def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:

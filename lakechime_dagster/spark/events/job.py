@@ -13,14 +13,14 @@ from lakechime_dagster.spark.feeds.job import FeedJob
 class EventJob(FeedJob):
     """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
 
-    `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are. `drain` is the number
+    `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are. `reprocess` is the number
     of the one that somebody asked for; None where what is refused is left as it is.
     """
 
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...] = ()
     classes: str = ""
-    drain: int | None = None
+    reprocess: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,10 +122,10 @@ type_replay = sa.Table(
 )
 
 # That somebody wants what a stream refused to be looked at again, and what came of it; of a stream one is open at most.
-stream_drain = sa.Table(
-    "lc_stream_drain",
+stream_reprocess = sa.Table(
+    "lc_stream_reprocess",
     metadata,
-    sa.Column("drain_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("reprocess_id", Id, sa.Identity(), primary_key=True),
     sa.Column("deployment", sa.String(64), nullable=False),
     sa.Column("table_name", sa.String(128), nullable=False),
     sa.Column("who", sa.String(128), nullable=False),
@@ -134,7 +134,7 @@ stream_drain = sa.Table(
     sa.Column("execution_id", sa.String(32)),  # of the step that did it
     sa.Column("rows", sa.BigInteger),
     sa.Column("done_ts", sa.BigInteger),  # null while it is open
-    sa.Index("lc_stream_drain_of_table", "deployment", "table_name", "done_ts"),
+    sa.Index("lc_stream_reprocess_of_table", "deployment", "table_name", "done_ts"),
     sqlite_autoincrement=True,
 )
 

@@ -11,8 +11,8 @@ from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.lakechime_resource import declared_flows
 from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.streams.due import event_drains
-from lakechime_dagster.resources.streams.on_spark import would_drain
+from lakechime_dagster.resources.streams.due import event_reprocesses
+from lakechime_dagster.resources.streams.on_spark import would_reprocess
 from lakechime_dagster.resources.streams.streamed import Streamed
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
@@ -37,58 +37,58 @@ def lake(folder: Path, type_field: str) -> Lake:
     return Lake("ev", [stream, event_group("shop", stream, match="shop.*")])
 
 
-def test_refused_events_are_drained_by_the_next_step_once_a_person_asks(game: Game, tmp_path: Path) -> None:
-    drains = event_drains(game.platform)
+def test_refused_events_are_reprocessed_by_the_next_step_once_a_person_asks(game: Game, tmp_path: Path) -> None:
+    reprocesses = event_reprocesses(game.platform)
     game.ingest(b'{"kind": "shop.buy", "n": 1}', b"{damaged", b'{"kind": "shop.buy", "n": 2}')
     corrected = lake(tmp_path, "$.kind")
     game.definitions = build_definitions(corrected)
     assert game.tick("game_events").run_requests == []
     (table,) = corrected.targets
-    would = would_drain(game.platform, table, print)  # type: ignore[arg-type]
+    would = would_reprocess(game.platform, table, print)  # type: ignore[arg-type]
     assert (would.rows, would.kinds) == (2, (("type_missing", "shop.buy", 2),))
 
-    drains.ask("game.events", ME)
-    assert explain(game.platform, declared_flows()["game.events"]).sentence == "drain 1: what was refused is looked at again"
+    reprocesses.ask("game.events", ME)
+    assert explain(game.platform, declared_flows()["game.events"]).sentence == "reprocessing 1: what was refused is looked at again"
     first = game.run_of("game_events", "ev__tables")
     seen = shown(first)
-    assert (seen["rows drained"], seen["commit"], seen["last fired because"]) == (
-        2, "version 2", "drain 1: what was refused is looked at again",
+    assert (seen["rows reprocessed"], seen["commit"], seen["last fired because"]) == (
+        2, "version 2", "reprocessing 1: what was refused is looked at again",
     )  # fmt: skip
-    (done,) = drains.of("game.events")
-    assert (done.rows, drains.open("game.events")) == (2, None)
+    (done,) = reprocesses.of("game.events")
+    assert (done.rows, reprocesses.open("game.events")) == (2, None)
     assert Streamed(game.platform, table).refused_by_reason() == {"not_json": 1}  # type: ignore[arg-type]
     assert game.step().success
     assert game.numbers("shop.buy") == [1, 2]
 
-    drains.ask("game.events", ME)
+    reprocesses.ask("game.events", ME)
     second = game.run_of("game_events", "ev__tables")
-    assert (shown(second)["rows drained"], shown(second)["commit"]) == (0, "nothing to do, no commit")
-    assert [one.rows for one in drains.of("game.events")] == [2, 0]
+    assert (shown(second)["rows reprocessed"], shown(second)["commit"]) == (0, "nothing to do, no commit")
+    assert [one.rows for one in reprocesses.of("game.events")] == [2, 0]
     assert game.tick("game_events").run_requests == []
     assert len(read(game.platform.location("game.events"))) == 5
 
-    drains.ask("game.events", ME)
+    reprocesses.ask("game.events", ME)
     game.drop(b'{"kind": "shop.buy", "n": 3}')
     both = game.run_of("game_events", "ev__tables")
-    assert (shown(both)["rows drained"], shown(both)["events event"]) == (0, 1)
-    assert (drains.open("game.events"), game.tick("game_events").run_requests) == (None, [])
+    assert (shown(both)["rows reprocessed"], shown(both)["events event"]) == (0, 1)
+    assert (reprocesses.open("game.events"), game.tick("game_events").run_requests) == (None, [])
 
 
-def test_a_drain_whose_run_died_after_its_commit_is_closed_by_the_sensor(
+def test_a_reprocess_whose_run_died_after_its_commit_is_closed_by_the_sensor(
     game: Game, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drains = event_drains(game.platform)
+    reprocesses = event_reprocesses(game.platform)
     game.ingest(b'{"kind": "shop.buy", "n": 1}')
     game.definitions = build_definitions(lake(tmp_path, "$.kind"))
-    drains.ask("game.events", ME)
+    reprocesses.ask("game.events", ME)
     (request,) = game.tick("game_events").run_requests
     with monkeypatch.context() as dying:
         dying.setattr("lakechime_dagster.assets.table.settle", dies)
         died = game.run("ev__tables", tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=False)
-    assert (died.success, drains.open("game.events")) == (False, 1)
+    assert (died.success, reprocesses.open("game.events")) == (False, 1)
     assert game.tick("game_events").run_requests == []
-    (done,) = drains.of("game.events")
-    assert (done.rows, drains.open("game.events")) == (1, None)
+    (done,) = reprocesses.of("game.events")
+    assert (done.rows, reprocesses.open("game.events")) == (1, None)
     assert game.step().success
     assert game.numbers("shop.buy") == [1]
 

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.lake import JsonLines, event_group, event_stream
-from lakechime_dagster.schema.steps import Drained
+from lakechime_dagster.schema.steps import Reprocessed
 from lakechime_dagster.spark.events import bronze
-from lakechime_dagster.spark.events.bronze import drain_of, drained
+from lakechime_dagster.spark.events.bronze import reprocess_of, reprocessed
 from lakechime_dagster.spark.job import Outcome
 from tests.support.follows import read
 from tests.support.streams import Stream
@@ -53,8 +53,8 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(st
     stream.run()
     stream = corrected(stream)
     stream.drop(kind("buy", 3))
-    result = stream.ingest(drain=7)
-    assert (result.drained, result.events, versions(stream)) == (Drained(drain_id=7, rows=2), {"event": 3}, 2)
+    result = stream.ingest(reprocess=7)
+    assert (result.reprocessed, result.events, versions(stream)) == (Reprocessed(reprocess_id=7, rows=2), {"event": 3}, 2)
     assert told(stream) == [
         ("type_empty", None, None), (None, "buy", "type_empty"), ("not_json", None, None), ("not_utf8", None, None),
         ("type_empty", None, None), (None, "sell", "type_empty"), (None, "buy", None),
@@ -65,49 +65,49 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(st
     sources = [row["_src"] for name in ("buy", "sell") for row in stream.rows(name)]
     assert len({*sources}) == len(sources) == 3
 
-    again = stream.ingest(drain=8)
-    assert (again.outcome, again.drained, versions(stream)) == (Outcome.NOTHING, Drained(drain_id=8, rows=0), 2)
+    again = stream.ingest(reprocess=8)
+    assert (again.outcome, again.reprocessed, versions(stream)) == (Outcome.NOTHING, Reprocessed(reprocess_id=8, rows=0), 2)
     assert {name: one.rows for name, one in stream.run().items()} == {"buy": 0, "sell": 0}
 
 
-def test_without_being_asked_nothing_is_drained(stream: Stream) -> None:
+def test_without_being_asked_nothing_is_reprocessed(stream: Stream) -> None:
     stream.drop(kind("buy", 1))
     stream.run()
     stream = corrected(stream)
     stream.drop(kind("buy", 2))
-    assert (stream.ingest().drained, told(stream)) == (None, [("type_empty", None, None), (None, "buy", None)])
+    assert (stream.ingest().reprocessed, told(stream)) == (None, [("type_empty", None, None), (None, "buy", None)])
 
 
-def test_attempts_at_a_step_drain_once_whoever_comes_first(stream: Stream) -> None:
+def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -> None:
     stream.drop(kind("buy", 1), kind("buy", 2))
     stream.ingest()
     late = replace(stream := corrected(stream))
-    second = stream.ingest(drain=1, attempt=2)
+    second = stream.ingest(reprocess=1, attempt=2)
     assert second.committed is not None
-    assert (second.outcome, second.committed.stamp.facts) == (Outcome.COMMITTED, {"drain": 1, "drained": 2})
-    zombie = late.ingest(drain=1, attempt=1)
-    assert (zombie.outcome, zombie.drained, len(told(stream))) == (Outcome.SKIPPED, None, 4)
-    fence = stream.ingest(drain=1, attempt=2)
+    assert (second.outcome, second.committed.stamp.facts) == (Outcome.COMMITTED, {"reprocess": 1, "reprocessed": 2})
+    zombie = late.ingest(reprocess=1, attempt=1)
+    assert (zombie.outcome, zombie.reprocessed, len(told(stream))) == (Outcome.SKIPPED, None, 4)
+    fence = stream.ingest(reprocess=1, attempt=2)
     assert fence.committed is not None
-    assert (fence.outcome, fence.committed.stamp.facts, len(told(stream))) == (Outcome.FENCED, {"drain": 1, "drained": 0}, 4)
+    assert (fence.outcome, fence.committed.stamp.facts, len(told(stream))) == (Outcome.FENCED, {"reprocess": 1, "reprocessed": 0}, 4)
 
 
-def test_a_table_that_is_older_than_drains_gains_their_column(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_older_than_reprocesses_gains_their_column(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     stream.drop(kind("buy", 1))
     monkeypatch.setattr(bronze, "SCHEMA", StructType([one for one in bronze.SCHEMA if one.name != bronze.REFUSED_BEFORE]))
     monkeypatch.setattr(bronze, "_STATISTICS", {})
     stream.run()
     monkeypatch.undo()
     stream = corrected(stream)
-    stream.ingest(drain=1)
+    stream.ingest(reprocess=1)
     assert told(stream) == [("type_empty", None, None), (None, "buy", "type_empty")]
     assert stream.run()["buy"].rows == 1
 
 
-def test_what_a_drain_would_bring_is_told_by_reason_and_type(stream: Stream) -> None:
+def test_what_a_reprocess_would_bring_is_told_by_reason_and_type(stream: Stream) -> None:
     stream.drop(kind("buy", 1), kind("sell", 2), kind("buy", 3), b"[]")
     stream.ingest()
-    rows = drained(stream.spark, corrected(stream).job(), DeltaLog(stream.bronze, "game.events"))
+    rows = reprocessed(stream.spark, corrected(stream).job(), DeltaLog(stream.bronze, "game.events"))
     assert rows is not None
-    would = drain_of(rows)
+    would = reprocess_of(rows)
     assert (would.rows, would.kinds) == (3, (("type_empty", "buy", 2), ("type_empty", "sell", 1)))

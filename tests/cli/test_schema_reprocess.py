@@ -1,4 +1,4 @@
-"""`lakechime schema reprocess`: what a stream refused is to be looked at again, and what was drained is refused no more."""
+"""`lakechime schema reprocess`: what a stream refused is to be looked at again, and what was reprocessed is refused no more."""
 
 import datetime as dt
 
@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.resources.streams.due import event_drains
-from lakechime_dagster.schema.steps import Drained
-from lakechime_dagster.spark.events.bronze import Drain
+from lakechime_dagster.resources.streams.due import event_reprocesses
+from lakechime_dagster.schema.steps import Reprocessed
+from lakechime_dagster.spark.events.bronze import WouldReprocess
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.decisions import close_drain
+from lakechime_dagster.store.types.decisions import close_reprocess
 from tests.cli.game import SCHEMA, Game
 from tests.support.cli import Cli
 
@@ -24,23 +24,23 @@ def game(lakechime: Cli) -> Game:
     return game
 
 
-def test_a_drain_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
+def test_a_reprocess_is_asked_for_once_and_its_end_is_told(lakechime: Cli, game: Game) -> None:
     told = lakechime("schema", "reprocess", "game", *WHY)
     assert told.out == (
         "reprocessing 1 of game is done by the next execution of game.events, which its sensor launches;"
         " `lakechime schema quarantine game` shows the result\n"
     )
     assert lakechime("schema", "reprocess", "game", *WHY, "--json").json["reprocessing"] == 1
-    drains = event_drains(lakechime.platform)
-    assert drains.open("game.events") == 1
+    reprocesses = event_reprocesses(lakechime.platform)
+    assert reprocesses.open("game.events") == 1
     assert "waits" in lakechime("schema", "quarantine", "game").out
-    with writing(drains.engine) as connection:
-        close_drain(connection, "e1", Drained(drain_id=1, rows=2))
+    with writing(reprocesses.engine) as connection:
+        close_reprocess(connection, "e1", Reprocessed(reprocess_id=1, rows=2))
     (shown,) = lakechime("schema", "quarantine", "game", "--json").json["reprocessing"]
     assert (shown["number"], shown["rows"], shown["who"], shown["reason"]) == (1, 2, "me", WHY[1])
 
 
-def test_a_row_that_was_drained_is_neither_shown_nor_counted_any_more(lakechime: Cli, game: Game) -> None:
+def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakechime: Cli, game: Game) -> None:
     assert lakechime("schema", "quarantine", "game", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
     moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
     row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
@@ -51,24 +51,24 @@ def test_a_row_that_was_drained_is_neither_shown_nor_counted_any_more(lakechime:
     assert sorted(one["_src"] for one in document["refused"]) == ["a.jsonl@1", "a.jsonl@2"]
 
 
-def test_a_dry_run_tells_what_would_be_drained(lakechime: Cli, game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
-    would = Drain(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
-    monkeypatch.setattr("lakechime_dagster.resources.streams.on_spark.would_drain", lambda platform, table, log: would)
+def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
+    monkeypatch.setattr("lakechime_dagster.resources.streams.on_spark.would_reprocess", lambda platform, table, log: would)
     told = lakechime("schema", "reprocess", "game", "--dry-run", *WHY)
     assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
     assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]
     assert lakechime("schema", "reprocess", "game", "--dry-run", *WHY, "--json").json["kinds"][1] == {
         "reason": "type_missing", "type": "sell", "rows": 1,
     }  # fmt: skip
-    assert event_drains(lakechime.platform).of("game.events") == []
+    assert event_reprocesses(lakechime.platform).of("game.events") == []
 
 
-def test_a_drain_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
+def test_a_reprocess_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None:
     lakechime("schema", "reprocess", "game", *WHY)
     would = lakechime("schema", "reprocess", "game", "--cancel", "--dry-run", *WHY)
-    assert (would.out, event_drains(lakechime.platform).open("game.events")) == ("reprocessing 1 of game would be cancelled\n", 1)
+    assert (would.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game would be cancelled\n", 1)
     done = lakechime("schema", "reprocess", "game", "--cancel", *WHY)
-    assert (done.out, event_drains(lakechime.platform).open("game.events")) == ("reprocessing 1 of game is cancelled\n", None)
+    assert (done.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game is cancelled\n", None)
     assert "cancelled" in lakechime("schema", "quarantine", "game").out
 
 
@@ -76,11 +76,11 @@ def test_a_drain_that_waits_may_be_cancelled(lakechime: Cli, game: Game) -> None
     ("arguments", "answer"),
     [
         (("gama",), "the lake declares no stream 'gama' of events; did you mean game?"),
-        (("game", "--cancel"), "no drain of game.events is open"),
+        (("game", "--cancel"), "no request to reprocess game.events is open"),
     ],
 )
-def test_what_cannot_be_drained_is_told(lakechime: Cli, game: Game, arguments: tuple[str, ...], answer: str) -> None:
+def test_what_cannot_be_reprocessed_is_told(lakechime: Cli, game: Game, arguments: tuple[str, ...], answer: str) -> None:
     told = lakechime("schema", "reprocess", *arguments, *WHY)
     assert told.code != 0
     assert answer in " ".join(told.err.replace("│", " ").split())
-    assert event_drains(lakechime.platform).of("game.events") == []
+    assert event_reprocesses(lakechime.platform).of("game.events") == []
