@@ -1,4 +1,4 @@
-"""`lakechime lineage logs` reads audit tables from where it stopped, and keeps the place with what it took."""
+"""`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the place with what it took."""
 
 import datetime as dt
 import json
@@ -53,12 +53,12 @@ SCHEMA = pa.schema([(name, pa.timestamp("us", "UTC") if name == "ended" else pa.
 
 def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(shop: Cli) -> None:
     audited(shop, (READ, 1, "FINISHED", "ann", "Sales"), (READ, 2, "FAILED", "joe", None))
-    (first,) = shop("lineage", "logs", "--json").json["logs"]
+    (first,) = shop("lineage", "ingest", "--json").json["logs"]
     assert (first["documents"], first["reads"], first["refused"]) == (2, 2, [])
     audited(shop, ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None), (READ, 9, "finished", None, "Sales"))
-    (second,) = shop("lineage", "logs", "audit.queries", "--json").json["logs"]
+    (second,) = shop("lineage", "ingest", "--table", "audit.queries", "--json").json["logs"]
     assert (second["documents"], second["records"], second["reads"]) == (2, 1, 1)
-    assert shop("lineage", "logs").out == "audit.queries: 0 statements taken, 0 writes and 0 reads recorded, 0 could not be read\n"
+    assert shop("lineage", "ingest").out == "audit.queries: 0 statements taken, 0 writes and 0 reads recorded, 0 could not be read\n"
     engine = shop.platform.store.engine
     readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
     assert readers == {
@@ -74,7 +74,7 @@ def test_why_an_audit_table_is_not_read_is_explained_as_of_any_flow(shop: Cli) -
 
 def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:
     audited(shop, ("SELECT jane FROM WHERE", 1, "FINISHED", "a", None), (None, 2, "FINISHED", "a", None), (READ, 3, "FINISHED", "a", None))
-    answer = shop("lineage", "logs")
+    answer = shop("lineage", "ingest")
     assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
     assert "row 1 of these: sql" in answer.err
     assert "jane" not in answer.err
@@ -84,19 +84,19 @@ def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) 
 
 def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> None:
     audited(shop, (READ, 1, "FINISHED", "ann", None), (READ, 2, "FINISHED", "ann", None))
-    shop("lineage", "logs")
+    shop("lineage", "ingest")
     shutil.rmtree(shop.home / "warehouse" / "audit")
     audited(shop, (READ, 3, "FINISHED", "joe", None))
-    assert shop("lineage", "logs", "--json").json["logs"][0]["documents"] == 1
+    assert shop("lineage", "ingest", "--json").json["logs"][0]["documents"] == 1
 
 
 def test_a_table_that_is_not_there_or_lacks_a_column_is_told(shop: Cli) -> None:
-    assert shop("lineage", "logs", "--json").json["logs"][0]["documents"] == 0
+    assert shop("lineage", "ingest", "--json").json["logs"][0]["documents"] == 0
     write(shop, "audit/queries", pa.table({"query": ["SELECT 1"]}))
-    answer = shop("lineage", "logs")
+    answer = shop("lineage", "ingest")
     assert answer.code == 1
     assert "audit.queries has no column ended in its files; they have query" in answer.err
-    assert shop("lineage", "logs", "shop.orders").code == 3
+    assert shop("lineage", "ingest", "--table", "shop.orders").code == 3
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_events_of_trino_are_read_from_a_table_too(shop: Cli, monkeypatch: pytes
     )
     monkeypatch.setenv("LAKECHIME_LAKE", "trino_shop:lake")
     write(shop, "audit/queries", pa.table({"event": [json.dumps(make_trino_event()), "{", None]}))
-    answer = shop("lineage", "logs")
+    answer = shop("lineage", "ingest")
     assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
     (reader,) = SqlReads(shop.platform.store.engine).of_table("shop.orders")
     assert (reader.consumer.name, str(reader.ref)) == ("ann", "shop.orders.amount")

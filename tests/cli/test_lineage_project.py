@@ -1,4 +1,4 @@
-"""`lakechime lineage project`: what leads to what, flattened into a Delta table."""
+"""`lakechime lineage export --format table`: what leads to what, flattened into a Delta table."""
 
 from deltalake import DeltaTable
 
@@ -16,7 +16,7 @@ def rows(recorded: Cli) -> set[tuple[str, str | None, str, str | None, int, str]
 
 
 def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
-    told = recorded("lineage", "project", "--json").json
+    told = recorded("lineage", "export", "--format", "table", "--json").json
     found = rows(recorded)
     assert (told["written"], told["tables"] + told["columns"], told["refused"]) == (True, len(found), "")
     assert {
@@ -30,18 +30,18 @@ def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
 
 
 def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
-    recorded("lineage", "project")
-    assert recorded("lineage", "project", "--json").json["written"] is False
-    assert "tells already all" in recorded("lineage", "project").out
-    assert recorded("lineage", "project", "--rebuild", "--json").json["written"] is True
+    recorded("lineage", "export", "--format", "table")
+    assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is False
+    assert "tells already all" in recorded("lineage", "export", "--format", "table").out
+    assert recorded("lineage", "export", "--format", "table", "--rebuild", "--json").json["written"] is True
     more = make_statement("lab.more", a="silver.flights.wind")
     SqlLineage(recorded.platform.store.engine).record(make_record(more, job="more"))
-    assert recorded("lineage", "project", "--json").json["written"] is True
+    assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is True
     assert ("silver.flights", "wind", "lab.more", "a", 1, "direct") in rows(recorded)
 
 
 def test_columns_above_the_budget_are_refused_aloud_and_tables_are_told(recorded: Cli) -> None:
-    answer = recorded("lineage", "project", "--column-rows", "3")
+    answer = recorded("lineage", "export", "--format", "table", "--column-rows", "3")
     assert answer.err == (
         "warning: lakechime.lineage_flat tells no columns: their pairs are more than 3; raise --column-rows, or ask `lakechime lineage`\n"
     )

@@ -1,4 +1,4 @@
-"""Drafts that come by themselves, of a held step, the gate or a backfill: what becomes of one whose source has drafted before.
+"""Drafts that come by themselves, of a held step, a check of the code or a backfill: what becomes of one whose source has drafted before.
 
 What a person has written, told or ended is never written over by what comes by itself.
 """

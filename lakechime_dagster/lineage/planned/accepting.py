@@ -1,4 +1,4 @@
-"""Findings of the gate that a person has accepted, by their keys: which are, and how long a manifest keeps that."""
+"""Findings of a check that a person has accepted, by their keys: which are, and how long a manifest keeps that."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

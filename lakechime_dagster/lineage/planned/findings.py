@@ -1,4 +1,4 @@
-"""What a change of the code does to one table, as the gate tells it: how bad it is, of what, why, and whether a person accepted it."""
+"""What a change of the code does to one table: how bad it is, of what, why, and whether a person accepted it."""
 
 import hashlib
 import json

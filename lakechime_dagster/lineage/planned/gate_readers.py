@@ -1,4 +1,4 @@
-"""Who reads what a finding of the gate is about: dashboards, people, jobs elsewhere."""
+"""Who reads what a finding of a check is about: dashboards, people, jobs elsewhere."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

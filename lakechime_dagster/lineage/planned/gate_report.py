@@ -1,4 +1,4 @@
-"""Findings of the gate as text for a pull request: by owner, what, why, and what to do about rows that older code left."""
+"""Findings of a check as text for a pull request: by owner, what, why, and what to do about rows that older code left."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

@@ -9,7 +9,7 @@ from lakechime_dagster.resources.notices.drafting import draft_by_itself
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.notices.changes import Drafted
 
-WHO = "lineage gate"
+WHO = "lineage check"
 
 
 def draft_findings(platform: Platform, findings: Iterable[Finding]) -> Iterator[tuple[str, Drafted]]:
