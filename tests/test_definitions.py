@@ -11,7 +11,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
 from lakechime_dagster.errors import DeclarationError, LakeChimeError, failures_kept
-from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, spark_table, sql_table
+from lakechime_dagster.lake import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, spark_table, sql_table
 from lakechime_dagster.lake.lake import Table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
@@ -128,7 +128,7 @@ def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(d
     assert source["dagster/table_name"] == "bronze.flights"
 
 
-ORDERS = SourceTable("bronze.orders", partitioned_by={"shop": "string"})
+ORDERS = SourceTable("bronze.orders", storage=Storage(partitioned_by={"shop": "string"}))
 BY_SHOP = "SELECT shop, count(*) AS n FROM bronze.orders GROUP BY shop"
 
 
@@ -138,7 +138,9 @@ def whole(name: str, trigger: SnapshotTrigger | None = None) -> LakeTable:
 
 def partitioned(name: str) -> LakeTable:
     trigger = PartitionTrigger(ORDERS.partitions(shop="north"), every(days=1, start="2013-01-02"))
-    return sql_table(name, sql=BY_SHOP, keys=["shop"], partitioned_by={"shop": "string"}, refresh="partitions", trigger=trigger)
+    return sql_table(
+        name, sql=BY_SHOP, keys=["shop"], refresh="partitions", trigger=trigger, storage=Storage(partitioned_by={"shop": "string"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,9 @@ def test_tables_without_triggers_have_no_sensors_that_could_have_one_name() -> N
 ODD = {"owner": "me"}
 
 
-@pytest.mark.parametrize("table", [SourceTable("gold.x", dagster=ODD), sql_table("gold.x", sql=BY_SHOP, dagster=ODD)])
+@pytest.mark.parametrize(
+    "table", [SourceTable("gold.x", asset=Asset(dagster=ODD)), sql_table("gold.x", sql=BY_SHOP, asset=Asset(dagster=ODD))]
+)
 def test_what_dagster_refuses_is_told_by_the_name_of_the_table(table: Table) -> None:
     with pytest.raises(DeclarationError, match=r"^gold\.x, dagster: Dagster refuses the asset: .*unexpected keyword argument 'owner'$"):
         build_definitions(Lake("shop", [ORDERS, table]))
@@ -185,8 +189,8 @@ def test_tables_of_the_same_partitions_share_a_job_whatever_they_are_called() ->
 
 
 def test_metadata_of_a_declaration_comes_beside_what_an_asset_says_itself() -> None:
-    orders = SourceTable("bronze.orders", dagster={"metadata": {"wiki": "a"}})
-    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", dagster={"metadata": {"wiki": "b"}})
+    orders = SourceTable("bronze.orders", asset=Asset(dagster={"metadata": {"wiki": "a"}}))
+    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", asset=Asset(dagster={"metadata": {"wiki": "b"}}))
     built = build_definitions(Lake("shop", [orders, total]))
     for key, wiki in (("bronze/orders", "a"), ("gold/total", "b")):
         metadata = node(built, key).metadata
@@ -194,12 +198,15 @@ def test_metadata_of_a_declaration_comes_beside_what_an_asset_says_itself() -> N
 
 
 def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_passes_through() -> None:
-    orders = SourceTable("bronze.orders", fresh_within=dt.timedelta(hours=1))
+    orders = SourceTable("bronze.orders", asset=Asset(fresh_within=dt.timedelta(hours=1)))
 
     @spark_table(
-        "silver.orders", reads={"orders": orders.changes()}, keys=["id"], trigger=SnapshotTrigger(), group="sales",
-        fresh_within=dt.timedelta(hours=2), watermark="ordered_at", dagster={"tags": {"tier": "1"}},
-    )  # fmt: skip
+        "silver.orders",
+        reads={"orders": orders.changes()},
+        keys=["id"],
+        trigger=SnapshotTrigger(),
+        asset=Asset(group="sales", fresh_within=dt.timedelta(hours=2), watermark="ordered_at", dagster={"tags": {"tier": "1"}}),
+    )
     def silver(orders: Any) -> Any:
         return orders
 

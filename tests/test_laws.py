@@ -23,7 +23,7 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import EventQuery, Registration, Seen
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, LaneConflictError, without_password
-from lakechime_dagster.lake import sql_table
+from lakechime_dagster.lake import Storage, sql_table
 from lakechime_dagster.resources.names import run_tags
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
@@ -279,8 +279,8 @@ daily = sql_table(
     "gold.daily",
     sql="SELECT day, count(*) AS n FROM bronze.orders GROUP BY day",
     refresh="partitions",
-    partitioned_by={"day": "date"},
     trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAY), ONE_DAY),
+    storage=Storage(partitioned_by={"day": "date"}),
 )
 
 

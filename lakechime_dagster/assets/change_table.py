@@ -41,7 +41,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
 
 def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinition:
     """The asset of a table that follows a database; it depends on its table of messages."""
-    metadata = {**_metadata(table, flow), "on drift": table.on_drift.value, "remembers in": table.name + STATE}
+    metadata = {**_metadata(table, flow), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
     given = declared(lake, table, metadata, KINDS)
     return attempting_asset(
         lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)

@@ -7,7 +7,9 @@ from typing import Any
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.lake.cdc_merge import Deletes
 from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
+from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import tells_position
 from lakechime_dagster.lake.events import EventGroup, EventTable
 from lakechime_dagster.lake.feed_tables import FeedTable
@@ -146,18 +148,18 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         ),
         format=format_of(bronze),
         merge=table.merge,
-        names=table.columns,
+        names=table.names,
         cluster_by=table.cluster_by,
         personal=tuple(table.personal),
-        has_deletion_vectors=all_read_deletion_vectors(table.readers),
-        deletes=table.deletes,
-        max_delete_ratio=table.max_delete_ratio,
-        max_transaction=table.max_transaction,
-        max_continuous_empty_commits=table.max_continuous_empty_commits,
+        has_deletion_vectors=all_read_deletion_vectors(table.storage.readers),
+        deletes=Deletes(table.merge.deletes),
+        max_delete_ratio=table.merge.max_delete_ratio,
+        max_transaction=table.merge.max_transaction,
+        max_continuous_empty_commits=table.merge.max_continuous_empty_commits,
         asked=asked(table, running.platform.settings, os.environ),
         reading=schema_reading(bronze, running.platform.settings, os.environ),
-        on_drift=table.on_drift,
-        allowed_lateness=table.allowed_lateness,
+        on_drift=Drift(table.schema.on_drift),
+        allowed_lateness=table.merge.allowed_lateness,
         comment=table.description,
         **_tried(running),
     )

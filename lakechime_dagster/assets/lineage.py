@@ -93,4 +93,4 @@ def _remedy(name: str, is_known: bool) -> str:
     short = name.rsplit("/", 1)[-1].rsplit(".", 1)[-1]
     if is_known:
         return f'add "{short}": {short}.snapshot() to reads=, where {short} is the declaration of {name}'
-    return f'declare SourceTable("outside.{short}", location=…) for {name}, and add it to reads='
+    return f'declare SourceTable("outside.{short}", storage=Storage(location=…)) for {name}, and add it to reads='

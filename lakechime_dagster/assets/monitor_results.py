@@ -67,7 +67,7 @@ def _lacking(one: Lacking) -> tuple[object, ...]:
 
 def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
     """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or where columns are lacking."""
-    renamed = set(map(folded, table.columns))
+    renamed = set(map(folded, table.names))
     lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]
     lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
     is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from lakechime_dagster import (
+    Asset,
     EventGroup,
     EventStream,
     JsonLines,
@@ -50,5 +51,5 @@ def gate_changes() -> LakeTable:
         keys=["origin", "airline"],
         refresh="affected_keys",
         trigger=SnapshotTrigger(every=every(minutes=1)),
-        owner="team:analytics",
+        asset=Asset(owner="team:analytics"),
     )

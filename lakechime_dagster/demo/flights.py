@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster import (
+    Asset,
     Lake,
     LakeTable,
     PartitionCondition,
     PartitionTrigger,
     SnapshotTrigger,
     SourceTable,
+    Storage,
     every,
     spark_table,
     sql_table,
@@ -35,15 +37,16 @@ FAILING_ATTEMPTS = 2
 
 flights = SourceTable(
     "bronze.flights",
-    partitioned_by=HOUR,
-    owner="team:ops",
-    description="Flights by their scheduled hour of departure, as the airports report them.",
+    storage=Storage(partitioned_by=HOUR),
+    asset=Asset(owner="team:ops", description="Flights by their scheduled hour of departure, as the airports report them."),
 )
 weather = SourceTable(
     "bronze.weather",
-    partitioned_by=HOUR,
-    owner="team:ops",
-    description="Hourly weather at the three airports; (origin, time_hour) is unique, the local hour is not when clocks go back.",
+    storage=Storage(partitioned_by=HOUR),
+    asset=Asset(
+        owner="team:ops",
+        description="Hourly weather at the three airports; (origin, time_hour) is unique, the local hour is not when clocks go back.",
+    ),
 )
 
 
@@ -55,9 +58,7 @@ weather = SourceTable(
         "weather": weather.snapshot(),
     },
     trigger=SnapshotTrigger(every=every(minutes=1)),
-    expect={"air time is positive": "air_time IS NULL OR air_time > 0"},
-    watermark="time_hour",
-    owner="team:ops",
+    asset=Asset(expect={"air time is positive": "air_time IS NULL OR air_time > 0"}, watermark="time_hour", owner="team:ops"),
 )
 def silver_flights(flights: "DataFrame", weather: "DataFrame", context: "AssetExecutionContext | None" = None) -> "DataFrame":
     """Flights with the weather of their hour."""
@@ -83,7 +84,7 @@ route_hour = sql_table(
     keys=["origin", "dest", "hour"],
     refresh="affected_keys",
     trigger=SnapshotTrigger(every=every(minutes=1)),
-    owner="team:analytics",
+    asset=Asset(owner="team:analytics"),
 )
 
 
@@ -94,9 +95,8 @@ def whole_day(table: SourceTable) -> PartitionCondition:
 
 daily_delays = sql_table(
     "gold.daily_delays",
-    sql_file="daily_delays.sql",
+    sql=Path("daily_delays.sql"),
     keys=["flight_date", "origin"],
-    partitioned_by={"flight_date": "date"},
     refresh="partitions",
     trigger=PartitionTrigger(
         [whole_day(flights), whole_day(weather)],
@@ -104,7 +104,8 @@ daily_delays = sql_table(
         tags={"complete": "true"},
         late="refire",
     ),
-    owner="team:analytics",
+    storage=Storage(partitioned_by={"flight_date": "date"}),
+    asset=Asset(owner="team:analytics"),
 )
 
 airline_scorecard = sql_table(
@@ -124,7 +125,7 @@ airline_scorecard = sql_table(
     keys=["carrier"],
     refresh="full",
     trigger=SnapshotTrigger(every=every(minutes=1)),
-    owner="team:analytics",
+    asset=Asset(owner="team:analytics"),
 )
 
 computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_scorecard]

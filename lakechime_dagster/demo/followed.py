@@ -3,8 +3,10 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from lakechime_dagster import (
+    Asset,
     CDCMerge,
     ChangeTable,
     Debezium,
@@ -56,13 +58,11 @@ def _followed(name: str, kafka: str) -> ChangeTable:
     key, description = ABOUT[name]
     return change_table(
         f"cdc.{name}",
-        source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka),
+        source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka, every=every(minutes=1)),
         envelope=Debezium(),
         merge=CDCMerge(keys=(key,)),
-        every=every(minutes=1),
         monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10), within=MINUTES_BEHIND),
-        owner="team:sales",
-        description=description,
+        asset=Asset(owner="team:sales", description=description),
     )
 
 
@@ -70,9 +70,9 @@ def late_passengers() -> LakeTable:
     """The table that joins what the database says with what the airports say."""
     return sql_table(
         "gold.late_passengers",
-        sql_file="late_passengers.sql",
+        sql=Path("late_passengers.sql"),
         keys=["carrier"],
         refresh="full",
         trigger=SnapshotTrigger(every=every(minutes=1)),
-        owner="team:analytics",
+        asset=Asset(owner="team:analytics"),
     )

@@ -2,7 +2,7 @@
 
 from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.change_tables import ChangeTable, SourceSchema
 from lakechime_dagster.lake.contracts import Change, Contract, Mode, PathRule
 from lakechime_dagster.lake.databases import Database
 from lakechime_dagster.lake.declare import spark_table, sql_table
@@ -14,6 +14,7 @@ from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Limits, Monitor
+from lakechime_dagster.lake.options import Asset, Storage
 from lakechime_dagster.lake.personal import Personal, personal
 from lakechime_dagster.lake.query_logs import QueryLog, TrinoLog
 from lakechime_dagster.lake.reads import Read, ReadMode
@@ -23,6 +24,7 @@ from lakechime_dagster.lake.tables import LakeTable, RefreshMode, SourceTable
 
 __all__ = [
     "Account",
+    "Asset",
     "CDCMerge",
     "Canal",
     "Change",
@@ -51,7 +53,9 @@ __all__ = [
     "ReadMode",
     "RefreshMode",
     "Snapshot",
+    "SourceSchema",
     "SourceTable",
+    "Storage",
     "StreamOptions",
     "TableRows",
     "TrinoLog",

@@ -1,15 +1,28 @@
-"""How the changes of a followed table are merged, as it declares it."""
+"""How the changes of a CDC table are merged, as it declares it."""
 
+import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.lake.names import checked_columns, folded
+from lakechime_dagster.lake.snapshots import Snapshot
+
+
+class Deletes(StrEnum):
+    """What happens to a row of a CDC table when the database deletes it.
+
+    It leaves the table (`hard`), or stays with its last values and the time of its deletion (`soft`).
+    """
+
+    HARD = "hard"
+    SOFT = "soft"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CDCMerge:
-    """How changes are merged, by the arguments of Spark's AUTO CDC.
+    """How changes are merged, with the arguments of Spark's AUTO CDC and more. All columns are named as the table names them.
 
     Attributes:
         keys: The columns that name a row.
@@ -21,6 +34,15 @@ class CDCMerge:
         except_column_list: All but these.
         track_history_column_list: The columns whose changes begin another row of a history; None is all.
         track_history_except_column_list: All but these.
+        deletes: With `soft` a row that the database deleted stays with its last values, and `__DELETED_AT` is the time of its
+            deletion, null in other rows.
+        max_delete_ratio: A snapshot that would delete a larger part of the rows, from 0 to 1, blocks the table.
+        allowed_lateness: A change that arrives later, by the database's times, may be refused, as what its merge needs is forgotten.
+        max_transaction: The longest that a transaction of the database lasts. With it, tables may wait for complete hours
+            (`table.hours`).
+        max_continuous_empty_commits: An execution that changes no row leaves no commit. For readers that take the watermark from the
+            table's log, at most so many in a row do; then one commits it with no row. 0 commits each; None is any number.
+        history: A dump of the database's table, whose rows `lakechime cdc load` merges.
     """
 
     keys: tuple[str, ...]
@@ -31,6 +53,12 @@ class CDCMerge:
     except_column_list: tuple[str, ...] = ()
     track_history_column_list: tuple[str, ...] | None = None
     track_history_except_column_list: tuple[str, ...] = ()
+    deletes: str | Deletes = Deletes.HARD
+    max_delete_ratio: float = 0.1
+    allowed_lateness: dt.timedelta = dt.timedelta(days=1)
+    max_transaction: dt.timedelta | None = None
+    max_continuous_empty_commits: int | None = None
+    history: Snapshot | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", checked_columns("CDCMerge", "keys", self.keys))
@@ -46,6 +74,26 @@ class CDCMerge:
         tracked = self.track_history_column_list is not None or self.track_history_except_column_list
         if self.stored_as_scd_type == 1 and tracked:
             raise DeclarationError("CDCMerge", "track_history_column_list", "is for stored_as_scd_type=2, which keeps histories")
+        object.__setattr__(self, "deletes", _deletes(self.deletes))
+        if self.keeps_deleted and self.stored_as_scd_type == 2:
+            problem = "'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out"
+            raise DeclarationError("CDCMerge", "deletes", problem)
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        ratio, lateness, transaction = self.max_delete_ratio, self.allowed_lateness, self.max_transaction
+        if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+            raise DeclarationError("CDCMerge", "max_delete_ratio", f"{shown(ratio)} is no part of all rows, from 0 to 1")
+        if not isinstance(lateness, dt.timedelta) or lateness <= dt.timedelta(0):
+            raise DeclarationError("CDCMerge", "allowed_lateness", f"{shown(lateness)} is not a positive timedelta")
+        if transaction is not None and (not isinstance(transaction, dt.timedelta) or transaction < dt.timedelta(0)):
+            raise DeclarationError("CDCMerge", "max_transaction", f"{shown(transaction)} is no timedelta of 0 or more")
+        empty = self.max_continuous_empty_commits
+        if empty is not None and (type(empty) is not int or empty < 0):
+            problem = f"{shown(empty)} is no number of executions, 0 or more; leave it out to commit only what changes rows"
+            raise DeclarationError("CDCMerge", "max_continuous_empty_commits", problem)
+        if self.history is not None and not isinstance(self.history, Snapshot):
+            raise DeclarationError("CDCMerge", "history", f"{shown(self.history)} is no Snapshot(path, as_of=…)")
 
     def _check_lists(self, listed: str, excepted: str) -> None:
         """Check two lists of columns, of which one at most is given."""
@@ -54,6 +102,11 @@ class CDCMerge:
             if getattr(self, excepted):
                 raise DeclarationError("CDCMerge", excepted, f"goes without {listed}; give one of them")
         object.__setattr__(self, excepted, checked_columns("CDCMerge", excepted, getattr(self, excepted)))
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether a row that the database deleted stays."""
+        return self.deletes == Deletes.SOFT
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -82,3 +135,10 @@ class CDCMerge:
         """Whether the table has a column of its database's table."""
         listed = self.except_column_list if self.column_list is None else self.column_list
         return (folded(column) in map(folded, listed)) is (self.column_list is not None)
+
+
+def _deletes(value: object) -> Deletes:
+    try:
+        return Deletes(str(value))
+    except ValueError:
+        raise DeclarationError("CDCMerge", "deletes", f"{shown(value)} is neither {' nor '.join(Deletes)}") from None

@@ -1,6 +1,5 @@
 """`spark_table` and `sql_table`: how a user declares a computed table."""
 
-import datetime as dt
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,15 +7,12 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from lakechime_dagster.dce.event import TableFormat
-from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
-from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.inputs import check_modes, checked_reads, checked_trigger, sql_reads, woken_by
-from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.names import checked_columns, checked_levels, checked_table_name
-from lakechime_dagster.lake.personal import PersonalColumns, checked_personal
-from lakechime_dagster.lake.reads import Passthrough, Read
+from lakechime_dagster.lake.options import Asset, Storage, checked_storage
+from lakechime_dagster.lake.personal import checked_personal
+from lakechime_dagster.lake.reads import Read
 from lakechime_dagster.lake.tables import Injection, LakeTable, RefreshMode, checked_refresh
 from lakechime_dagster.triggers.model import Trigger
 
@@ -29,53 +25,52 @@ def spark_table(
     *,
     reads: Mapping[str, Read],
     keys: Iterable[str] = (),
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None,
     refresh: str | RefreshMode = RefreshMode.ROWS,
     trigger: Trigger | None = None,
-    expect: Mapping[str, str] | None = None,
-    watermark: str | None = None,
-    owner: str | None = None,
-    location: str | None = None,
-    format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
-    fresh_within: dt.timedelta | None = None,
-    maintenance: Maintenance | None = None,
-    write_as: Account | None = None,
-    description: str | None = None,
-    group: str | None = None,
-    kinds: Iterable[str] = (),
-    columns: PersonalColumns | None = None,
-    public: bool = False,
-    dagster: Passthrough | None = None,
+    storage: Storage = Storage(),
+    asset: Asset = Asset(),
 ) -> Callable[[Callable[..., Any]], LakeTable]:
     """Declare a table computed by the decorated function, which takes a DataFrame per name in `reads`.
 
-    Without `keys`, refresh="rows" appends the rows of new commits; a commit that changes or deletes rows makes it compute the whole.
+    Further parameters of the function are injected: `context`, a config class, a resource by its annotation. One with a default
+    gets it where no run computes the table, as when its plan is read; any other parameter keeps its default.
 
-    Further parameters are injected: `context`, a config class, a resource by its annotation. One with a default gets it
-    where no run computes the table, as when its plan is read; any other parameter keeps its default. The
-    description defaults to the function's docstring. A trigger without tables waits for those in `reads`. `write_as` is the account
-    that writes the table. `columns` says which hold personal data (`{"email": personal("email")}`); a `public` table may hold none.
+    Args:
+        name: Of dotted parts, such as `silver.orders`, which are also its asset key.
+        reads: For each parameter of the function `table.changes()` or `table.snapshot()`.
+        keys: The columns that name a row. Without them refresh="rows" appends the rows of new commits, and a commit that changes or
+            deletes rows makes it compute the whole.
+        refresh: `rows`, `affected_keys`, `partitions` or `full`: what a change of the inputs computes again.
+        trigger: What launches runs; one that names no tables waits for those in `reads`. None: only people and jobs do.
+        storage: How and where its files are stored; in the warehouse as an unpartitioned Delta table by default.
+        asset: What its asset shows and checks; the description is the function's docstring by default.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
     """
     checked_table_name(name, "spark_table")
+    files = checked_storage(name, storage)
     checked = checked_reads(name, reads)
     mode = checked_refresh(name, refresh)
     key_columns = checked_columns(name, "keys", keys)
-    check_modes(name, mode, key_columns, checked.values(), checked_levels(name, partitioned_by))
+    check_modes(name, mode, key_columns, checked.values(), checked_levels(name, files.partitioned_by))
     woken = woken_by(name, mode, checked.values(), checked_trigger(name, trigger))
+    by_key = {key: {key: key} for key in key_columns}
+    changing = [read.table for read in checked.values() if read.is_changing]
 
     def declare(compute: Callable[..., Any]) -> LakeTable:
         table = LakeTable(
-            name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, compute=compute,
-            key_columns={read.table: {key: {key: key} for key in key_columns} for read in checked.values() if read.is_changing}
-            if mode is RefreshMode.AFFECTED_KEYS else {},
-            injected=_injected(name, compute, checked), trigger=woken, expect=_checked_expect(name, expect), watermark=watermark,
-            owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-            write_as=write_as, kinds=_kinds(name, kinds), personal=columns or {}, public=public, dagster=dagster or {},
-            description=inspect.getdoc(compute) or "" if description is None else description,
-        )  # fmt: skip
+            name=name,
+            storage=files,
+            asset=asset,
+            keys=key_columns,
+            refresh=mode,
+            reads=checked,
+            compute=compute,
+            key_columns=dict.fromkeys(changing, by_key) if mode is RefreshMode.AFFECTED_KEYS else {},
+            injected=_injected(name, compute, checked),
+            trigger=woken,
+        )
         object.__setattr__(table, "__doc__", compute.__doc__)
         object.__setattr__(table, "__module__", compute.__module__)
         return table
@@ -85,51 +80,46 @@ def spark_table(
 
 def sql_table(
     name: str,
+    sql: str | Path,
     *,
-    sql: str | None = None,
-    sql_file: str | Path | None = None,
     reads: Sequence[Read] = (),
     keys: Iterable[str] = (),
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None,
     refresh: str | RefreshMode = RefreshMode.FULL,
     trigger: Trigger | None = None,
-    expect: Mapping[str, str] | None = None,
-    watermark: str | None = None,
-    owner: str | None = None,
-    location: str | None = None,
-    format: str | TableFormat = TableFormat.DELTA,  # noqa: A002 - the word of SourceTable and of Spark
-    fresh_within: dt.timedelta | None = None,
-    maintenance: Maintenance | None = None,
-    write_as: Account | None = None,
-    description: str | None = None,
-    group: str | None = None,
-    kinds: Iterable[str] = (),
-    columns: PersonalColumns | None = None,
-    public: bool = False,
-    dagster: Passthrough | None = None,
+    storage: Storage = Storage(),
+    asset: Asset = Asset(),
 ) -> LakeTable:
-    """Declare a table computed by one Spark SQL query, given as text or as a file beside the declaring module.
+    """Declare a table computed by one Spark SQL query.
 
-    Spark runs the text as it is written. Its tables are the inputs. Those that wake the trigger (all, if it names none)
-    are read as changes, the others whole; `reads` says otherwise for single ones. Where only Spark can parse the text,
-    its tables are the names behind FROM and JOIN and those of the text in `reads`, and it is refreshed in full. The
-    description defaults to the SQL's leading comment. `write_as` is the account that writes the table. `columns` says
-    which hold personal data; a `public` table may hold none.
+    Spark runs the text as it is written. Its tables are the inputs. Where only Spark can parse the text, its tables are the names
+    behind FROM and JOIN and those of the text in `reads`, and it is refreshed in full.
+
+    Args:
+        name: Of dotted parts, such as `gold.revenue`, which are also its asset key.
+        sql: The text, or the `pathlib.Path` of a file with it, relative to the folder of the declaring module.
+        reads: How single inputs are read, `table.changes()` or `table.snapshot()`. Otherwise those that wake the trigger (all, if it
+            names none) are read as changes, the others whole.
+        keys: The columns that name a row.
+        refresh: `full`, `rows`, `affected_keys` or `partitions`: what a change of the inputs computes again.
+        trigger: What launches runs; one that names no tables waits for all inputs. None: only people and jobs do.
+        storage: How and where its files are stored; in the warehouse as an unpartitioned Delta table by default.
+        asset: What its asset shows and checks; the description is the SQL's leading comment by default.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
     """
     checked_table_name(name, "sql_table")
-    text = _sql_text(name, sql, sql_file, Path(sys._getframe(1).f_globals.get("__file__") or "."))
+    text = _sql_text(name, sql, Path(sys._getframe(1).f_globals.get("__file__") or "."))
     with needs("a sql_table", extra="spark"):
         from lakechime_dagster.lake.groups import group_key_columns
         from lakechime_dagster.lake.increments import check_increment
         from lakechime_dagster.lake.partition_local import check_partition_local
         from lakechime_dagster.lake.sql import Unparsed, parse_query, tables_of, with_named
+    files = checked_storage(name, storage)
     query = with_named(parse_query(name, text), text, [read.table for read in reads if isinstance(read, Read)])
     mode = checked_refresh(name, refresh)
     key_columns = checked_columns(name, "keys", keys)
-    levels = checked_levels(name, partitioned_by)
+    levels = checked_levels(name, files.partitioned_by)
     checked = sql_reads(name, tables_of(query), reads, checked_trigger(name, trigger))
     check_modes(name, mode, key_columns, checked.values(), levels, is_sql=True)
     changing = [read.table for read in checked.values() if read.is_changing]
@@ -143,14 +133,19 @@ def sql_table(
             given_by = group_key_columns(name, query, key_columns, changing)
     elif mode is not RefreshMode.FULL:
         raise DeclarationError(name, f"refresh={str(mode)!r}", f"cannot be checked, as the SQL is not understood: {query.why}; use full")
-    return LakeTable(
-        name=name, keys=key_columns, partitioned_by=partitioned_by, refresh=mode, reads=checked, sql=text,
-        key_columns=given_by, trigger=woken_by(name, mode, checked.values(), trigger), expect=_checked_expect(name, expect),
-        watermark=watermark, owner=owner, location=location, format=format, fresh_within=fresh_within, maintenance=maintenance, group=group,
-        write_as=write_as, kinds=_kinds(name, kinds), public=public, dagster=dagster or {},
-        personal=checked_personal(name, columns or {}, levels=levels.names, known=selected),
-        description=_leading_comment(text) if description is None else description,
-    )  # fmt: skip
+    table = LakeTable(
+        name=name,
+        storage=files,
+        asset=asset,
+        keys=key_columns,
+        refresh=mode,
+        reads=checked,
+        sql=text,
+        key_columns=given_by,
+        trigger=woken_by(name, mode, checked.values(), trigger),
+    )
+    checked_personal(name, table.personal, known=selected)
+    return table
 
 
 def _injected(name: str, compute: Callable[..., Any], reads: Mapping[str, Read]) -> tuple[Injection, ...]:
@@ -200,57 +195,18 @@ def _is_of_dagster(annotation: Any) -> bool:
     return any(base.__module__.partition(".")[0] == "dagster" for base in getattr(annotation, "__mro__", ()))
 
 
-def _checked_expect(name: str, expect: Mapping[str, str] | None) -> dict[str, str]:
-    checked: dict[str, str] = {}
-    if not expect:
-        return checked
-    with needs("a constraint in expect=", extra="spark"):
-        from sqlglot import exp
-        from sqlglot.errors import SqlglotError
-
-        from lakechime_dagster.lake.increments import is_aggregate
-        from lakechime_dagster.lake.sql import parsed
-    for constraint, condition in expect.items():
-        field = f"expect[{constraint!r}]"
-        if not isinstance(constraint, str) or not constraint.strip():
-            raise DeclarationError(name, "expect", f"{shown(constraint)} is not the name of a constraint")
-        if not isinstance(condition, str) or not condition.strip():
-            raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition")
-        try:
-            [understood] = parsed(condition, into=exp.Condition)
-        except SqlglotError:
-            raise DeclarationError(name, field, f"{shown(condition)} is not a SQL condition") from None
-        if understood.find(exp.Query, exp.Window) or any(is_aggregate(node) for node in understood.walk()):
-            raise DeclarationError(name, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
-        checked[constraint] = condition
-    return checked
-
-
 def _selected(query: "exp.Query") -> list[str] | None:
     """The columns that a query gives; None where it does not name them all."""
     return None if query.is_star or not all(query.named_selects) else query.named_selects
 
 
-def _sql_text(name: str, sql: str | None, sql_file: str | Path | None, declared_in: Path) -> str:
-    if (sql is None) == (sql_file is None):
-        raise DeclarationError(name, "sql", "give either sql= or sql_file=" + ("" if sql is None else ", not both"))
-    if sql_file is None:
-        return str(sql)
-    path = declared_in.parent / sql_file
+def _sql_text(name: str, sql: object, declared_in: Path) -> str:
+    if isinstance(sql, str):
+        return sql
+    if not isinstance(sql, Path):
+        raise DeclarationError(name, "sql", f"{shown(sql)} is neither the text of a query nor the Path of a file with one")
+    path = declared_in.parent / sql
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DeclarationError(name, "sql_file", f"{shown(str(path))} cannot be read ({type(error).__name__})") from None
-
-
-def _leading_comment(sql: str) -> str:
-    lines = []
-    for line in sql.strip().splitlines():
-        if not line.strip().startswith("--"):
-            break
-        lines.append(line.strip().removeprefix("--").strip())
-    return "\n".join(lines)
-
-
-def _kinds(name: str, kinds: Iterable[str]) -> tuple[str, ...]:
-    return checked_columns(name, "kinds", kinds)
+        raise DeclarationError(name, "sql", f"{shown(str(path))} cannot be read ({type(error).__name__})") from None

@@ -1,28 +1,22 @@
-"""Declaring a table that follows one of a business database, and the refusal of what cannot work."""
+"""`change_table`: how a user declares a table that replicates one of a business database."""
 
-import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.change_tables import CHANGES, BronzeTable, ChangeTable
+from lakechime_dagster.lake.change_tables import CHANGES, BronzeTable, ChangeTable, SourceSchema
 from lakechime_dagster.lake.databases import Database
-from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic, shard_columns
-from lakechime_dagster.lake.maintenance import Maintenance
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name, folded, spelled_as
+from lakechime_dagster.lake.options import Asset, Storage, checked_storage
 from lakechime_dagster.lake.own_columns import why_refused
-from lakechime_dagster.lake.personal import Personal, PersonalColumns, check_unlisted, checked_personal, column_of
-from lakechime_dagster.lake.readers import checked_readers
-from lakechime_dagster.lake.reads import Passthrough
-from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.triggers.grid import Schedule
+from lakechime_dagster.lake.personal import column_of
 
 
 def change_table(
@@ -31,128 +25,94 @@ def change_table(
     source: Feed,
     envelope: Envelope,
     merge: CDCMerge,
-    types: Mapping[str, str] | None = None,
-    schema_from: Database | None = None,
-    on_drift: str | Drift = Drift.LENIENT,
-    allowed_lateness: dt.timedelta = dt.timedelta(days=1),
-    columns: Mapping[str, str | Personal] | None = None,
-    cluster_by: Iterable[str] = (),
-    readers: Iterable[str] = (),
-    deletes: str | Deletes = Deletes.HARD,
-    max_delete_ratio: float = 0.1,
-    max_transaction: dt.timedelta | None = None,
-    max_continuous_empty_commits: int | None = None,
-    every: Schedule | None = None,
+    schema: SourceSchema = SourceSchema(),
     monitor: Monitor | None = None,
-    history: Snapshot | None = None,
-    maintenance: Maintenance | None = None,
-    write_as: Account | None = None,
-    owner: str | None = None,
-    location: str | None = None,
-    description: str = "",
-    group: str | None = None,
-    kinds: Iterable[str] = (),
-    public: bool = False,
-    dagster: Passthrough | None = None,
+    storage: Storage = Storage(),
+    asset: Asset = Asset(),
 ) -> ChangeTable:
-    """Declare a table that follows one of a business database, whose changes a feed brings.
+    """Declare a table that replicates a table of a business database from the messages of its changes.
 
-    Beside it lie `<name>__changes`, the messages as they came, and `<name>__state`, what is remembered of changes that are
-    not in the table's rows.
+    `<name>__changes` holds the messages as they arrived, and `<name>__state` what is remembered of changes that are not in the
+    table's rows.
 
-    The messages come from `source`, which is asked `every` so often, written as `envelope` says; `types` gives the type of each
-    column for envelopes whose messages never bring a schema, or `schema_from` names the database in which they are read, and
-    `types` those that it does not tell. Where Debezium's messages bring none, the source's `ddl` names the topic that tells the
-    columns, or `schema_from` does as for others. `merge` names the key, and says how changes are merged; `on_drift` what
-    becomes of columns that changes bring otherwise than the table has them. A change that comes later than `allowed_lateness`,
-    by the database's times, may be refused, as what it needs is forgotten. `columns` gives the names here of columns that have
-    others in the database, and of columns by the names here that they hold personal data (`{"email": personal("email")}`);
-    `merge` speaks of the names here; a `public` table may hold none. `cluster_by` names columns by which rows lie together, and
-    `readers` the programs that read the table beside Spark. With `deletes="soft"` a row that the database deleted stays with
-    its last values, and `__DELETED_AT` says when that was; it is null of rows that are there. A snapshot that would delete more
-    than `max_delete_ratio` of the rows holds the lane. With `max_transaction`, the longest that a transaction of the database
-    lasts, tables may wait for complete hours (`hours`). A step that changes no row leaves no commit; for readers who take the
-    watermark from the table's own log, at most `max_continuous_empty_commits` in a row do, and the next one commits it with no
-    row: 0 lets each commit. `monitor` says with which table of which database it is compared, `history` names a dump of the
-    database's table, whose rows `lakechime cdc load` tells to the table. `maintenance` says how the files of all three tables
-    are kept, `write_as` which account writes them.
+    Args:
+        name: Of dotted parts, such as `silver.orders`, which are also its asset key.
+        source: `KafkaTopic` or `JsonLines`: where the messages are, and how often it is polled.
+        envelope: `Debezium`, `Canal`, `Maxwell` or `Dms`: the tool that writes the messages, and its settings.
+        merge: The columns of the key, and how changes are merged.
+        schema: Where the types of the columns are found, other names for them, and what happens when they change.
+        monitor: The database's table with which it is compared, and when. None: it is not compared.
+        storage: How and where its files are stored; `location` and `maintenance` are also those of the tables of messages and of what
+            is remembered, in folders with their suffixes.
+        asset: What its asset shows. `columns` that hold personal data are named as in this table.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
     """
     checked_table_name(name, "change_table", MAX_TARGET_NAME - len(CHANGES))
-    _check_source(name, source, envelope, types)
-    _check_schema_from(name, source, envelope, schema_from)
+    _check_source(name, source, envelope)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
-    _check_times(name, every, allowed_lateness, max_transaction)
+    columns = _checked_schema(name, schema, source, envelope, merge)
     _check_monitor(name, monitor, source)
-    _check_numbers(name, max_delete_ratio, max_continuous_empty_commits)
-    _check_history(name, history, source, envelope)
-    names, tagged = _checked_names(name, columns or {}, merge), _checked_personal(name, columns or {}, merge)
-    _check_taken(name, merge, types or {}, names)
-    clustered = checked_columns(name, "cluster_by", cluster_by)
-    check_unlisted(name, "cluster_by", clustered, tagged, "rows lie together by statistics, which it has none of; leave it out")
-    there = {folded(here): there for there, here in names.items()}
+    _check_history(name, merge, source, envelope)
+    there = {folded(here): there for there, here in (columns.names or {}).items()}
     keys = tuple(there.get(folded(key), key) for key in merge.keys)
+    files = checked_storage(name, storage)
     bronze = BronzeTable(
-        name=name + CHANGES, feed=source, envelope=envelope, keys=keys, every=every,
-        types=MappingProxyType(spelled_as(keys, types or {})), schema_from=schema_from,
-        location=None if location is None else location.rstrip("/") + CHANGES,
-        owner=owner, group=group, maintenance=maintenance, write_as=write_as,
-        description=f"The changes of {name} as they came from {source}",
-    )  # fmt: skip
-    return ChangeTable(
-        name=name, bronze=bronze, merge=merge, on_drift=_drift(name, on_drift), allowed_lateness=allowed_lateness, owner=owner, group=group,
-        location=location, description=description, kinds=tuple(kinds), monitor=monitor, dagster=dagster or {}, columns=names,
-        maintenance=maintenance, history=history, write_as=write_as,
-        cluster_by=clustered, personal=tagged, public=public, readers=checked_readers(name, readers),
-        deletes=_deletes(name, deletes, merge), max_delete_ratio=max_delete_ratio, max_transaction=max_transaction,
-        max_continuous_empty_commits=max_continuous_empty_commits,
-    )  # fmt: skip
+        name=name + CHANGES,
+        feed=source,
+        envelope=envelope,
+        keys=keys,
+        every=source.every,
+        schema=replace(columns, types=MappingProxyType(spelled_as(keys, columns.types or {}))),
+        storage=Storage(
+            location=None if files.location is None else files.location.rstrip("/") + CHANGES,
+            maintenance=files.maintenance,
+            write_as=files.write_as,
+        ),
+        asset=Asset(owner=asset.owner, group=asset.group, description=f"The changes of {name} as they came from {source}"),
+    )
+    table = ChangeTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=asset)
+    left_out = [one for one in table.personal if not merge.takes(column_of(one))]
+    if left_out:
+        raise DeclarationError(name, "columns", f"{left_out[0]!r} is personal, and merge.column_list leaves it out; leave it out here too")
+    return table
 
 
-def _check_source(name: str, source: object, envelope: object, types: object) -> None:
+def _check_source(name: str, source: object, envelope: object) -> None:
     if not isinstance(source, JsonLines | KafkaTopic):
         raise DeclarationError(name, "source", f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)")
     if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
         raise DeclarationError(name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()")
     _check_heartbeats(name, source, envelope)
     _check_transactions(name, source, envelope)
+
+
+def _checked_schema(name: str, schema: object, source: Feed, envelope: Envelope, merge: CDCMerge) -> SourceSchema:
+    if not isinstance(schema, SourceSchema):
+        raise DeclarationError(name, "schema", f"{shown(schema)} is no SourceSchema(…)")
+    _check_read_from(name, source, envelope, schema.read_from)
+    types = {} if schema.types is None else schema.types
     _check_types(name, types, envelope)
+    names = _checked_names(name, {} if schema.names is None else schema.names, merge)
+    _check_taken(name, merge, types, names)
+    return replace(schema, types=MappingProxyType(dict(types)), names=names, on_drift=_drift(name, schema.on_drift))
 
 
-def _check_schema_from(name: str, source: Feed, envelope: object, schema_from: object) -> None:
-    if schema_from is not None and not isinstance(schema_from, Database):
-        raise DeclarationError(name, "schema_from", f"{shown(schema_from)} is no Database(url, table)")
+def _check_read_from(name: str, source: Feed, envelope: object, read_from: object) -> None:
+    if read_from is not None and not isinstance(read_from, Database):
+        raise DeclarationError(name, "read_from", f"{shown(read_from)} is no Database(url, table)")
     is_of_debezium = isinstance(envelope, Debezium)
-    if schema_from is not None and source.shards:
-        remedy = "name the topic of their schema changes by ddl=" if is_of_debezium else "declare types={…}"
-        raise DeclarationError(name, "schema_from", f"is one database's table; this one follows those of all shards: {remedy}")
-    if isinstance(envelope, Canal | Maxwell) and schema_from is not None and schema_from.is_postgres:
+    if read_from is not None and source.shards:
+        remedy = "name the topic of their schema changes by ddl=" if is_of_debezium else "declare SourceSchema(types={…})"
+        raise DeclarationError(name, "read_from", f"is one database's table; this one follows those of all shards: {remedy}")
+    if isinstance(envelope, Canal | Maxwell) and read_from is not None and read_from.is_postgres:
         tool = type(envelope).__name__
-        raise DeclarationError(name, "schema_from", f"is in PostgreSQL, which {tool} does not follow; name the database that it reads")
+        raise DeclarationError(name, "read_from", f"is in PostgreSQL, which {tool} does not follow; name the database that it reads")
     if source.ddl and not is_of_debezium:
-        remedy = "is for Debezium's messages; of this envelope declare schema_from=, or types={…} as `lakechime cdc types` writes them"
+        remedy = "is for Debezium's messages; declare SourceSchema(read_from=…), or types={…} as `lakechime cdc types` writes them"
         raise DeclarationError(name, "source", f"ddl={shown(source.ddl)} {remedy}")
-
-
-def _check_times(name: str, every: object, allowed_lateness: object, max_transaction: object) -> None:
-    if every is not None and not isinstance(every, Schedule):
-        raise DeclarationError(name, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
-    if not isinstance(allowed_lateness, dt.timedelta) or allowed_lateness <= dt.timedelta(0):
-        raise DeclarationError(name, "allowed_lateness", f"{shown(allowed_lateness)} is not a positive timedelta")
-    if max_transaction is not None and (not isinstance(max_transaction, dt.timedelta) or max_transaction < dt.timedelta(0)):
-        raise DeclarationError(name, "max_transaction", f"{shown(max_transaction)} is no timedelta of 0 or more")
-
-
-def _check_numbers(name: str, max_delete_ratio: object, max_continuous_empty_commits: object) -> None:
-    if not isinstance(max_delete_ratio, int | float) or not 0 <= max_delete_ratio <= 1:
-        raise DeclarationError(name, "max_delete_ratio", f"{shown(max_delete_ratio)} is no part of all rows, from 0 to 1")
-    empty = max_continuous_empty_commits
-    if empty is not None and (type(empty) is not int or empty < 0):
-        problem = f"{shown(empty)} is no number of steps, 0 or more; leave it out to commit only what changes rows"
-        raise DeclarationError(name, "max_continuous_empty_commits", problem)
 
 
 def _check_monitor(name: str, monitor: object, source: Feed) -> None:
@@ -170,11 +130,9 @@ def _check_monitor(name: str, monitor: object, source: Feed) -> None:
             raise DeclarationError(name, "monitor", f"shards={shown(values)} has {len(values)} values, and the names of the topics {by}")
 
 
-def _check_history(name: str, history: object, source: Feed, envelope: Envelope) -> None:
-    if history is None:
+def _check_history(name: str, merge: CDCMerge, source: Feed, envelope: Envelope) -> None:
+    if merge.history is None:
         return
-    if not isinstance(history, Snapshot):
-        raise DeclarationError(name, "history", f"{shown(history)} is no Snapshot(path, as_of=…)")
     if not isinstance(envelope, Debezium):
         tool = type(envelope).__name__
         problem = f"messages of {tool} cannot be written yet, only Debezium's; load the rows by that tool"
@@ -212,30 +170,26 @@ def _check_transactions(name: str, source: Feed, envelope: Envelope) -> None:
 
 
 def _check_types(name: str, types: object, envelope: Envelope) -> None:
-    if types is None:
-        return
     if not isinstance(types, Mapping) or not all(isinstance(part, str) for pair in types.items() for part in pair):
         raise DeclarationError(name, "types", f'{shown(types)} is no map of columns to their types, such as {{"id": "bigint"}}')
-    if isinstance(envelope, Debezium):
+    if types and isinstance(envelope, Debezium):
         raise DeclarationError(name, "types", "is not read, as messages of Debezium bring their columns' types; leave it out")
 
 
-def _checked_names(name: str, columns: object, merge: CDCMerge) -> Mapping[str, str]:
+def _checked_names(name: str, names: object, merge: CDCMerge) -> Mapping[str, str]:
     """The names here of columns that have others in the database; no two have one."""
-    if not isinstance(columns, Mapping):
-        raise DeclarationError(name, "columns", f'{shown(columns)} is no map of names, such as {{"amount": "amt"}}')
-    checked_columns(name, "columns", columns.keys())
-    named = {there: here for there, here in columns.items() if not isinstance(here, Personal)}
-    here = checked_columns(name, "columns", named.values())
+    if not isinstance(names, Mapping):
+        raise DeclarationError(name, "names", f'{shown(names)} is no map of names, such as {{"amt": "amount"}}')
+    checked_columns(name, "names", names.keys())
+    here = checked_columns(name, "names", names.values())
     for one in here:
         if why := why_refused(one):
-            raise DeclarationError(name, "columns", f"names {one!r}: {why}; give it another name")
+            raise DeclarationError(name, "names", f"names {one!r}: {why}; give it another name")
     left_out = [one for one in here if not merge.takes(one)]
     if left_out:
-        raise DeclarationError(
-            name, "columns", f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
-        )
-    return MappingProxyType(named)
+        problem = f"names {left_out[0]!r}, which merge.column_list leaves out; merge speaks of the names here"
+        raise DeclarationError(name, "names", problem)
+    return MappingProxyType(dict(names))
 
 
 def _check_taken(name: str, merge: CDCMerge, types: Mapping[str, str], names: Mapping[str, str]) -> None:
@@ -245,27 +199,8 @@ def _check_taken(name: str, merge: CDCMerge, types: Mapping[str, str], names: Ma
         for column in columns:
             here = given.get(folded(column), column) if where == "types" else column
             if merge.takes(here) and (why := why_refused(here)):
-                remedy = f"give it another name by columns={{{column!r}: …}}"
+                remedy = f"give it another name by names={{{column!r}: …}}"
                 raise DeclarationError(name, where, f"names {column!r}: {why}; {remedy}, or leave it out by merge.except_column_list")
-
-
-def _checked_personal(name: str, columns: Mapping[str, object], merge: CDCMerge) -> PersonalColumns:
-    """The columns that are personal, by their names here."""
-    tagged = checked_personal(name, {here: tag for here, tag in columns.items() if isinstance(tag, Personal)})
-    left_out = [here for here in tagged if not merge.takes(column_of(here))]
-    if left_out:
-        raise DeclarationError(name, "columns", f"{left_out[0]!r} is personal, and merge.column_list leaves it out; leave it out here too")
-    return tagged
-
-
-def _deletes(name: str, value: object, merge: CDCMerge) -> Deletes:
-    try:
-        deletes = Deletes(str(value))
-    except ValueError:
-        raise DeclarationError(name, "deletes", f"{shown(value)} is neither {' nor '.join(Deletes)}") from None
-    if deletes is Deletes.SOFT and merge.stored_as_scd_type == 2:
-        raise DeclarationError(name, "deletes", "'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out")
-    return deletes
 
 
 def _drift(name: str, value: object) -> Drift:

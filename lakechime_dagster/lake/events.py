@@ -13,6 +13,7 @@ from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
+from lakechime_dagster.lake.options import Asset, Storage
 from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
@@ -156,8 +157,8 @@ class EventGroup:
         """
         if not is_matched(self.match, type_name):
             raise DeclarationError(self.name, "table", f"{shown(type_name)} is no type of {self.match}; ask the group that has it")
-        about = f"Events {type_name} of {self.stream.name}"
-        return SourceTable(f"{self.name}.{table_of(type_name)}", owner=self.owner, group=self.name, description=about)
+        asset = Asset(owner=self.owner, group=self.name, description=f"Events {type_name} of {self.stream.name}")
+        return SourceTable(f"{self.name}.{table_of(type_name)}", asset=asset)
 
     @property
     def trigger(self) -> SnapshotTrigger:
@@ -209,13 +210,13 @@ def event_stream(
         type_field=_field(name, "type_field", type_field),
         producer_field=() if producer_field is None else _field(name, "producer_field", producer_field),
         every=_schedule(name, every),
-        owner=owner,
-        location=given.location,
-        maintenance=given.maintenance,
-        write_as=given.write_as,
-        dagster=given.dagster,
-        group=name,
-        description=given.description or f"The events of {name} as they came from {source}",
+        storage=Storage(location=given.location, maintenance=given.maintenance, write_as=given.write_as),
+        asset=Asset(
+            owner=owner,
+            group=name,
+            dagster=given.dagster,
+            description=given.description or f"The events of {name} as they came from {source}",
+        ),
     )
     return EventStream(name=name, table=table)
 

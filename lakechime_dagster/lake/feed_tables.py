@@ -1,6 +1,7 @@
 """Tables that hold what a feed brings, as it came."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.tables import WrittenTable
@@ -17,6 +18,17 @@ class FeedTable(WrittenTable):
 
     feed: AnySource
     every: Schedule | None = None
+    kind: ClassVar[str] = "a table of messages"
+    unused: ClassVar[tuple[str, ...]] = (
+        "partitioned_by",
+        "format",
+        "cluster_by",
+        "readers",
+        "expect",
+        "watermark",
+        "fresh_within",
+        "columns",
+    )
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.triggers.grid import Schedule
 
 MAX_OFFSETS = 1_000_000  # of a step: with messages of 1 kB a driver of 2 GB takes them in, and what each step costs anyway is little
 MAX_BYTES = 1 << 30
@@ -32,6 +33,7 @@ class JsonLines:
         transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
         max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
             longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
+        every: How often the folder is polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 
     folder: str
@@ -43,11 +45,13 @@ class JsonLines:
     ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
+    every: Schedule | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("JsonLines", self.shards)
         _check_table_filter("JsonLines", self.database, self.table)
         _check_limit("JsonLines", "max_bytes", self.max_bytes)
+        _check_every("JsonLines", self.every)
         for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
             if topics and not self.records:
                 raise DeclarationError("JsonLines", name, f"{shown(topics)} names topics, which only records=True have")
@@ -83,6 +87,7 @@ class KafkaTopic:
             named `<topic.prefix>.transaction`), by which a change that was lost is known.
         max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
             is all that is there. Topics of `ddl` are read first, all of them, and those of `heartbeats` when all else is.
+        every: How often the topics are polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 
     topic: str
@@ -95,11 +100,13 @@ class KafkaTopic:
     ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
+    every: Schedule | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_shards("KafkaTopic", self.shards)
         _check_table_filter("KafkaTopic", self.database, self.table)
         _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
+        _check_every("KafkaTopic", self.every)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"
@@ -116,6 +123,11 @@ def shard_columns(shards: str) -> tuple[str, ...]:
 def _check_limit(feed: str, name: str, limit: object) -> None:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
+
+
+def _check_every(feed: str, every: object) -> None:
+    if every is not None and not isinstance(every, Schedule):
+        raise DeclarationError(feed, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
 
 
 def _check_table_filter(feed: str, database: object, table: object) -> None:

@@ -6,36 +6,26 @@ import functools
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.event import TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.store import NamedTable
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.lake.accounts import Account, checked_account
-from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
-from lakechime_dagster.lake.names import (
-    MAX_TABLE_NAME,
-    checked_columns,
-    checked_levels,
-    checked_owner,
-    checked_table_name,
-    checked_word,
-)
-from lakechime_dagster.lake.personal import PersonalColumns, check_public, check_unlisted, checked_personal
-from lakechime_dagster.lake.reads import Passthrough, Read, Readable
+from lakechime_dagster.lake.accounts import Account
+from lakechime_dagster.lake.maintenance import Maintenance
+from lakechime_dagster.lake.names import MAX_TABLE_NAME, checked_columns, checked_table_name, table_of_lake
+from lakechime_dagster.lake.options import Asset, Storage, check_effective, checked_asset, checked_storage
+from lakechime_dagster.lake.personal import PersonalColumns
+from lakechime_dagster.lake.reads import OnChange, Passthrough, Read, ReadMode
+from lakechime_dagster.triggers import PartitionCondition
+from lakechime_dagster.triggers.conditions import LevelSpec
 from lakechime_dagster.triggers.model import Trigger
-
-LEAVE_OUT, BY_PARAMETER = "leave it out", "annotate a parameter of the function with the resource"
-ENGINE_OWNED = {  # arguments of `@dg.asset` without which a declared table would not run, with what to do instead
-    **dict.fromkeys(("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn"), LEAVE_OUT),
-    **dict.fromkeys(("config_schema", "dagster_type", "output_required", "is_virtual"), LEAVE_OUT),
-    **dict.fromkeys(("required_resource_keys", "resource_defs"), BY_PARAMETER),
-    "check_specs": "write a check of your own with @dg.asset_check(asset=…)",
-}
 
 
 class RefreshMode(StrEnum):
@@ -51,72 +41,151 @@ class RefreshMode(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenTable(Readable):
-    """What the declarations of all tables that the lake writes share.
+class DeclaredTable:
+    """What every declared table offers to those that read it or wait for it, and to those that show and store it.
 
-    `maintenance` says how its files are kept, `write_as` which account writes them. `personal` columns have no statistics in the
-    table's log; a `public` table may hold nothing that is. `dagster` passes further arguments of `dg.asset` through, but those in
-    `ENGINE_OWNED`; its metadata come beside those of the declaration.
+    `storage` and `asset` are checked and frozen at construction.
     """
 
     name: str
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = None
-    owner: str | None = None
-    location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
-    fresh_within: dt.timedelta | None = None
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    description: str = ""
-    group: str | None = None
-    kinds: tuple[str, ...] = ()
-    personal: PersonalColumns = field(default_factory=dict, hash=False)
-    public: bool = False
-    dagster: Passthrough = field(default_factory=dict, hash=False)
+    storage: Storage
+    asset: Asset
+    kind: ClassVar[str]
+    unused: ClassVar[tuple[str, ...]]  # the fields of `storage` and `asset` that have no effect for this kind of table
 
     def __post_init__(self) -> None:
-        check_common(self)
-        object.__setattr__(self, "personal", checked_personal(self.name, self.personal, levels=self.levels.names))
-        check_public(self.name, self.public, self.personal)
+        storage = checked_storage(self.name, self.storage)
+        asset = checked_asset(self.name, self.asset, storage)
+        check_effective(self.name, self.kind, storage, self.unused)
+        check_effective(self.name, self.kind, asset, self.unused)
+        object.__setattr__(self, "storage", storage)
+        object.__setattr__(self, "asset", asset)
 
+    @property
+    def levels(self) -> PartitionLevels:
+        """The typed partition levels, outermost first; none for an unpartitioned table."""
+        assert isinstance(self.storage.partitioned_by, PartitionLevels)  # since construction
+        return self.storage.partitioned_by
 
-@dataclass(frozen=True)
-class SourceTable(Readable):
-    """A table that is written elsewhere.
+    @property
+    def location(self) -> str | None:
+        """The declared path or URL; None is the warehouse's own."""
+        return self.storage.location
 
-    `partitioned_by` maps each partition column to its type. `location` is `<warehouse>/<schema>/<table>` unless
-    given. A table whose newest event is older than `fresh_within` is stale. `columns` says which hold personal data
-    (`{"email": personal("email")}`); a `public` table may hold none. `dagster` passes further arguments of
-    `dg.AssetSpec` through; its metadata come beside those of the declaration.
-    """
+    @property
+    def format(self) -> TableFormat:
+        """The table format."""
+        return TableFormat(self.storage.format)
 
-    name: str
-    partitioned_by: Mapping[str, str] | PartitionLevels | None = field(default=None, kw_only=True)
-    owner: str | None = field(default=None, kw_only=True)
-    location: str | None = field(default=None, kw_only=True)
-    format: str | TableFormat = field(default=TableFormat.DELTA, kw_only=True)
-    fresh_within: dt.timedelta | None = field(default=None, kw_only=True)
-    description: str = field(default="", kw_only=True)
-    group: str | None = field(default=None, kw_only=True)
-    kinds: tuple[str, ...] = field(default=(), kw_only=True)
-    columns: PersonalColumns = field(default_factory=dict, kw_only=True, hash=False)
-    public: bool = field(default=False, kw_only=True)
-    dagster: Passthrough = field(default_factory=dict, kw_only=True, hash=False)
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """How its files are kept; None is not at all."""
+        return self.storage.maintenance
 
-    def __post_init__(self) -> None:
-        checked_table_name(self.name, "SourceTable", MAX_TABLE_NAME)
-        check_common(self)
-        object.__setattr__(self, "columns", checked_personal(self.name, self.columns, levels=self.levels.names))
-        check_public(self.name, self.public, self.columns)
-        if self.fresh_within is not None and self.fresh_within < dt.timedelta(minutes=1):
-            remedy = f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches a source by"
-            raise DeclarationError(self.name, "fresh_within", remedy)
+    @property
+    def write_as(self) -> Account | None:
+        """The account that writes it; None is that of the driver's process."""
+        return self.storage.write_as
+
+    @property
+    def owner(self) -> str | None:
+        """An e-mail address or `team:name`."""
+        return self.asset.owner
+
+    @property
+    def description(self) -> str:
+        """What its asset says of it."""
+        return self.asset.description or ""
+
+    @property
+    def group(self) -> str | None:
+        """The declared asset group."""
+        return self.asset.group
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The declared kinds."""
+        return tuple(self.asset.kinds)
+
+    @property
+    def fresh_within(self) -> dt.timedelta | None:
+        """The age of its newest data from which on it is stale."""
+        return self.asset.fresh_within
 
     @property
     def personal(self) -> PersonalColumns:
         """The columns that hold personal data."""
-        return self.columns
+        return self.asset.columns or {}
+
+    @property
+    def public(self) -> bool:
+        """Whether it is for everybody."""
+        return self.asset.public
+
+    @property
+    def dagster(self) -> Passthrough:
+        """Further arguments of its asset."""
+        return self.asset.dagster or {}
+
+    def changes(self, *, rejoin: NamedTable | str | None = None, on: Iterable[str] = ()) -> Read:
+        """The rows that changed, and with `rejoin` those whose partner, by the columns `on`, changed."""
+        columns = checked_columns(self.name, "changes(on=)", on)
+        other = rejoin if rejoin is None or isinstance(rejoin, str) else table_of_lake(self.name, "changes(rejoin=)", rejoin)
+        if (other is None) != (not columns):
+            remedy = "needs on=[columns that both tables have]" if other else "joins nothing; give rejoin=table too"
+            raise DeclarationError(self.name, "changes(rejoin=, on=)", remedy)
+        if other == self.name:
+            raise DeclarationError(self.name, "changes(rejoin=)", "is the table itself; rejoin another one")
+        return Read(table=self.name, mode=ReadMode.CHANGES, rejoin=other, on=columns)
+
+    def snapshot(self, *, on_change: str | None = None) -> Read:
+        """The whole table at a pinned snapshot; `on_change="ignore"` says that its change alone changes nothing."""
+        try:
+            meaning = None if on_change is None else OnChange(on_change)
+        except ValueError:
+            raise DeclarationError(
+                self.name, "snapshot(on_change=)", f"{shown(on_change)} is not {' or '.join(repr(str(choice)) for choice in OnChange)}"
+            ) from None
+        return Read(table=self.name, mode=ReadMode.SNAPSHOT, on_change=meaning)
+
+    def partitions(self, **levels: LevelSpec) -> PartitionCondition:
+        """The partitions that a partition trigger waits for: per level a literal, a tick, or several (all must be there)."""
+        if not self.levels:
+            raise DeclarationError(self.name, "partitions", "is not partitioned; declare partitioned_by=, or use a SnapshotTrigger")
+        return PartitionCondition.of(self.name, levels, self.levels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenTable(DeclaredTable):
+    """What the declarations of all tables that the lake writes share."""
+
+    name: str
+    storage: Storage = Storage()
+    asset: Asset = Asset()
+
+
+@dataclass(frozen=True)
+class SourceTable(DeclaredTable):
+    """A table that is written elsewhere.
+
+    Attributes:
+        name: Of dotted parts, such as `bronze.orders`, which are also its asset key.
+        storage: Its partitions, location and format.
+        asset: What its asset shows. With `fresh_within` it is stale when its newest event is older.
+    """
+
+    name: str
+    storage: Storage = field(default=Storage(), kw_only=True)
+    asset: Asset = field(default=Asset(), kw_only=True)
+    kind: ClassVar[str] = "a table that is written elsewhere"
+    unused: ClassVar[tuple[str, ...]] = ("cluster_by", "maintenance", "write_as", "readers", "expect", "watermark")
+
+    def __post_init__(self) -> None:
+        checked_table_name(self.name, "SourceTable", MAX_TABLE_NAME)
+        super().__post_init__()
+        if self.fresh_within is not None and self.fresh_within < dt.timedelta(minutes=1):
+            remedy = f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches a source by"
+            raise DeclarationError(self.name, "fresh_within", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +202,7 @@ class LakeTable(WrittenTable):
 
     `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
     `affected_keys`, per table read as changes and per key, which columns of that table give the key: one for each that
-    the function's result, or the key's term in the SQL, mentions.
-    `expect` maps the name of a constraint to a SQL condition that each row must meet; a row that does not is
-    quarantined. `watermark` is the event-time column. Calling the table calls its function.
+    the function's result, or the key's term in the SQL, mentions. Calling the table calls its function.
     """
 
     keys: tuple[str, ...] = ()
@@ -146,22 +213,35 @@ class LakeTable(WrittenTable):
     key_columns: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict, hash=False)
     injected: tuple[Injection, ...] = ()
     trigger: Trigger | None = None
-    expect: Mapping[str, str] = field(default_factory=dict, hash=False)
-    watermark: str | None = None
+    kind: ClassVar[str] = "a computed table"
+    unused: ClassVar[tuple[str, ...]] = ("cluster_by", "readers")
 
     def __post_init__(self) -> None:
         checked_table_name(self.name, "table")
         object.__setattr__(self, "keys", checked_columns(self.name, "keys", self.keys))
         object.__setattr__(self, "refresh", checked_refresh(self.name, self.refresh))
-        for name in ("reads", "key_columns", "expect"):
+        for name in ("reads", "key_columns"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-        if self.watermark is not None:
-            checked_columns(self.name, "watermark", [self.watermark])
         super().__post_init__()
-        told = [] if self.watermark is None else [self.watermark]
-        check_unlisted(self.name, "watermark", told, self.personal, "its newest value stands in the log; name another time")
         if self.fresh_within is not None and self.watermark is None:
             raise DeclarationError(self.name, "fresh_within", "is measured by the watermark; give watermark=, the event-time column, too")
+
+    @property
+    def description(self) -> str:
+        """As declared; by default the docstring of its function, or the leading comment of its SQL."""
+        if self.asset.description is not None:
+            return self.asset.description
+        return (inspect.getdoc(self.compute) or "") if self.sql is None else _leading_comment(self.sql)
+
+    @property
+    def expect(self) -> Mapping[str, str]:
+        """The SQL conditions that each row must meet, by the names of the constraints."""
+        return self.asset.expect or {}
+
+    @property
+    def watermark(self) -> str | None:
+        """The event-time column."""
+        return self.asset.watermark
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -224,34 +304,6 @@ def checked_refresh(table: str, value: object) -> RefreshMode:
         raise DeclarationError(table, "refresh", f"{shown(value)} is none of {', '.join(RefreshMode)}") from None
 
 
-def check_common(table: Readable) -> None:
-    """Check and freeze the fields that all declared tables share."""
-    name = table.name
-    object.__setattr__(table, "partitioned_by", checked_levels(name, table.partitioned_by))
-    object.__setattr__(table, "format", _format(name, table.format))
-    checked_owner(name, table.owner)
-    checked_word(name, "group", table.group)
-    object.__setattr__(table, "kinds", checked_columns(name, "kinds", table.kinds))
-    if table.location is not None and (not isinstance(table.location, str) or not table.location.strip()):
-        raise DeclarationError(name, "location", f"{shown(table.location)} is not a path or URL; leave it out for the warehouse's own")
-    if table.fresh_within is not None and not (isinstance(table.fresh_within, dt.timedelta) and table.fresh_within > dt.timedelta(0)):
-        raise DeclarationError(name, "fresh_within", f"{shown(table.fresh_within)} is not a positive timedelta")
-    checked_maintenance(name, getattr(table, "maintenance", None))
-    checked_account(name, getattr(table, "write_as", None), table.location)
-    if not isinstance(table.description, str):
-        raise DeclarationError(name, "description", f"{shown(table.description)} is not text")
-    if not isinstance(table.dagster, Mapping):
-        raise DeclarationError(name, "dagster", f"{shown(table.dagster)} is not a map of arguments")
-    if not isinstance(table.dagster.get("metadata", {}), Mapping):
-        raise DeclarationError(name, "dagster", f"the metadata {shown(table.dagster['metadata'])} are no map of names to values")
-    owned = [argument for argument in table.dagster if argument in ENGINE_OWNED]
-    if owned:
-        raise DeclarationError(name, "dagster", f"{shown(owned[0])} is set from the declaration itself; {ENGINE_OWNED[owned[0]]}")
-    object.__setattr__(table, "dagster", MappingProxyType(dict(table.dagster)))
-
-
-def _format(table: str, value: object) -> TableFormat:
-    try:
-        return TableFormat(str(value).upper())
-    except ValueError:
-        raise DeclarationError(table, "format", f"{shown(value)} is none of {', '.join(kind.lower() for kind in TableFormat)}") from None
+def _leading_comment(sql: str) -> str:
+    comments = takewhile(lambda line: line.startswith("--"), map(str.strip, sql.strip().splitlines()))
+    return "\n".join(line.removeprefix("--").strip() for line in comments)

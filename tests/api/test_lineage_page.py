@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
 from lakechime_dagster.api.serve import bound, build_server
-from lakechime_dagster.lake import Lake, SourceTable, personal
+from lakechime_dagster.lake import Asset, Lake, SourceTable, personal
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.resources.lineage.asked import AskedLineage
@@ -69,7 +69,7 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     """Where a server with lineage is."""
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     platform = open_platform(load_settings(home=tmp_path, store_url=""))
-    lake = Lake("flights", [SourceTable("bronze.flights", owner="team:ops", columns={"dep_delay": personal("crew")})])
+    lake = Lake("flights", [SourceTable("bronze.flights", asset=Asset(owner="team:ops", columns={"dep_delay": personal("crew")}))])
     SqlLineage(platform.store.engine).record_all(RECORDS)
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms))
     server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))

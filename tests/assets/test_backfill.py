@@ -12,7 +12,7 @@ from lakechime_dagster.assets.report import Report, nothing_new
 from lakechime_dagster.assets.table import each_key, table_asset
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError, declare_flow
 from lakechime_dagster.resources.names import run_tags
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -76,11 +76,14 @@ def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
+    orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "date"}))
     daily = sql_table(
-        "gold.daily", sql="SELECT day FROM bronze.orders", partitioned_by={"day": "date"}, refresh="partitions",
+        "gold.daily",
+        sql="SELECT day FROM bronze.orders",
+        refresh="partitions",
         trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-04")),
-    )  # fmt: skip
+        storage=Storage(partitioned_by={"day": "date"}),
+    )
     flow = declare_flow(flow_of(daily))
     reached.clear()
     return Days(open_platform(), flow, table_asset(Lake("shop", [orders, daily]), daily, flow))

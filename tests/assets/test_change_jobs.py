@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.assets.flows import MAX_COMMITS, change_job_of, flow_of
 from lakechime_dagster.cdc.remembering.open_transactions import Asked
-from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, Monitor, change_table
+from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, Monitor, SourceSchema, change_table
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from tests.support.world import World
@@ -22,9 +22,12 @@ def world(sqlite_engine: Engine) -> World:
 
 def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
     table = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",), ignore_null_updates=True),
-        on_drift="evolve", allowed_lateness=dt.timedelta(hours=2), max_continuous_empty_commits=3,
-    )  # fmt: skip
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",), ignore_null_updates=True, allowed_lateness=dt.timedelta(hours=2), max_continuous_empty_commits=3),
+        schema=SourceSchema(on_drift="evolve"),
+    )
     flow = flow_of(table)
     world.change("shop.orders__changes", version=0)
     (execution,) = world.fire(flow)
@@ -50,9 +53,12 @@ def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: W
 def asked_by(world: World, platform: Platform, database: str, **declared: Any) -> Asked:
     """What the database of a table said when its run began."""
     table = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), **declared,
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",), **declared),
         monitor=Monitor(database=database, table="shop.orders"),
-    )  # fmt: skip
+    )
     flow = flow_of(table)
     world.change("shop.orders__changes", version=0)
     (execution,) = world.fire(flow)

@@ -11,7 +11,7 @@ import pytest
 
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Database, Debezium, Dms, JsonLines, Lake, Maxwell, change_table
+from lakechime_dagster.lake import CDCMerge, Database, Debezium, Dms, JsonLines, Lake, Maxwell, SourceSchema, change_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store import ledger_schema as schema
@@ -45,9 +45,12 @@ def folder(tmp_path: Path) -> Path:
 def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Any:
     local_home(tmp_path, monkeypatch, upgraded_sqlite)
     table = change_table(
-        "shop.orders", source=JsonLines(str(folder)), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
-        types={"id": "bigint", "amount": "bigint"}, max_transaction=dt.timedelta(0),
-    )  # fmt: skip
+        "shop.orders",
+        source=JsonLines(str(folder)),
+        envelope=Maxwell(),
+        merge=CDCMerge(keys=("id",), max_transaction=dt.timedelta(0)),
+        schema=SourceSchema(types={"id": "bigint", "amount": "bigint"}),
+    )
     definitions = build_definitions(Lake("shop", [table]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, definitions, open_platform())
@@ -144,9 +147,12 @@ def test_columns_that_no_message_tells_are_read_in_the_database(
         database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
         monkeypatch.setenv("SHOP", database.url)
         table = change_table(
-            "shop.orders", source=JsonLines(str(folder), records=True), envelope=envelope, merge=CDCMerge(keys=("id",)),
-            schema_from=Database("$SHOP", f"{database.schema}.orders"),
-        )  # fmt: skip
+            "shop.orders",
+            source=JsonLines(str(folder), records=True),
+            envelope=envelope,
+            merge=CDCMerge(keys=("id",)),
+            schema=SourceSchema(read_from=Database("$SHOP", f"{database.schema}.orders")),
+        )
         own = Location(location.instance, build_definitions(Lake("shop", [table])), location.platform)
         value = json.dumps(schemaless(envelope, database.schema))
         line = {"topic": "shop", "partition": 0, "offset": 0, "key": '{"id":1}', "value": value, "headers": []}

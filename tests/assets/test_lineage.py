@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.lineage.record import Statement
@@ -31,7 +31,7 @@ RATES = pa.schema([("rate", pa.int64())])
 orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates")
 
 
-@spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, owner="team:shop")
+@spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, asset=Asset(owner="team:shop"))
 def paid(orders: Any) -> Any:
     return orders.where("amount > 0").select("id", (F.col("amount") * 2).alias("twice"))
 

@@ -10,7 +10,7 @@ import pytest
 from lakechime_dagster.assets.maintenance import MAX_SHOWN, metadata_of
 from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, Storage, change_table, sql_table
 from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
 from lakechime_dagster.resources.maintenance import Kept, Looked
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -20,7 +20,9 @@ from tests.support.tables import write
 from tests.support.world import a_flow
 
 POLICY = Maintenance(min_files=2)
-ORDERS = sql_table("silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", owner="team:shop", maintenance=POLICY)
+ORDERS = sql_table(
+    "silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", storage=Storage(maintenance=POLICY), asset=Asset(owner="team:shop")
+)
 TOTALS = sql_table("gold.totals", sql="SELECT count(*) AS n FROM silver.orders", refresh="full")
 LAKE = Lake("shop", [SourceTable("bronze.orders"), ORDERS, TOTALS])
 KEPT = dg.AssetKey(["silver", "orders__maintenance"])
@@ -98,9 +100,13 @@ def test_a_table_and_its_maintenance_take_a_slot_of_one_pool() -> None:
 
 def test_a_table_that_follows_a_database_is_kept_with_its_messages() -> None:
     follows = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), maintenance=POLICY,
-        dagster={"pool": "shop"},
-    )  # fmt: skip
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",)),
+        storage=Storage(maintenance=POLICY),
+        asset=Asset(dagster={"pool": "shop"}),
+    )
     graph = build_definitions(Lake("shop", [follows])).resolve_asset_graph()
     assert {key.to_user_string(): graph.get(key).pools for key in graph.materializable_asset_keys} == {
         "shop/orders": {"shop"},

@@ -13,19 +13,25 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
+from lakechime_dagster.lake import Lake, LakeTable, SourceTable, Storage, spark_table
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 from lakechime_dagster.resources.keys import asset_key
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, Schedule, SnapshotTrigger, every, hours_of, tick
 from lakechime_dagster.triggers.flow import Flow, partition_key
 from lakechime_dagster.triggers.model import FireKey
+from tests.support.declaring import grouped
 
 pytestmark = pytest.mark.tier2
 
 DAY, HOUR = {"day": "date"}, {"day": "date", "hour": "int"}
-calls = SourceTable("bronze.calls", partitioned_by=HOUR)  # by its own partitions a table's key is named, by the others' it waits
-rates, weather = SourceTable("bronze.rates", partitioned_by=DAY), SourceTable("bronze.weather", partitioned_by=HOUR)
-regions = SourceTable("bronze.regions", partitioned_by={"region": "string"})
+calls = SourceTable(
+    "bronze.calls", storage=Storage(partitioned_by=HOUR)
+)  # by its own partitions a table's key is named, by the others' it waits
+rates, weather = (
+    SourceTable("bronze.rates", storage=Storage(partitioned_by=DAY)),
+    SourceTable("bronze.weather", storage=Storage(partitioned_by=HOUR)),
+)
+regions = SourceTable("bronze.regions", storage=Storage(partitioned_by={"region": "string"}))
 sources = (calls, rates, weather, regions)
 
 
@@ -50,7 +56,7 @@ def reader(*conditions: PartitionCondition, on: Schedule, levels: dict[str, str]
     """A table that reads whole what it waits for, unless `reads` says what it reads."""
     reads = {one.table.replace(".", "_"): source.snapshot() for one in conditions for source in sources if source.name == one.table}
     given = {"reads": reads, "refresh": "full", "partitioned_by": levels, "trigger": PartitionTrigger(conditions, on), **given}
-    return spark_table(name, **given)(lambda **frames: None)
+    return spark_table(name, **grouped(**given))(lambda **frames: None)
 
 
 def mapping(table: LakeTable, source: SourceTable, manifest: Manifest | None = None) -> dg.PartitionMapping:
@@ -211,7 +217,7 @@ def test_a_table_that_is_run_as_a_whole_depends_on_all_partitions() -> None:
 
 def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -> None:
     levels, month, last_month = {"month": "string"}, tick(format="%Y-%m"), tick("-1mo", "%Y-%m")
-    bronze = SourceTable("bronze.months", partitioned_by=levels)
+    bronze = SourceTable("bronze.months", storage=Storage(partitioned_by=levels))
     silver = reader(bronze.partitions(month=month), on=days(), levels=levels, name="silver.months", reads={"calls": calls.snapshot()})
 
     def told(*conditions: PartitionCondition) -> dg.PartitionMapping | None:

@@ -16,7 +16,7 @@ from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor
+from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor, SourceSchema
 from lakechime_dagster.resources.following.followed import Followed
 from lakechime_dagster.resources.following.keeping_up import heard_of, keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
@@ -207,7 +207,7 @@ def test_a_comparison_tells_where_how_much_and_which_keys() -> None:
 
 
 def test_columns_that_the_declaration_leaves_out_or_renames_are_not_lacking() -> None:
-    table = replace(orders(merge=CDCMerge(keys=("id",), except_column_list=("secret",))), columns={"amount": "amt"})
+    table = replace(orders(merge=CDCMerge(keys=("id",), except_column_list=("secret",))), schema=SourceSchema(names={"amount": "amt"}))
     assert same(compared(unchecked={"secret": LAKE_LACKS, "amount": LAKE_LACKS}), table).passed
 
 

@@ -5,7 +5,18 @@ import pytest
 
 from lakechime_dagster.assets.outside import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Database, JsonLines, KafkaTopic, Lake, Maxwell, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import (
+    CDCMerge,
+    Database,
+    JsonLines,
+    KafkaTopic,
+    Lake,
+    Maxwell,
+    SourceSchema,
+    SourceTable,
+    change_table,
+    sql_table,
+)
 from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind
 from lakechime_dagster.resources.lineage.outside import Looked
@@ -104,11 +115,20 @@ def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_follow
     database = Database("$SHOP", "shop.orders")
     topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")
     merge = CDCMerge(keys=("id",))
-    followed = Lake("f", [change_table("silver.orders", source=topic, envelope=Maxwell(), merge=merge, schema_from=database)])
+    followed = Lake(
+        "f", [change_table("silver.orders", source=topic, envelope=Maxwell(), merge=merge, schema=SourceSchema(read_from=database))]
+    )
     graph = build_definitions(followed).resolve_asset_graph()
     above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
     assert {key.to_user_string() for key in above} == {"mysql/shop.orders", "kafka:/kafka:9092/shop.orders"}
-    files = Lake("g", [change_table("silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, types={"id": "bigint"})])
+    files = Lake(
+        "g",
+        [
+            change_table(
+                "silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, schema=SourceSchema(types={"id": "bigint"})
+            )
+        ],
+    )
     (folder,) = build_definitions(files).resolve_asset_graph().get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
     assert (folder.path[0], folder.path[-1]) == ("file", "*.jsonl")
     back = ForeignTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))

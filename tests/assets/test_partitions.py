@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, Schedule, every, tick
 
 NOW = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.timezone.utc)
@@ -16,11 +16,14 @@ YESTERDAY, TODAY, TOMORROW = (str(NOW.date() + dt.timedelta(days=days)) for days
 
 def partitions(levels: dict[str, str], schedule: Schedule, **specs: Any) -> dg.PartitionsDefinition:
     """The partitions of a table that is computed by the same levels as its input."""
-    orders = SourceTable("bronze.orders", partitioned_by=levels)
+    orders = SourceTable("bronze.orders", storage=Storage(partitioned_by=levels))
     daily = sql_table(
-        "gold.daily", sql="SELECT * FROM bronze.orders", partitioned_by=levels, refresh="partitions",
+        "gold.daily",
+        sql="SELECT * FROM bronze.orders",
+        refresh="partitions",
         trigger=PartitionTrigger(orders.partitions(**specs), schedule),
-    )  # fmt: skip
+        storage=Storage(partitioned_by=levels),
+    )
     found = partitions_of(Lake("shop", [orders, daily]), daily)
     assert found is not None
     return found
@@ -51,12 +54,15 @@ def test_an_hour_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(
 
 
 def test_the_partitions_are_those_of_the_level_that_the_table_has_and_not_of_another_date() -> None:
-    orders = SourceTable("bronze.orders", partitioned_by={"load_date": "date", "event_date": "date"})
+    orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"load_date": "date", "event_date": "date"}))
     week_before = orders.partitions(load_date=tick(), event_date=tick("-7d"))
     daily = sql_table(
-        "gold.daily", sql="SELECT * FROM bronze.orders", partitioned_by={"event_date": "date"}, refresh="partitions",
+        "gold.daily",
+        sql="SELECT * FROM bronze.orders",
+        refresh="partitions",
         trigger=PartitionTrigger(week_before, every(days=1, start="2013-01-10", until="2013-01-12")),
-    )  # fmt: skip
+        storage=Storage(partitioned_by={"event_date": "date"}),
+    )
     found = partitions_of(Lake("shop", [orders, daily]), daily)
     assert found is not None
     assert list(found.get_partition_keys()) == ["2013-01-03", "2013-01-04", "2013-01-05"]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, personal, sql_table
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.resources.personal.reached import PersonalData
 from lakechime_dagster.resources.platform import Platform, open_platform
@@ -16,13 +16,15 @@ from lakechime_dagster.store.interventions import By
 from tests.support.home import local_home
 from tests.support.tables import write
 
-people = SourceTable("bronze.people", columns={"email": personal("email")})
+people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 visits = SourceTable("bronze.visits")
 members = sql_table("silver.members", sql="SELECT lower(email) AS mail, town FROM bronze.people", refresh="full")
 towns = sql_table(
-    "gold.towns", sql="SELECT town, max(sha2(mail, 256)) AS last, count(mail) AS n FROM silver.members GROUP BY 1", refresh="full",
-    public=True,
-)  # fmt: skip
+    "gold.towns",
+    sql="SELECT town, max(sha2(mail, 256)) AS last, count(mail) AS n FROM silver.members GROUP BY 1",
+    refresh="full",
+    asset=Asset(public=True),
+)
 pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="full")
 lake = Lake("people", [people, visits, members, towns, pages])
 

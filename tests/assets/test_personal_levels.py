@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.assets.personal import personal_results
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, LaneHeldError
-from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, personal, sql_table
 from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.personal.reach import Reach
@@ -32,17 +32,17 @@ from tests.lineage.factories import make_record, make_statement, source
 from tests.support.home import local_home
 from tests.support.tables import write
 
-people = SourceTable("bronze.people", columns={"email": personal("email")})
+people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 ANA = By(who="ana", reason="addresses of shops")
 MAIL = ColumnRef("silver.members", "mail")
 
 
 def members_table(sql: str = "SELECT id, email AS mail FROM bronze.people", level: str = "mail") -> LakeTable:
-    return sql_table("silver.members", sql=sql, partitioned_by={level: "string"}, trigger=SnapshotTrigger("bronze.people"))
+    return sql_table("silver.members", sql=sql, trigger=SnapshotTrigger("bronze.people"), storage=Storage(partitioned_by={level: "string"}))
 
 
 members, others = members_table(), members_table("SELECT 1 AS mail FROM bronze.people")
-copies = sql_table("gold.copies", sql="SELECT id, mail AS m FROM silver.members", partitioned_by={"m": "string"})
+copies = sql_table("gold.copies", sql="SELECT id, mail AS m FROM silver.members", storage=Storage(partitioned_by={"m": "string"}))
 lake = Lake("people", [people, members])
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
 
-orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates", partitioned_by={"day": "date"})
+orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates", storage=Storage(partitioned_by={"day": "date"}))
 
 
 @spark_table("silver.paid", reads={"orders": orders.changes()})

@@ -16,6 +16,7 @@ from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from tests.factories import make_event
+from tests.support.declaring import grouped
 from tests.support.world import World, a_flow, committed, one
 
 NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.timezone.utc)
@@ -23,7 +24,7 @@ orders = SourceTable("bronze.orders")
 
 
 def a_table(**fields: Any) -> LakeTable:
-    return spark_table("silver.orders", reads={"orders": orders.changes()}, keys=["id"], **fields)(lambda orders: orders)
+    return spark_table("silver.orders", reads={"orders": orders.changes()}, keys=["id"], **grouped(**fields))(lambda orders: orders)
 
 
 def a_report(watermark: dt.datetime | None = None, **counts: int) -> Report:

@@ -15,7 +15,7 @@ from lakechime_dagster.dce.event import DataChangeEvent
 from lakechime_dagster.dce.store import EventQuery
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, spark_table, sql_table
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
@@ -30,13 +30,16 @@ MAY = [dt.date(2024, 5, day) for day in range(1, 4)]
 COMPLETE = {"complete": "true"}
 DECLARED = {"inputs_are_declared": True}
 
-orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
+orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "date"}))
 
 
 @spark_table(
-    "silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger(),
-    expect={"amount is positive": "amount > 0"}, watermark="day", fresh_within=dt.timedelta(days=1),
-)  # fmt: skip
+    "silver.orders",
+    keys=["id"],
+    reads={"orders": orders.changes()},
+    trigger=SnapshotTrigger(),
+    asset=Asset(expect={"amount is positive": "amount > 0"}, watermark="day", fresh_within=dt.timedelta(days=1)),
+)
 def silver_orders(orders: Any) -> Any:
     """Orders, one row each."""
     return orders
@@ -52,9 +55,9 @@ orders_of_day = sql_table(
     "gold.orders_of_day",
     sql="SELECT day, count(*) AS orders FROM bronze.orders GROUP BY day",
     keys=["day"],
-    partitioned_by={"day": "date"},
     refresh="partitions",
     trigger=PartitionTrigger([orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"), tags=COMPLETE),
+    storage=Storage(partitioned_by={"day": "date"}),
 )
 
 totals = sql_table(

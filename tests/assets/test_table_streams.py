@@ -10,7 +10,7 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake import Lake, SourceTable, TableRows, event_group, event_stream
+from lakechime_dagster.lake import Asset, Lake, SourceTable, TableRows, event_group, event_stream
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.feeds import place_at
 from lakechime_dagster.resources.lakechime_resource import declared_flows
@@ -28,7 +28,7 @@ from tests.support.streams import event
 
 spark = pytest.mark.spark
 
-RAW = SourceTable("bronze.raw", owner="team:ingest")
+RAW = SourceTable("bronze.raw", asset=Asset(owner="team:ingest"))
 
 
 @dataclass

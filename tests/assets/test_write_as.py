@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Account, CDCMerge, JsonLines, Lake, Maxwell, change_table, sql_table
+from lakechime_dagster.lake import Account, CDCMerge, JsonLines, Lake, Maxwell, SourceSchema, Storage, change_table, sql_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from tests.assets.test_change_table import told
@@ -26,10 +26,14 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: P
     (tmp_path / "in" / "a.jsonl").write_bytes(told(1, 10))
     writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})
     orders = change_table(
-        "shop.orders", source=JsonLines(str(tmp_path / "in")), envelope=Maxwell(), merge=CDCMerge(keys=("id",)),
-        types={"id": "bigint", "amount": "bigint"}, write_as=writer,
-    )  # fmt: skip
-    total = sql_table("gold.total", sql="SELECT sum(amount) AS amount FROM shop.orders", write_as=writer)
+        "shop.orders",
+        source=JsonLines(str(tmp_path / "in")),
+        envelope=Maxwell(),
+        merge=CDCMerge(keys=("id",)),
+        schema=SourceSchema(types={"id": "bigint", "amount": "bigint"}),
+        storage=Storage(write_as=writer),
+    )
+    total = sql_table("gold.total", sql="SELECT sum(amount) AS amount FROM shop.orders", storage=Storage(write_as=writer))
     count = sql_table("gold.count", sql="SELECT count(*) AS n FROM shop.orders")
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, build_definitions(Lake("shop", [orders, total, count])), open_platform())

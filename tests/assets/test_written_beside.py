@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.graph.standing import Standing
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
@@ -33,7 +33,7 @@ def append(frame: DataFrame, path: str, kind: str = "delta") -> None:
     frame.write.format(kind).mode("append").save(path)
 
 
-@spark_table("silver.kept", reads={"orders": orders.changes()}, owner="team:shop")
+@spark_table("silver.kept", reads={"orders": orders.changes()}, asset=Asset(owner="team:shop"))
 def kept(orders: Any) -> Any:
     append(twice(orders), open_platform().location(audit.name))
     return orders.where("amount > 0")

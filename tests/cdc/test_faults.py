@@ -18,7 +18,7 @@ from lakechime_dagster.assets.flows import flow_of
 from lakechime_dagster.assets.monitor_results import kept_up, same
 from lakechime_dagster.cdc.comparing.compare import Fault
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, change_table
+from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, Storage, change_table
 from lakechime_dagster.resources.following.followed import Followed
 from lakechime_dagster.resources.following.keeping_up import keeping_up
 from lakechime_dagster.resources.following.monitor import monitored
@@ -85,9 +85,13 @@ def watched(mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.Temp
         patch.setenv("LAKECHIME_HOME", str(folder))
         patch.delenv("LAKECHIME_STORE_URL", raising=False)
         table = change_table(
-            NAME, source=JsonLines(str(folder / "in")), envelope=Debezium(), merge=CDCMerge(keys=("id",)), location=shop.lake.location,
+            NAME,
+            source=JsonLines(str(folder / "in")),
+            envelope=Debezium(),
+            merge=CDCMerge(keys=("id",)),
             monitor=shop.monitor(limits=Limits(quiet=timedelta(minutes=30))),
-        )  # fmt: skip
+            storage=Storage(location=shop.lake.location),
+        )
 
         def clock(minutes: float) -> None:
             patch.setattr(SqlDCEStore, "now", lambda _: int(TOLD_MS + minutes * MINUTE))

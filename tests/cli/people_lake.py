@@ -1,18 +1,26 @@
 """A lake with personal data, for tests of where it goes."""
 
-from lakechime_dagster.lake import Lake, SourceTable, personal, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, personal, sql_table
 
-people = SourceTable("bronze.people", columns={"email": personal("email")})
+people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 visits = SourceTable("bronze.visits")
 members = sql_table("silver.members", sql="SELECT email, sha2(email, 256) AS id, town FROM bronze.people", refresh="full")
 hosts = sql_table(
-    "silver.hosts", sql="SELECT split(email, '@')[1] AS host, town FROM silver.members", refresh="full", columns={"host": personal("host")}
+    "silver.hosts",
+    sql="SELECT split(email, '@')[1] AS host, town FROM silver.members",
+    refresh="full",
+    asset=Asset(columns={"host": personal("host")}),
 )
 towns = sql_table(
-    "gold.towns", sql="SELECT town, max(id) AS last, count(email) AS n FROM silver.members GROUP BY 1", refresh="full", public=True
+    "gold.towns",
+    sql="SELECT town, max(id) AS last, count(email) AS n FROM silver.members GROUP BY 1",
+    refresh="full",
+    asset=Asset(public=True),
 )
 pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="full")
 lake = Lake("people", [people, visits, members, hosts, towns, pages])
 
-by_mail = sql_table("silver.members", sql="SELECT email AS mail, town FROM bronze.people", partitioned_by={"mail": "string"})
+by_mail = sql_table(
+    "silver.members", sql="SELECT email AS mail, town FROM bronze.people", storage=Storage(partitioned_by={"mail": "string"})
+)
 partitioned = Lake("partitioned", [people, by_mail])

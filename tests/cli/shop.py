@@ -19,11 +19,11 @@ from lakechime_dagster.cdc.order import Order
 from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow, change_row
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
 from lakechime_dagster.lake.change_tables import CHANGES, STATE
-from lakechime_dagster.lake.deletes import Deletes
 from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.spark.following.remembered import place_row
 from tests.cdc.meaning.test_merging import Lake as Merged
 from tests.support.cli import Cli
+from tests.support.declaring import grouped
 from tests.support.follows import ARROW, BRONZE
 
 NAME = "shop.orders"
@@ -31,7 +31,7 @@ KEPT = ("lane", "step", "execution", "reason", "row")
 
 
 def orders(**declared: Any) -> ChangeTable:
-    return change_table(NAME, **{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared})
+    return change_table(NAME, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Shop:
         module.__dict__["lake"] = Lake("shop", [table, *others])
         lakechime.monkeypatch.setitem(sys.modules, "shop_lake", module)
         lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "shop_lake:lake")
-        return cls(lakechime, table, Merged(keeps_deleted=table.deletes is Deletes.SOFT))
+        return cls(lakechime, table, Merged(keeps_deleted=table.merge.keeps_deleted))
 
     def location(self, suffix: str = "") -> str:
         return str(self.lakechime.home / "warehouse" / "shop" / f"orders{suffix}")

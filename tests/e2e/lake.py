@@ -2,16 +2,22 @@
 
 from typing import TYPE_CHECKING
 
-from lakechime_dagster import Lake, PartitionTrigger, SnapshotTrigger, SourceTable, every, spark_table, sql_table, tick
+from lakechime_dagster import Asset, Lake, PartitionTrigger, SnapshotTrigger, SourceTable, Storage, every, spark_table, sql_table, tick
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-orders = SourceTable("bronze.orders", partitioned_by={"day": "date"}, owner="team:shop", description="Orders as they come in.")
+orders = SourceTable(
+    "bronze.orders", storage=Storage(partitioned_by={"day": "date"}), asset=Asset(owner="team:shop", description="Orders as they come in.")
+)
 
 
 @spark_table(
-    "silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger(), expect={"amount is positive": "amount > 0"}
+    "silver.orders",
+    keys=["id"],
+    reads={"orders": orders.changes()},
+    trigger=SnapshotTrigger(),
+    asset=Asset(expect={"amount is positive": "amount > 0"}),
 )
 def silver_orders(orders: "DataFrame") -> "DataFrame":
     """Orders, one row each."""
@@ -22,10 +28,11 @@ orders_of_day = sql_table(
     "gold.orders_of_day",
     sql="SELECT day, count(*) AS orders, sum(amount) AS amount FROM bronze.orders GROUP BY day",
     keys=["day"],
-    partitioned_by={"day": "date"},
     refresh="partitions",
-    trigger=PartitionTrigger([orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"),
-                             tags={"complete": "true"}),
-)  # fmt: skip
+    trigger=PartitionTrigger(
+        [orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"), tags={"complete": "true"}
+    ),
+    storage=Storage(partitioned_by={"day": "date"}),
+)
 
 lake = Lake("shop", [orders, silver_orders, orders_of_day])

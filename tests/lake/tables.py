@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from lakechime_dagster.lake import LakeTable, Read, SourceTable, spark_table
+from lakechime_dagster.lake import Asset, LakeTable, Read, SourceTable, Storage, spark_table
 from lakechime_dagster.triggers import SnapshotTrigger, every
+from tests.support.declaring import grouped
 
 HOUR = {"flight_date": "date", "hour": "int"}
-flights = SourceTable("bronze.flights", partitioned_by=HOUR, owner="team:ops")
-weather = SourceTable("bronze.weather", partitioned_by=HOUR)
+flights = SourceTable("bronze.flights", storage=Storage(partitioned_by=HOUR), asset=Asset(owner="team:ops"))
+weather = SourceTable("bronze.weather", storage=Storage(partitioned_by=HOUR))
 planes = SourceTable("bronze.planes")
 REJOIN = flights.changes(rejoin=weather, on=["origin", "time_hour"])
 MINUTELY = SnapshotTrigger(every=every(minutes=1))
@@ -26,4 +27,4 @@ def one(flights: Any) -> Any:
 def make_table(name: str = "silver.flights", compute: Callable[..., Any] | None = None, **declared: Any) -> LakeTable:
     """A computed table of which only what matters is named."""
     reads: dict[str, Read] = declared.pop("reads", {"flights": flights.changes()})
-    return spark_table(name, reads=reads, **declared)(compute or one)
+    return spark_table(name, reads=reads, **grouped(**declared))(compute or one)

@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, Lake, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, Lake, SourceTable, Storage, change_table, sql_table
 
 WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
 
@@ -27,7 +27,7 @@ def test_a_variable_that_is_not_there_is_named() -> None:
 
 def test_the_messages_of_a_followed_table_are_written_by_its_account() -> None:
     merge = CDCMerge(keys=("id",))
-    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, write_as=WRITER)
+    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, storage=Storage(write_as=WRITER))
     assert table.write_as is table.bronze.write_as is WRITER
 
 
@@ -36,14 +36,14 @@ def test_an_account_that_has_no_effect_is_refused(location: str) -> None:
     settings = {"fs.permissions.umask-mode": "077", **WRITER.settings}
     writer = Account("shop-writer", settings)
     with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a\.access\.key of Account\('shop-writer'\) has no effect at"):
-        sql_table("a.b", sql="SELECT n FROM a.c", write_as=writer, location=location)
+        sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as=writer, location=location))
     with pytest.raises(DeclarationError, match="has no effect"):
         writer.confs(location, {"SHOP_KEY": "secret"})
     assert Account("shop-writer", {"fs.permissions.umask-mode": "077"}).confs(location, {})["fs.permissions.umask-mode"] == "077"
 
 
 def test_an_account_that_has_no_effect_in_the_warehouse_is_refused_at_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lake = Lake("shop", [SourceTable("a.c"), sql_table("a.b", sql="SELECT n FROM a.c", write_as=WRITER)])
+    lake = Lake("shop", [SourceTable("a.c"), sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as=WRITER))])
     monkeypatch.setenv("LAKECHIME_WAREHOUSE", str(tmp_path))
     with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a"):
         build_definitions(lake)
@@ -56,7 +56,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Account("a", {}), "Account, settings: is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}"),
     (lambda: Account("a", {"spark.x": "b"}), "Account, settings: 'spark.x' is none of a file system's, which begin with fs."),
     (lambda: Account("a", {"fs.x": 5}), "Account, settings: the value of fs.x is no text, or $NAME of a variable"),  # type: ignore[dict-item]
-    (lambda: sql_table("a.b", sql="SELECT n FROM a.c", write_as="x"), "a.b, write_as: 'x' is no Account(name, {'fs.…': …})"),  # type: ignore[arg-type]
+    (
+        lambda: sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as="x")),  # type: ignore[arg-type]
+        "a.b, write_as: 'x' is no Account(name, {'fs.…': …})",
+    ),
 ]
 
 

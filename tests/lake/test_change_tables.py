@@ -29,19 +29,22 @@ from lakechime_dagster.lake import (
 from lakechime_dagster.lake.names import spelled_as
 from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.triggers import PartitionTrigger, every, tick
+from tests.support.declaring import grouped
 
 
 def orders(name: str = "shop.orders", **declared: Any) -> ChangeTable:
     """A table that follows one of which only what matters is named."""
     return change_table(
-        name, **{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}
+        name, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared})
     )  # fmt: skip
 
 
 def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> None:
-    table = orders(every=every(minutes=5), owner="team:shop", location="/lake/orders/", on_drift="evolve", group="shop")
+    table = orders(
+        source=JsonLines("in", every=every(minutes=5)), owner="team:shop", location="/lake/orders/", on_drift="evolve", group="shop"
+    )
     assert (table.bronze.name, table.bronze.location, table.bronze.owner) == ("shop.orders__changes", "/lake/orders__changes", "team:shop")
-    assert (table.keys, table.on_drift, table.inputs, table.trigger.tables) == (
+    assert (table.keys, table.schema.on_drift, table.inputs, table.trigger.tables) == (
         ("id",), Drift.EVOLVE, ("shop.orders__changes",), ("shop.orders__changes",),
     )  # fmt: skip
     assert (table.bronze.inputs, table.bronze.trigger.tables, str(table.bronze.trigger.every)) == ((), (), "every 5 minutes")
@@ -50,10 +53,10 @@ def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> N
 
 
 def test_the_key_of_messages_is_that_of_the_database_and_the_readers_decide_the_features() -> None:
-    table = orders(columns={"id": "order_id"}, merge=CDCMerge(keys=("order_id",)), readers=["duckdb", "polars"], cluster_by=["order_id"])
+    table = orders(names={"id": "order_id"}, merge=CDCMerge(keys=("order_id",)), readers=["duckdb", "polars"], cluster_by=["order_id"])
     assert (table.bronze.keys, table.keys, table.cluster_by) == (("id",), ("order_id",), ("order_id",))
-    assert not all_read_deletion_vectors(table.readers)
-    assert all_read_deletion_vectors(orders(readers=["duckdb"]).readers)
+    assert not all_read_deletion_vectors(table.storage.readers)
+    assert all_read_deletion_vectors(orders(readers=["duckdb"]).storage.readers)
 
 
 def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longest_time() -> None:
@@ -69,7 +72,7 @@ def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longes
 
 
 def test_the_history_of_a_table_may_be_a_dump_of_a_place_of_the_log() -> None:
-    assert orders(history=Snapshot("dump", as_of="mysql-bin.000003:1234")).history == Snapshot("dump", as_of="mysql-bin.000003:1234")
+    assert orders(history=Snapshot("dump", as_of="mysql-bin.000003:1234")).merge.history == Snapshot("dump", as_of="mysql-bin.000003:1234")
     statement = "CHANGE MASTER TO MASTER_LOG_FILE='mysql-bin.000003', MASTER_LOG_POS=1234;"
     assert str(Snapshot("dump/orders.parquet", as_of=statement)) == "dump/orders.parquet as of mysql-bin.000003:1234"
 
@@ -114,26 +117,26 @@ WRONG = [
         "shop.orders, monitor: shards=('eu',) has 1 values, and the names of the topics tell shard, part",
     ),
     (lambda: JsonLines("in", ddl="shop"), "JsonLines, ddl: 'shop' names topics, which only records=True have"),
-    (lambda: orders(schema_from="mysql://shop"), "shop.orders, schema_from: 'mysql://shop' is no Database(url, table)"),
+    (lambda: orders(read_from="mysql://shop"), "shop.orders, read_from: 'mysql://shop' is no Database(url, table)"),
     (lambda: Database("shop", "shop.orders"), "Database, url: 'shop' is neither mysql+pymysql://user@host/database"),
     (lambda: Database("$SHOP", "orders"), "Database, table: 'orders' is no schema.table of the database, such as shop.orders"),
     (
-        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), schema_from=Database("$SHOP", "shop.orders")),
-        "shop.orders, schema_from: is one database's table; this one follows those of all shards",
+        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")),
+        "shop.orders, read_from: is one database's table; this one follows those of all shards",
     ),
     (
-        lambda: orders(envelope=Maxwell(), schema_from=Database("postgresql://reader@host/shop", "public.orders")),
-        "shop.orders, schema_from: is in PostgreSQL, which Maxwell does not follow; name the database that it reads",
+        lambda: orders(envelope=Maxwell(), read_from=Database("postgresql://reader@host/shop", "public.orders")),
+        "shop.orders, read_from: is in PostgreSQL, which Maxwell does not follow; name the database that it reads",
     ),
     (
         lambda: orders(
-            envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), schema_from=Database("$SHOP", "shop.orders")
+            envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")
         ),
-        "shop.orders, schema_from: is one database's table; this one follows those of all shards: declare types={…}",
+        "shop.orders, read_from: is one database's table; this one follows those of all shards: declare SourceSchema(types={…})",
     ),
     (
         lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, source=JsonLines("in", records=True, ddl="shop")),
-        "shop.orders, source: ddl='shop' is for Debezium's messages; of this envelope declare schema_from=, or types={…}",
+        "shop.orders, source: ddl='shop' is for Debezium's messages; declare SourceSchema(read_from=…), or types={…}",
     ),
     (lambda: Debezium(settings={"decimal.mode": "precise"}), "Debezium, settings: 'decimal.mode' says nothing of how values are written"),
     (
@@ -142,7 +145,7 @@ WRONG = [
     ),
     (lambda: orders(envelope="debezium"), "shop.orders, envelope: 'debezium' is none of Debezium(), Canal(), Maxwell(), Dms()"),
     (lambda: orders(merge=["id"]), "shop.orders, merge: ['id'] is no CDCMerge(keys=[…])"),
-    (lambda: orders(history="dump"), "shop.orders, history: 'dump' is no Snapshot(path, as_of=…)"),
+    (lambda: orders(history="dump"), "CDCMerge, history: 'dump' is no Snapshot(path, as_of=…)"),
     (
         lambda: orders(history=Snapshot("dump", as_of="0/1"), envelope=Maxwell(), types={"id": "int"}),
         "shop.orders, history: messages of Maxwell cannot be written yet, only Debezium's; load the rows by that tool",
@@ -161,35 +164,35 @@ WRONG = [
     (lambda: orders(types=["id"]), "shop.orders, types: ['id'] is no map of columns to their types"),
     (lambda: orders(envelope=Maxwell(), types={"id": 5}), "shop.orders, types: {'id': 5} is no map of columns to their types"),
     (lambda: orders(types={"id": "bigint"}), "shop.orders, types: is not read, as messages of Debezium bring their columns' types"),
-    (lambda: orders(every="daily"), "shop.orders, every: 'daily' is no schedule; write every(minutes=5)"),
+    (lambda: JsonLines("in", every="daily"), "JsonLines, every: 'daily' is no schedule; write every(minutes=5)"),  # type: ignore[arg-type]
     (lambda: orders(on_drift="ask"), "shop.orders, on_drift: 'ask' is none of exception, evolve, lenient, ignore"),
-    (lambda: orders(allowed_lateness=3), "shop.orders, allowed_lateness: 3 is not a positive timedelta"),
-    (lambda: orders(allowed_lateness=dt.timedelta(0)), "shop.orders, allowed_lateness: datetime.timedelta(0) is not a positive timedelta"),
+    (lambda: orders(allowed_lateness=3), "CDCMerge, allowed_lateness: 3 is not a positive timedelta"),
+    (lambda: orders(allowed_lateness=dt.timedelta(0)), "CDCMerge, allowed_lateness: datetime.timedelta(0) is not a positive timedelta"),
     (lambda: orders(readers="duckdb"), "shop.orders, readers: 'duckdb' is not a list of readers; write ['duckdb']"),
     (lambda: orders(readers=["excel"]), "readers: 'excel' is none of datafusion, duckdb, pandas, polars, pyarrow, spark, trino"),
-    (lambda: orders(max_delete_ratio=10), "shop.orders, max_delete_ratio: 10 is no part of all rows, from 0 to 1"),
+    (lambda: orders(max_delete_ratio=10), "CDCMerge, max_delete_ratio: 10 is no part of all rows, from 0 to 1"),
     (
         lambda: orders(max_continuous_empty_commits=-1),
-        "shop.orders, max_continuous_empty_commits: -1 is no number of steps, 0 or more; leave it out to commit only what changes rows",
+        "CDCMerge, max_continuous_empty_commits: -1 is no number of executions, 0 or more; leave it out to commit only what changes rows",
     ),
-    (lambda: orders(max_continuous_empty_commits=True), "shop.orders, max_continuous_empty_commits: True is no number of steps"),
-    (lambda: orders(deletes="lazy"), "shop.orders, deletes: 'lazy' is neither hard nor soft"),
+    (lambda: orders(max_continuous_empty_commits=True), "CDCMerge, max_continuous_empty_commits: True is no number of executions"),
+    (lambda: orders(deletes="lazy"), "CDCMerge, deletes: 'lazy' is neither hard nor soft"),
     (
         lambda: orders(deletes="soft", merge=CDCMerge(keys=("id",), stored_as_scd_type=2)),
-        "shop.orders, deletes: 'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out",
+        "CDCMerge, deletes: 'soft' goes without stored_as_scd_type=2, whose histories keep deleted rows; leave it out",
     ),
-    (lambda: orders(columns={"removed": "__deleted_AT"}), "shop.orders, columns: names '__deleted_AT': CDC tables have columns of that"),
-    (lambda: orders(columns={"a b": "_Metadata"}), "shop.orders, columns: names '_Metadata': Delta has columns of that name; give it"),
+    (lambda: orders(names={"removed": "__deleted_AT"}), "shop.orders, names: names '__deleted_AT': CDC tables have columns of that"),
+    (lambda: orders(names={"a b": "_Metadata"}), "shop.orders, names: names '_Metadata': Delta has columns of that name; give it"),
     (lambda: orders(merge=CDCMerge(keys=("order id",))), "shop.orders, merge: names 'order id': Delta takes no ' ' in names"),
     (
         lambda: orders(envelope=Maxwell(), types={"id": "int", "filePath": "string"}),
-        "shop.orders, types: names 'filePath': Delta has columns of that name; give it another name by columns={'filePath': …}, or leave",
+        "shop.orders, types: names 'filePath': Delta has columns of that name; give it another name by names={'filePath': …}, or leave",
     ),
-    (lambda: orders(columns=["id"]), "shop.orders, columns: ['id'] is no map of names"),
-    (lambda: orders(columns={"a": "b", "c": "b"}), "shop.orders, columns: names column 'b' twice"),
+    (lambda: orders(names=["id"]), "shop.orders, names: ['id'] is no map of names"),
+    (lambda: orders(names={"a": "b", "c": "b"}), "shop.orders, names: names column 'b' twice"),
     (
-        lambda: orders(columns={"a": "b"}, merge=CDCMerge(keys=("id",), column_list=("id", "a"))),
-        "shop.orders, columns: names 'b', which merge.column_list leaves out",
+        lambda: orders(names={"a": "b"}, merge=CDCMerge(keys=("id",), column_list=("id", "a"))),
+        "shop.orders, names: names 'b', which merge.column_list leaves out",
     ),
     (lambda: CDCMerge(keys=("id",), column_list=("name",)), "CDCMerge, column_list: leaves out 'id', a column of the key"),
     (lambda: CDCMerge(keys=("id",), stored_as_scd_type=3), "CDCMerge, stored_as_scd_type: 3 is neither 1 nor 2"),
@@ -223,15 +226,15 @@ WRONG = [
 def test_a_column_of_a_name_that_no_table_can_have_is_declared_under_another_or_left_out() -> None:
     types = {"id": "int", "filePath": "string", "a=b": "string"}
     table = orders(
-        envelope=Maxwell(), types=types, columns={"filePath": "path"}, merge=CDCMerge(keys=("id",), except_column_list=("a=b",))
+        envelope=Maxwell(), types=types, names={"filePath": "path"}, merge=CDCMerge(keys=("id",), except_column_list=("a=b",))
     )  # fmt: skip
-    assert table.columns == {"filePath": "path"}
+    assert table.names == {"filePath": "path"}
 
 
 def test_columns_are_named_in_letters_of_whatever_case() -> None:
     merge = CDCMerge(keys=("ORDER_ID",), column_list=("order_id", "Amt"))
-    table = orders(envelope=Maxwell(), types={"ID": "int", "amount": "int"}, columns={"id": "Order_Id", "AMOUNT": "amt"}, merge=merge)
-    assert (table.bronze.keys, dict(table.bronze.types)) == (("id",), {"id": "int", "amount": "int"})
+    table = orders(envelope=Maxwell(), types={"ID": "int", "amount": "int"}, names={"id": "Order_Id", "AMOUNT": "amt"}, merge=merge)
+    assert (table.bronze.keys, dict(table.bronze.schema.types or {})) == (("id",), {"id": "int", "amount": "int"})
     assert [merge.takes(name) for name in ("ORDER_ID", "amt", "note")] == [True, True, False]
     assert [CDCMerge(keys=("id",), except_column_list=("NOTE",)).takes(name) for name in ("id", "note", "ſize")] == [True, False, True]
     spelled = merge.spelled_as(["order_id", "amt", "note"])
@@ -252,7 +255,7 @@ def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Ca
 
 
 def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() -> None:
-    table = orders(source=KafkaTopic("shop.orders", bootstrap="broker:9092"), every=every(minutes=1))
+    table = orders(source=KafkaTopic("shop.orders", bootstrap="broker:9092", every=every(minutes=1)))
     built = build_definitions(Lake("shop", [table]))
     graph = built.resolve_asset_graph()
     nodes = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}

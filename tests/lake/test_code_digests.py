@@ -6,12 +6,13 @@ from typing import Any
 
 from lakechime_dagster.lake import SourceTable, spark_table, sql_table
 from lakechime_dagster.lake.tables import code_digest
+from tests.support.declaring import grouped
 
 orders = SourceTable("bronze.orders")
 
 
 def of(function: Any, **fields: Any) -> str:
-    return code_digest(spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **fields)(function))
+    return code_digest(spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields))(function))
 
 
 def plain() -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import LakeTable, Read, ReadMode, RefreshMode, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import Asset, LakeTable, Read, ReadMode, RefreshMode, SourceTable, Storage, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, weather
 
@@ -29,7 +29,7 @@ def test_a_declaration_describes_itself_by_its_docstring() -> None:
 
 
 def test_declarations_are_values_that_hash() -> None:
-    assert flights == SourceTable("bronze.flights", partitioned_by=PartitionLevels.of(HOUR), owner="team:ops")
+    assert flights == SourceTable("bronze.flights", storage=Storage(partitioned_by=PartitionLevels.of(HOUR)), asset=Asset(owner="team:ops"))
     assert len({flights, weather, make_table(), make_table()}) == 3
     assert flights.levels.as_dict() == HOUR
 
@@ -82,7 +82,7 @@ def test_a_sql_file_lies_beside_the_declaring_module(tmp_path: Path) -> None:
     (tmp_path / "daily.sql").write_text(
         "-- Flights per day.\n-- Of all airports.\nSELECT flight_date FROM bronze.flights", encoding="utf-8"
     )
-    code = 'from lakechime_dagster.lake import sql_table\ndaily = sql_table("gold.daily", sql_file="daily.sql")'
+    code = 'from pathlib import Path\nfrom lakechime_dagster.lake import sql_table\ndaily = sql_table("gold.daily", Path("daily.sql"))'
     module = {"__file__": str(tmp_path / "my_lake.py"), "__name__": "my_lake"}
     exec(compile(code, module["__file__"], "exec"), module)
     daily: Any = module["daily"]
@@ -121,7 +121,7 @@ def test_affected_keys_learn_which_source_columns_give_the_key() -> None:
 
 def test_the_branches_of_a_union_give_the_partition_column_by_its_place() -> None:
     sql = "SELECT origin AS o, flight_date FROM bronze.flights UNION ALL SELECT city, flight_date AS day FROM bronze.weather"
-    table = sql_table("gold.f", sql=sql, partitioned_by={"flight_date": "date"}, refresh="partitions")
+    table = sql_table("gold.f", sql=sql, refresh="partitions", storage=Storage(partitioned_by={"flight_date": "date"}))
     assert table.inputs == ("bronze.flights", "bronze.weather")
 
 

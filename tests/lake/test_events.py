@@ -20,6 +20,7 @@ from lakechime_dagster.lake import (
     Lake,
     LakeTable,
     SourceTable,
+    Storage,
     StreamOptions,
     TableRows,
     event_group,
@@ -278,7 +279,10 @@ LAKES = [
         "chat.events, name: would lie among the tables of group chat, which has one for each type; rename one of them",
     ),
     (lake(OF_ROWS), "game.events, source: reads bronze.raw, which is not in the lake; declare it as a SourceTable"),
-    (lake(OF_ROWS, SourceTable("bronze.raw", format="iceberg")), "game.events, source: bronze.raw is of ICEBERG; a stream reads Delta"),
+    (
+        lake(OF_ROWS, SourceTable("bronze.raw", storage=Storage(format="iceberg"))),
+        "game.events, source: bronze.raw is of ICEBERG; a stream reads Delta",
+    ),
     (lake(OF_ROWS, replaced(), SourceTable("a.raw")), "game.events, source: rows of bronze.raw are replaced; a stream takes"),
     (
         lake(of_rows("shop.shop__buy"), group(of=of_rows("shop.shop__buy")), SourceTable("shop.shop__buy")),
@@ -289,7 +293,7 @@ LAKES = [
         "again.events, source: game.events is a stream's own table, in which reprocessing adds payloads again; read in/*.jsonl instead",
     ),
     (lake(GAME.table), "Lake ev, tables: EventTable("),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("declare", "answer"), [*STREAMS, *GROUPS, *LAKES], ids=[answer for _, answer in (*STREAMS, *GROUPS, *LAKES)])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import LakeTable, Read, ReadMode, sql_table
+from lakechime_dagster.lake import LakeTable, Read, ReadMode, Storage, sql_table
 
 ROWS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
 LAW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -119,7 +119,12 @@ def accepted(sql: str, refresh: str, keys: tuple[str, ...] = (), pinned: str = "
     reads = [Read(table=pinned, mode=ReadMode.SNAPSHOT)] if pinned else []
     try:
         return sql_table(
-            "gold.t", sql=sql, refresh=refresh, keys=keys, reads=reads, partitioned_by={partition: "int"} if partition else None
+            "gold.t",
+            sql=sql,
+            refresh=refresh,
+            keys=keys,
+            reads=reads,
+            storage=Storage(partitioned_by={partition: "int"} if partition else None),
         )
     except DeclarationError:
         return None

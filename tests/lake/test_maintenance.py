@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Maintenance, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Maintenance, Storage, change_table, sql_table
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": "daily"}, "Maintenance, every: 'daily' is no schedule; write every(days=1)"),
@@ -38,14 +38,16 @@ def test_what_cannot_work_is_refused_by_field_and_value(given: dict[str, Any], m
 
 def test_tables_carry_it_and_all_three_of_one_that_follows_a_database() -> None:
     maintenance = Maintenance(keep_for=dt.timedelta(days=30))
-    computed = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", maintenance=maintenance)
+    computed = sql_table(
+        "gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", storage=Storage(maintenance=maintenance)
+    )
     follows = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), maintenance=maintenance
-    )  # fmt: skip
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), storage=Storage(maintenance=maintenance)
+    )
     assert [table.maintenance for table in (computed, follows, follows.bronze)] == [maintenance] * 3
 
 
 def test_what_is_no_maintenance_is_refused_with_the_table() -> None:
     wrong: Any = "daily"
     with pytest.raises(DeclarationError, match=re.escape("gold.total, maintenance: 'daily' is no Maintenance(…)")):
-        sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", maintenance=wrong)
+        sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", storage=Storage(maintenance=wrong))

@@ -8,12 +8,14 @@ import pytest
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import (
+    Asset,
     CDCMerge,
     ChangeTable,
     Debezium,
     JsonLines,
     Personal,
     SourceTable,
+    Storage,
     change_table,
     event_group,
     event_stream,
@@ -21,58 +23,71 @@ from lakechime_dagster.lake import (
     sql_table,
 )
 from tests.lake.tables import make_table
+from tests.support.declaring import grouped
 
 EMAIL = personal("email")
 GAME = event_stream("game", source=JsonLines("in"))
 
 
 def followed(**options: Any) -> ChangeTable:
-    merge = options.pop("merge", CDCMerge(keys=("id",)))
-    return change_table("silver.people", source=JsonLines("in"), envelope=Debezium(), merge=merge, **options)
+    return change_table(
+        "silver.people", source=JsonLines("in"), envelope=Debezium(), **grouped(**{"merge": CDCMerge(keys=("id",)), **options})
+    )
 
 
 def sql(text: str = "SELECT id, email FROM bronze.people", **options: Any) -> Any:
-    return sql_table("silver.people", sql=text, **options)
+    return sql_table("silver.people", sql=text, **grouped(**options))
 
 
 def test_columns_of_every_kind_of_table_are_tagged() -> None:
-    assert SourceTable("bronze.people", columns={"email": EMAIL}).personal == {"email": EMAIL}
+    assert SourceTable("bronze.people", asset=Asset(columns={"email": EMAIL})).personal == {"email": EMAIL}
     assert sql(columns={"email": EMAIL}).personal == {"email": Personal("email")}
     assert make_table(columns={"email": EMAIL}).personal == {"email": EMAIL}
     assert event_group("shop", GAME, columns={"/user/email": EMAIL}).personal == {"/user/email": EMAIL}
 
 
 def test_a_column_of_a_followed_table_may_be_renamed_and_personal() -> None:
-    table = followed(columns={"mail": "email", "email": EMAIL, "phone": personal("phone")})
-    assert table.columns == {"mail": "email"}
+    table = followed(names={"mail": "email"}, columns={"email": EMAIL, "phone": personal("phone")})
+    assert table.names == {"mail": "email"}
     assert table.personal == {"email": EMAIL, "phone": personal("phone")}
 
 
 def test_tags_are_frozen() -> None:
     given = {"email": EMAIL}
-    table = SourceTable("bronze.people", columns=given)
+    table = SourceTable("bronze.people", asset=Asset(columns=given))
     given["phone"] = personal("phone")
     assert dict(table.personal) == {"email": EMAIL}
     with pytest.raises(TypeError):
-        table.columns["phone"] = EMAIL  # type: ignore[index]
+        table.personal["phone"] = EMAIL  # type: ignore[index]
 
 
 def test_names_lead_into_structs_and_into_json() -> None:
-    tagged = SourceTable("bronze.people", columns={"user.email": EMAIL, "payload:$.user.email": EMAIL, "payload:$.items[].to": EMAIL})
+    tagged = SourceTable(
+        "bronze.people", asset=Asset(columns={"user.email": EMAIL, "payload:$.user.email": EMAIL, "payload:$.items[].to": EMAIL})
+    )
     assert len(tagged.personal) == 3
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: personal("E-Mail"), "personal(), category: 'E-Mail' is no word of small letters"),
     (lambda: personal(""), "personal(), category: ''"),
-    (lambda: SourceTable("a.b", columns={"email": "email"}), "a.b, columns: 'email' of 'email' is no personal("),  # type: ignore[dict-item]
-    (lambda: SourceTable("a.b", columns=["email"]), "a.b, columns: ['email'] is no map of columns"),  # type: ignore[arg-type]
-    (lambda: SourceTable("a.b", columns={"email": EMAIL, "EMAIL": EMAIL}), "names column 'EMAIL' twice"),
-    (lambda: SourceTable("a.b", columns={"payload:user": EMAIL}), "'payload:user' is no column; write such as"),
-    (lambda: SourceTable("a.b", partitioned_by={"email": "string"}, columns={"Email": EMAIL}), "'Email' is a partition level"),
-    (lambda: SourceTable("a.b", partitioned_by={"kapi": "string"}, columns={"kapı": EMAIL}), "is a partition level"),
-    (lambda: SourceTable("a.b", columns={"email": EMAIL}, public=True), "a.b, public: is for everybody, and 'email' is personal"),
-    (lambda: SourceTable("a.b", public="yes"), "a.b, public: 'yes' is neither True nor False"),  # type: ignore[arg-type]
+    (lambda: SourceTable("a.b", asset=Asset(columns={"email": "email"})), "a.b, columns: 'email' of 'email' is no personal("),  # type: ignore[dict-item]
+    (lambda: SourceTable("a.b", asset=Asset(columns=["email"])), "a.b, columns: ['email'] is no map of columns"),  # type: ignore[arg-type]
+    (lambda: SourceTable("a.b", asset=Asset(columns={"email": EMAIL, "EMAIL": EMAIL})), "names column 'EMAIL' twice"),
+    (lambda: SourceTable("a.b", asset=Asset(columns={"payload:user": EMAIL})), "'payload:user' is no column; write such as"),
+    (
+        lambda: SourceTable("a.b", storage=Storage(partitioned_by={"email": "string"}), asset=Asset(columns={"Email": EMAIL})),
+        "'Email' is a partition level",
+    ),
+    (
+        lambda: SourceTable("a.b", storage=Storage(partitioned_by={"kapi": "string"}), asset=Asset(columns={"kapı": EMAIL})),
+        "is a partition level",
+    ),
+    (
+        lambda: SourceTable("a.b", asset=Asset(columns={"email": EMAIL}, public=True)),
+        "a.b, public: is for everybody, and 'email' is personal",
+    ),
+    (lambda: SourceTable("a.b", asset=Asset(public="yes")), "a.b, public: 'yes' is neither True nor False"),  # type: ignore[arg-type]
     (lambda: sql(columns={"mail": EMAIL}), "silver.people, columns: 'mail' is no column of it; it has id, email"),
     (lambda: sql(columns={"email": EMAIL}, public=True), "silver.people, public: is for everybody"),
     (lambda: make_table(columns={"born": personal("birth_date")}, watermark="born"), "watermark: names 'born', which is personal"),

@@ -3,29 +3,31 @@
 import datetime as dt
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, Read, ReadMode, SourceTable, sql_table
+from lakechime_dagster.lake import Asset, Lake, Read, ReadMode, SourceTable, Storage, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, TableName, every, tick
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
+from tests.support.declaring import grouped
 
 DAY = {"flight_date": "date"}
 DAILY = every(days=1, start="2013-01-02")
 
 
 def rows(sql: str, **declared: Any) -> Callable[[], object]:
-    return lambda: sql_table("gold.t", sql=sql, refresh="rows", **declared)
+    return lambda: sql_table("gold.t", sql=sql, refresh="rows", **grouped(**declared))
 
 
 def groups(sql: str, keys: list[str], **declared: Any) -> Callable[[], object]:
-    return lambda: sql_table("gold.t", sql=sql, keys=keys, refresh="affected_keys", **declared)
+    return lambda: sql_table("gold.t", sql=sql, keys=keys, refresh="affected_keys", **grouped(**declared))
 
 
 def days(sql: str, **declared: Any) -> Callable[[], object]:
-    return lambda: sql_table("gold.t", sql=sql, refresh="partitions", partitioned_by=DAY, **declared)
+    return lambda: sql_table("gold.t", sql=sql, refresh="partitions", **grouped(partitioned_by=DAY, **declared))
 
 
 def lake(*tables: Any) -> Callable[[], object]:
@@ -57,24 +59,33 @@ NAMES = [
     (lambda: SourceTable("a.f__quarantine"), "a.f__quarantine, name: ends with __quarantine, which is kept for tables of refused rows"),
     (lambda: SourceTable("a" * 300), "name: has 300 characters; use at most 200"),
     (
-        lambda: SourceTable("a.b", partitioned_by={"day": "datum"}),
+        lambda: SourceTable("a.b", storage=Storage(partitioned_by={"day": "datum"})),
         "a.b, partitioned_by: partition level 'day' 'datum': is not a level type",
     ),
-    (lambda: SourceTable("a.b", partitioned_by=["day"]), 'a.b, partitioned_by: [\'day\'] has no types; write {"column": "type"}'),  # type: ignore[arg-type]
-    (lambda: SourceTable("a.b", owner="ops"), "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'"),
-    (lambda: SourceTable("a.b", format="orc"), "a.b, format: 'orc' is none of delta, iceberg, hive"),
-    (lambda: SourceTable("a.b", location=" "), "a.b, location: ' ' is not a path or URL"),
-    (lambda: SourceTable("a.b", fresh_within=dt.timedelta(0)), "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta"),
     (
-        lambda: SourceTable("a.b", fresh_within=dt.timedelta(seconds=30)),
+        lambda: SourceTable("a.b", storage=Storage(partitioned_by=["day"])),  # type: ignore[arg-type]
+        'a.b, partitioned_by: [\'day\'] has no types; write {"column": "type"}',
+    ),
+    (lambda: SourceTable("a.b", asset=Asset(owner="ops")), "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'"),
+    (lambda: SourceTable("a.b", storage=Storage(format="orc")), "a.b, format: 'orc' is none of delta, iceberg, hive"),
+    (lambda: SourceTable("a.b", storage=Storage(location=" ")), "a.b, location: ' ' is not a path or URL"),
+    (
+        lambda: SourceTable("a.b", asset=Asset(fresh_within=dt.timedelta(0))),
+        "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta",
+    ),
+    (
+        lambda: SourceTable("a.b", asset=Asset(fresh_within=dt.timedelta(seconds=30))),
         "a.b, fresh_within: datetime.timedelta(seconds=30) is less than a minute, the least that Dagster watches a source by",
     ),
-    (lambda: SourceTable("a.b", owner="a@b.c"), "a.b, owner: 'a@b.c' is neither an e-mail address"),
-    (lambda: SourceTable("a.b", dagster={"metadata": None}), "a.b, dagster: the metadata None are no map"),
+    (lambda: SourceTable("a.b", asset=Asset(owner="a@b.c")), "a.b, owner: 'a@b.c' is neither an e-mail address"),
+    (lambda: SourceTable("a.b", asset=Asset(dagster={"metadata": None})), "a.b, dagster: the metadata None are no map"),
     (lambda: make_table("a." + "b" * 130), "name: has 132 characters; use at most 128"),
     (lambda: sql_table("a." + "b" * 130, sql="SELECT * FROM x.y"), "name: has 132 characters; use at most 128"),
-    (lambda: SourceTable("a.b", group="my group"), "a.b, group: 'my group' must be of letters, digits and _"),
-    (lambda: SourceTable("a.b", dagster={"deps": []}), "a.b, dagster: 'deps' is set from the declaration itself; leave it out"),
+    (lambda: SourceTable("a.b", asset=Asset(group="my group")), "a.b, group: 'my group' must be of letters, digits and _"),
+    (
+        lambda: SourceTable("a.b", asset=Asset(dagster={"deps": []})),
+        "a.b, dagster: 'deps' is set from the declaration itself; leave it out",
+    ),
     (
         lambda: make_table(dagster={"check_specs": []}),
         "dagster: 'check_specs' is set from the declaration itself; write a check of your own with @dg.asset_check(asset=…)",
@@ -157,9 +168,15 @@ READS = [
 ]
 
 SQL = [
-    (lambda: sql_table("gold.t"), "gold.t, sql: give either sql= or sql_file="),
-    (lambda: sql_table("gold.t", sql="SELECT 1", sql_file="x.sql"), "gold.t, sql: give either sql= or sql_file=, not both"),
-    (lambda: sql_table("gold.t", sql_file="nowhere.sql"), "gold.t, sql_file: "),
+    (lambda: sql_table("gold.t", sql=None), "gold.t, sql: None is neither the text of a query nor the Path of a file with one"),  # type: ignore[arg-type]
+    (lambda: sql_table("gold.t", sql=Path("nowhere.sql")), "nowhere.sql' cannot be read (FileNotFoundError)"),
+    (
+        lambda: sql_table("gold.t", sql="SELECT n FROM a.b", storage=Storage(readers=["polars"])),
+        "gold.t, readers: ('polars',) has no effect for a computed table; leave it out of Storage(…)",
+    ),
+    (lambda: SourceTable("a.b", asset=Asset(watermark="day")), "a.b, watermark: 'day' has no effect for a table that is written elsewhere"),
+    (lambda: SourceTable("a.b", storage=Asset()), "a.b, storage: Asset("),  # type: ignore[arg-type]
+    (lambda: SourceTable("a.b", asset="team:ops"), "a.b, asset: 'team:ops' is no Asset(…)"),  # type: ignore[arg-type]
     (lambda: sql_table("gold.t", sql="SELEC * FROM x"), "gold.t, sql: is not Spark SQL: line 1, column"),
     (lambda: sql_table("gold.t", sql=" "), "gold.t, sql: is empty; write one SELECT"),
     (lambda: sql_table("gold.t", sql="SELECT 1; SELECT 2"), "gold.t, sql: holds 2 statements; write one SELECT"),
@@ -297,12 +314,12 @@ SQL = [
 A = sql_table("gold.a", sql="SELECT * FROM gold.b")
 B = sql_table("gold.b", sql="SELECT * FROM gold.c JOIN bronze.flights USING (x)")
 C = sql_table("gold.c", sql="SELECT * FROM gold.a")
-HOURLY_FLIGHTS = SourceTable("bronze.flights", partitioned_by=HOUR)
-STRINGS = SourceTable("bronze.flights", partitioned_by={"flight_date": "string"})
-ELSEWHERE = SourceTable("bronze.flights", partitioned_by={"day": "date"})
+HOURLY_FLIGHTS = SourceTable("bronze.flights", storage=Storage(partitioned_by=HOUR))
+STRINGS = SourceTable("bronze.flights", storage=Storage(partitioned_by={"flight_date": "string"}))
+ELSEWHERE = SourceTable("bronze.flights", storage=Storage(partitioned_by={"day": "date"}))
 WAITS = PartitionTrigger([HOURLY_FLIGHTS.partitions(flight_date=tick("-1d"), hour=5)], DAILY)
 WAITING = make_table(refresh="full", trigger=WAITS)
-WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", partitioned_by=DAY)
+WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", storage=Storage(partitioned_by=DAY))
 
 LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
@@ -318,8 +335,14 @@ LAKES = [
     (lake(flights, flights.__class__("bronze.flights")), "bronze.flights, name: is declared twice; keep one"),
     (lake(flights, SourceTable("bronze.Flights")), "bronze.Flights, name: differs from bronze.flights in letter case only"),
     (lake(flights, SourceTable("bronze")), "bronze.flights, name: would lie inside the folder of bronze"),
-    (lake(SourceTable("a.b", location="/x"), SourceTable("a.c", location="/x/")), "a.c, location: is the location of a.b too"),
-    (lake(SourceTable("bronze.flights", format="hive"), make_table()), "bronze.flights is a HIVE table; computed tables read Delta tables"),
+    (
+        lake(SourceTable("a.b", storage=Storage(location="/x")), SourceTable("a.c", storage=Storage(location="/x/"))),
+        "a.c, location: is the location of a.b too",
+    ),
+    (
+        lake(SourceTable("bronze.flights", storage=Storage(format="hive")), make_table()),
+        "bronze.flights is a HIVE table; computed tables read Delta tables",
+    ),
     (
         lake(flights, make_table(refresh="full", trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY))),
         "trigger: waits for bronze.weather, which is",

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.dce.event import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, Storage, change_table, sql_table
 from lakechime_dagster.lake.lake import Target
 from lakechime_dagster.lake.maintenance_plan import Kind, Reader
 from lakechime_dagster.resources.maintenance import keep, look, readers
@@ -18,7 +18,9 @@ from lakechime_dagster.triggers.lanes import Place
 from tests.support.tables import write
 from tests.support.world import a_flow, place
 
-ORDERS = sql_table("silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", maintenance=Maintenance(min_files=2))
+ORDERS = sql_table(
+    "silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", storage=Storage(maintenance=Maintenance(min_files=2))
+)
 CHANGES = sql_table("gold.changes", sql="SELECT id FROM silver.orders", refresh="rows", keys=["id"])
 WHOLE = sql_table("gold.whole", sql="SELECT id FROM silver.orders", refresh="full", reads=[ORDERS.snapshot()])
 LAKE = Lake("shop", [SourceTable("bronze.orders"), ORDERS, CHANGES, WHOLE])

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.comparing.compare import Fault
 from lakechime_dagster.cdc.comparing.monitored import Monitored
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lake.deletes import Deletes
+from lakechime_dagster.lake.cdc_merge import Deletes
 from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.resources.following.monitor import monitored
 from lakechime_dagster.resources.following.repair import repaired

@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import CDCMerge, JsonLines, Maxwell, change_table
+from lakechime_dagster.lake import CDCMerge, JsonLines, Maxwell, SourceSchema, change_table
 from lakechime_dagster.resources.explain import explain
 from lakechime_dagster.resources.platform import Platform, hours_of
 from lakechime_dagster.resources.running import RunningExecution
@@ -90,9 +90,8 @@ ORDERS = change_table(
     "shop.orders",
     source=JsonLines("in"),
     envelope=Maxwell(),
-    merge=CDCMerge(keys=("id",)),
-    types={"id": "bigint"},
-    max_transaction=dt.timedelta(0),
+    merge=CDCMerge(keys=("id",), max_transaction=dt.timedelta(0)),
+    schema=SourceSchema(types={"id": "bigint"}),
 )
 EPOCH_HOURS = int(dt.datetime(2013, 5, 1, tzinfo=dt.timezone.utc).timestamp()) // 3600
 

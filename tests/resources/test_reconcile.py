@@ -12,7 +12,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.store import EventQuery, Seen
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake import SourceTable
+from lakechime_dagster.lake import SourceTable, Storage
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import Reconciled, reconcile, reconcile_table
 from tests.support.tables import write
@@ -138,7 +138,7 @@ def test_a_first_look_that_a_writers_push_has_overtaken_amends_nothing(platform:
 
 def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
     assert log.exists()
-    _, (problem,) = reconcile(platform, [SourceTable("bronze.orders", partitioned_by={"day": "int"})])
+    _, (problem,) = reconcile(platform, [SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "int"}))])
     assert problem.startswith("bronze.orders: partition level 'day'")
 
 
@@ -149,10 +149,10 @@ def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
 
 def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(platform: Platform, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    far = SourceTable("bronze.far", location=str(tmp_path / "file"), partitioned_by={"day": "date"})
-    new = SourceTable("bronze.new", partitioned_by={"day": "date"})
+    far = SourceTable("bronze.far", storage=Storage(location=str(tmp_path / "file"), partitioned_by={"day": "date"}))
+    new = SourceTable("bronze.new", storage=Storage(partitioned_by={"day": "date"}))
     bare = SourceTable("bronze.bare")
-    of_others = SourceTable("bronze.hive", format="hive", location=str(tmp_path / "file"), partitioned_by={"day": "date"})
+    of_others = SourceTable("bronze.hive", storage=Storage(format="hive", location=str(tmp_path / "file"), partitioned_by={"day": "date"}))
     found, (problem,) = reconcile(platform, [far, new, bare, of_others])
     assert (found, problem.partition(" cannot be read")[0]) == ([], f"bronze.far: the Delta table at {tmp_path / 'file'}")
     assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(("bronze.far", "bronze.new", "bronze.hive"), DAYS)

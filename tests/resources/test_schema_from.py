@@ -3,7 +3,7 @@
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, change_table
+from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, SourceSchema, change_table
 from lakechime_dagster.lake.change_tables import BronzeTable
 from lakechime_dagster.resources.following.schema_from import schema_reading
 from lakechime_dagster.settings import load_settings
@@ -11,8 +11,8 @@ from lakechime_dagster.settings import load_settings
 
 def bronze(schema_from: Database | None) -> BronzeTable:
     table = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), schema_from=schema_from
-    )  # fmt: skip
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), schema=SourceSchema(read_from=schema_from)
+    )
     return table.bronze
 
 

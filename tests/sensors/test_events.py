@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.lake import Lake, SourceTable, Storage
 from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
 from lakechime_dagster.resources.reconcile import reconcile
 from lakechime_dagster.sensors.events import events_sensor
@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.lanes import Cause
 from tests.support.tables import write
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64())])
-orders = SourceTable("bronze.orders", partitioned_by={"day": "date"})
+orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "date"}))
 items = SourceTable("bronze.items")
 
 

@@ -16,7 +16,7 @@ from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Monitor, SourceTable, change_table, sql_table
+from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Monitor, SourceTable, Storage, change_table, sql_table
 from lakechime_dagster.resources.dead_runs import end_dead_run
 from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
 from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
@@ -463,11 +463,14 @@ def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
 
 def test_a_declared_lake_waits_for_the_tables_of_its_deployments_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECHIME_CLUSTER", "eu")
-    orders = SourceTable(SOURCE, partitioned_by={"day": "date"})
+    orders = SourceTable(SOURCE, storage=Storage(partitioned_by={"day": "date"}))
     daily = sql_table(
-        "gold.daily", sql=f"SELECT day, count(*) AS n FROM {SOURCE} GROUP BY day", partitioned_by={"day": "date"}, refresh="partitions",
+        "gold.daily",
+        sql=f"SELECT day, count(*) AS n FROM {SOURCE} GROUP BY day",
+        refresh="partitions",
         trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-03")),
-    )  # fmt: skip
+        storage=Storage(partitioned_by={"day": "date"}),
+    )
     definitions = build_definitions(Lake("shop", [orders, daily]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         location = Location(instance, definitions, "gold_daily", "shop__daily", open_platform())

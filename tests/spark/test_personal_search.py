@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, change_table, personal
+from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, SourceSchema, change_table, personal
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.personal.beside import searched_beside
 from lakechime_dagster.lineage.personal.declared import declared_tags
@@ -142,9 +142,13 @@ def test_a_person_is_found_in_messages_history_state_and_refused_changes(spark: 
     table.tell([*(order(number, at=at, name=name) for number, at, name in names), broken, replace(broken, value=b"{half", offset=10)])
     table.run()
     orders = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",), stored_as_scd_type=2),
-        columns={"name": "called", "called": personal("name")},
-    )  # fmt: skip
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",), stored_as_scd_type=2),
+        schema=SourceSchema(names={"name": "called"}),
+        asset=Asset(columns={"called": personal("name")}),
+    )
     lake = Lake("shop", [orders])
     several = reached(declared_tags(lake), {}, {})
     places = {one.table: one for one in (*searched(several, ["shop.orders"]), *searched_beside(lake, several.keys))}

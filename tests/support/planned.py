@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table, sql_table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
@@ -18,8 +18,9 @@ from lakechime_dagster.resources.lineage.plan import manifest_by
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.lineage.planning import Planner
+from tests.support.declaring import grouped
 
-orders = SourceTable("bronze.orders", owner="team:shop")
+orders = SourceTable("bronze.orders", asset=Asset(owner="team:shop"))
 ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("city", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
 
 
@@ -28,11 +29,11 @@ def paid(orders: DataFrame) -> DataFrame:
 
 
 def paid_table(function: Callable[..., DataFrame] = paid, **fields: Any) -> LakeTable:
-    return spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **fields)(function)
+    return spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields))(function)
 
 
 def towns_table(sql: str = "SELECT city, sum(twice) AS total FROM silver.paid GROUP BY city") -> LakeTable:
-    return sql_table("gold.towns", sql=sql, refresh="full", owner="team:gold")
+    return sql_table("gold.towns", sql=sql, refresh="full", asset=Asset(owner="team:gold"))
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def untaken(sample: Sample, names: Mapping[str, str], takes: Callable[[str], boo
     if not refused:
         return []
     problem = "; ".join(f"{name!r} is left out: {why}" for name, why in refused.items())
-    remedy = f"give another name by columns={{{', '.join(f'{name!r}: …' for name in refused)}}}, or name it in merge.except_column_list"
+    remedy = f"give another name by names={{{', '.join(f'{name!r}: …' for name in refused)}}}, or name it in merge.except_column_list"
     return [Finding(Weight.ERROR, "columns", problem, remedy)]
 
 
@@ -143,11 +143,10 @@ def _unreadable(sample: Sample) -> Iterator[Finding]:
     reasons = [reading.reason for _, reading in sample.messages if isinstance(reading, Unreadable)]
     without_types = [reason for reason in reasons if reason.startswith("schema:") or "no type is declared" in reason]
     if without_types:
-        remedy = (
-            "set `value.converter.schemas.enable=true` (and of the key) in the connector, or declare ddl= of its source, or schema_from="
-        )
+        connector = "set `value.converter.schemas.enable=true` (and of the key) in the connector"
+        remedy = f"{connector}, or declare ddl= of its source, or read_from= of its schema"
         if not isinstance(sample.envelope, Debezium):
-            remedy = "name each column's type in types={…}, as `lakechime cdc types` writes them, or declare schema_from="
+            remedy = "name each column's type in types={…}, as `lakechime cdc types` writes them, or declare SourceSchema(read_from=…)"
         yield Finding(Weight.ERROR, "types", f"{_of(without_types, sample)} bring no types of their columns: {without_types[0]}", remedy)
     if others := [reason for reason in reasons if reason not in without_types]:
         remedy = "check that envelope= is the tool that writes them; each is kept in the bronze table with its reason"

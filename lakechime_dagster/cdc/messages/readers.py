@@ -100,7 +100,7 @@ def format_of(table: BronzeTable) -> MessageFormat:
     return MessageFormat(
         envelope=table.envelope,
         keys=table.keys,
-        types=dict(table.types),
+        types=dict(table.schema.types or {}),
         heartbeats=table.heartbeats,
         transactions=table.feed.transactions,
         only=TableFilter(table.feed.database, table.feed.table),

@@ -108,7 +108,7 @@ class Readings:
     def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
         known = self._tables.get(table)
         if not known:
-            raise ValueError(f"types: nothing told the columns of {table}; schema_from= read {', '.join(self._tables) or 'nothing'}")
+            raise ValueError(f"types: nothing told the columns of {table}; read_from= read {', '.join(self._tables) or 'nothing'}")
         # A place may be that of the end of a change, so that a reading at the same place may be after it.
         index = bisect_left(known, position[:2], key=lambda one: one.order.position) if position else None
         key = table, index, tuple(names)

@@ -69,7 +69,7 @@ def _history(table: "ChangeTable", path: Path | None, as_of: str | None) -> "tup
     if (path is None) != (as_of is None):
         raise parse.wrong("--from", "a dump and the place that it is the state of belong together; give --from and --as-of")
     if path is None or as_of is None:
-        return None if table.history is None else (table.history, in_project(table.history.path))
+        return None if table.merge.history is None else (table.merge.history, in_project(table.merge.history.path))
     try:
         return Snapshot(str(path), as_of=as_of), path.expanduser().absolute()
     except DeclarationError as error:

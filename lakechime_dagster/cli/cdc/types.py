@@ -56,7 +56,7 @@ def _columns(table: "ChangeTable", url: str | None, place: str | None) -> Mappin
 
     envelope = table.bronze.envelope
     if isinstance(envelope, Debezium):
-        remedy = "set value.converter.schemas.enable=true in the connector, or declare ddl= of its source, or schema_from="
+        remedy = "set value.converter.schemas.enable=true in the connector, or declare ddl= of its source, or read_from= of its schema"
         raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
     if url is None:
         raise parse.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")

@@ -33,7 +33,7 @@ def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
 
 def _of_changes(table: ChangeTable, places: Iterable[Place]) -> Iterable[Searched]:
     """The messages of a table that follows a database, what is remembered and what it refused; a field may stand anywhere in them."""
-    there = {folded(here): name for name, here in table.columns.items()}
+    there = {folded(here): name for name, here in table.names.items()}
     keys = {folded(one) for one in table.keys}
     messages, remembered, refused = list[Place](), list[Place](), list[Place]()
     for name, key in places:

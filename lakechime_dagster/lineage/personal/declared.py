@@ -45,7 +45,7 @@ def within_reach(lake: Lake) -> frozenset[str]:
 
 def _of_messages(table: ChangeTable) -> Iterator[tuple[str, str]]:
     """Fields as lineage names them, and the texts in which they stand at a place that the envelope decides on."""
-    there = {folded(here): name for name, here in table.columns.items()}
+    there = {folded(here): name for name, here in table.names.items()}
     keys = {folded(key) for key in table.keys}
     for name, tag in table.personal.items():
         column = column_of(name)

@@ -101,7 +101,7 @@ class Followed:
         Raises:
             InvalidValueError: they are not as many as the key has columns, or one is not of its column's type.
         """
-        names, types = self.table.keys, dict(self.table.bronze.types) | self.target.types()
+        names, types = self.table.keys, dict(self.table.bronze.schema.types or {}) | self.target.types()
         if len(values) != len(names):
             raise InvalidValueError("key", json.dumps(values, default=str), f"has {len(values)} values; give those of {', '.join(names)}")
         try:

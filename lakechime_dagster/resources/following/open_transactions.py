@@ -16,7 +16,7 @@ def asked(table: ChangeTable, settings: Settings, environment: Mapping[str, str]
     It is asked where the table tells complete hours and its monitor names a database of which that depends.
     """
     monitor = table.monitor
-    if table.max_transaction is None or monitor is None or monitor.database is None:
+    if table.merge.max_transaction is None or monitor is None or monitor.database is None:
         return Asked()
     if not settings.may_ask_sources:
         return Asked(problem=QUERIES_OFF)

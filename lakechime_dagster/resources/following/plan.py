@@ -80,12 +80,12 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
         sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
         found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
-    found += untaken(sample, followed.table.columns, followed.table.merge.takes)
+    found += untaken(sample, followed.table.names, followed.table.merge.takes)
     found += without_transactions(sample) if bronze.feed.transactions else []
     found += findings(sample) if records else [] if found else [_nothing_yet()]
     if url is not None:
-        there = _database(url, source_table or _told_table(sample), bronze.types, sample)
-        has_hours = followed.table.max_transaction is not None
+        there = _database(url, source_table or _told_table(sample), bronze.schema.types or {}, sample)
+        has_hours = followed.table.merge.max_transaction is not None
         found += there + (_open_transactions(url) if has_hours and all(one.about != "database" for one in there) else [])
     found.sort(key=lambda one: list(Weight).index(one.weight))
     return Plan(parts=tuple(parts), rest=rest, sample=sample, is_of_feed=is_of_feed, findings=tuple(found))

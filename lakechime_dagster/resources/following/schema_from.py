@@ -18,7 +18,7 @@ def schema_reading(table: BronzeTable, settings: Settings, environment: Mapping[
         SourceUnreadableError: It cannot be asked.
         NotFoundError: It has no such table.
     """
-    if table.schema_from is None:
+    if table.schema.read_from is None:
         return None
     check_source_queries(settings)
-    return read_schema(table.schema_from.address(environment), *table.schema_from.source_table)
+    return read_schema(table.schema.read_from.address(environment), *table.schema.read_from.source_table)

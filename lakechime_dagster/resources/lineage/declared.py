@@ -73,12 +73,12 @@ def _record(running: RunningExecution, statements: Collection[Statement], owners
 
 def _there(table: ChangeTable, name: str) -> str:
     """What a column is called in the database."""
-    return next((there for there, here in table.columns.items() if here.lower() == name.lower()), name)
+    return next((there for there, here in table.names.items() if here.lower() == name.lower()), name)
 
 
 def source_of(table: BronzeTable) -> str:
     """The name of the database's table outside of the lake; where nothing tells it, that of its messages' feed."""
-    database = table.schema_from
+    database = table.schema.read_from
     if database is None:
         return feed_of(table)
     return f"{'postgres' if database.is_postgres else 'mysql'}/{'.'.join(database.source_table)}"
@@ -98,7 +98,7 @@ def feed_of(table: BronzeTable | EventTable) -> str:
 def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
     """What a table is fed from outside of the lake, as it is declared: a topic or a folder, and the table of a database behind it."""
     names = () if isinstance(table.feed, TableRows) else (feed_of(table),)
-    return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema_from is not None else names
+    return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema.read_from is not None else names
 
 
 def paths_of(layout: Layout) -> dict[str, list[tuple[str, ...]]]:

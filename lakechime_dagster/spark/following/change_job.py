@@ -13,8 +13,7 @@ from lakechime_dagster.cdc.remembering.open_transactions import Asked
 from lakechime_dagster.cdc.remembering.state import StateRow
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.dce.commits import TableSize
-from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.deletes import Deletes
+from lakechime_dagster.lake.cdc_merge import CDCMerge, Deletes
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.triggers.lanes import Place

@@ -117,7 +117,7 @@ class Reading:
                 schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
                 if schema.doubled and any(change.operation.is_upsert for change in changes):
                     one, other = schema.doubled
-                    remedy = f"name one of them by columns={{{other!r}: …}}"
+                    remedy = f"name one of them by names={{{other!r}: …}}"
                     return [_unreadable(message, f"columns {one} and {other}, which differ in case alone, are one to Spark; {remedy}")]
                 try:
                     rows = [self._row(change, schema) for change in changes]

@@ -253,7 +253,7 @@ class Step:
             raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
         refused = {name: why for types in schemas for name, ddl in types.items() if (why := why_not_taken(name, ddl))}
-        remedies = {name: f"{why}; give it another name by columns={{{name!r}: …}}" for name, why in refused.items()}
+        remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
         return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
     def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:

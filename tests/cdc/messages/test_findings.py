@@ -173,4 +173,4 @@ def test_columns_that_a_table_cannot_have_are_named_with_the_remedy() -> None:
         "'a b' is left out: Delta takes no ' ' in names; '__cdc' is left out: CDC tables have columns of that name themselves; "
         "'nested' is left out: of a field in it: Delta takes no ';' in names"
     )
-    assert finding.remedy.startswith("give another name by columns={'filePath': …, '_CHANGE_TYPE': …, 'a b': …, '__cdc': …, 'nested': …}")
+    assert finding.remedy.startswith("give another name by names={'filePath': …, '_CHANGE_TYPE': …, 'a b': …, '__cdc': …, 'nested': …}")

@@ -211,7 +211,7 @@ def test_a_truncation_tells_no_columns_and_needs_none() -> None:
 
 def test_of_another_table_nothing_was_told() -> None:
     found = reader(Maxwell(), READINGS).read(maxwell(ROW, 15, table="lines"))
-    assert reason(found) == "types: nothing told the columns of shop.lines; schema_from= read shop.orders"
+    assert reason(found) == "types: nothing told the columns of shop.lines; read_from= read shop.orders"
 
 
 def test_a_row_without_its_key_is_refused() -> None:

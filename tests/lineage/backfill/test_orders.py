@@ -3,7 +3,7 @@
 import datetime as dt
 
 from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
 from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.backfill.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
 from lakechime_dagster.lineage.backfill.rerun import rerun
@@ -15,15 +15,22 @@ from lakechime_dagster.triggers.orders import Order, OrderState
 DAY = {"day": "date"}
 DAILY = every(days=1, start="2024-05-02", until="2024-05-31")
 NOW = dt.datetime(2024, 5, 10, 12, tzinfo=dt.timezone.utc)
-raw, calendar = SourceTable("bronze.raw", partitioned_by=DAY), SourceTable("bronze.calendar", partitioned_by=DAY)
+raw, calendar = (
+    SourceTable("bronze.raw", storage=Storage(partitioned_by=DAY)),
+    SourceTable("bronze.calendar", storage=Storage(partitioned_by=DAY)),
+)
 
 
 def keyed(name: str, read: str, *conditions: PartitionCondition) -> LakeTable:
     trigger = PartitionTrigger(conditions, DAILY)
-    return sql_table(name, sql=f"SELECT day FROM {read}", keys=["day"], partitioned_by=DAY, refresh="partitions", trigger=trigger)
+    return sql_table(
+        name, sql=f"SELECT day FROM {read}", keys=["day"], refresh="partitions", trigger=trigger, storage=Storage(partitioned_by=DAY)
+    )
 
 
-clean = sql_table("silver.clean", sql="SELECT day FROM bronze.raw", keys=["day"], partitioned_by=DAY, trigger=SnapshotTrigger())
+clean = sql_table(
+    "silver.clean", sql="SELECT day FROM bronze.raw", keys=["day"], trigger=SnapshotTrigger(), storage=Storage(partitioned_by=DAY)
+)
 daily = keyed("gold.daily", "silver.clean", clean.partitions(day=tick("-1d")))
 next_day = keyed("gold.next_day", "bronze.raw", calendar.partitions(day=tick("-1d")), raw.partitions(day=tick("-2d")))
 report = keyed("gold.report", "gold.next_day", next_day.partitions(day=tick("-1d")))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, change_table, personal, sql_table
+from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, SourceSchema, change_table, personal, sql_table
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
 from lakechime_dagster.lineage.personal.beside import searched_beside
 from lakechime_dagster.lineage.personal.keys import Key, OutOfReach, Place, Reached, Searched, out_of_reach, reached, searched
@@ -109,10 +109,16 @@ def test_it_is_told_why_somebody_is_not_found_in_a_table() -> None:
 
 def test_what_is_refused_remembered_and_told_of_a_table_is_looked_into() -> None:
     orders = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("mail",)),
-        columns={"e_mail": "mail", "mail": personal("email"), "name": personal("name")},
-    )  # fmt: skip
-    plain = sql_table("gold.plain", sql="SELECT mail, name FROM shop.orders", refresh="full", columns={"mail": personal("email")})
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("mail",)),
+        schema=SourceSchema(names={"e_mail": "mail"}),
+        asset=Asset(columns={"mail": personal("email"), "name": personal("name")}),
+    )
+    plain = sql_table(
+        "gold.plain", sql="SELECT mail, name FROM shop.orders", refresh="full", asset=Asset(columns={"mail": personal("email")})
+    )
     found = Reached(keys={"shop.orders": {"mail": {Key("email")}, "name": {Key("name")}}, "gold.plain": {"mail": {Key("email", (SHA,))}}})
     several = {one.table: one for one in searched_beside(Lake("shop", [orders, plain]), found.keys)}
     assert {*several} == {"shop.orders__changes", "shop.orders__state", "shop.orders__quarantine", "gold.plain__quarantine"}

@@ -6,21 +6,22 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table
 from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.planned.unread import unread_columns
 from lakechime_dagster.triggers import SnapshotTrigger
+from tests.support.declaring import grouped
 
 ORDERS = "bronze.orders"
-orders = SourceTable(ORDERS, partitioned_by={"day": "date"})
+orders = SourceTable(ORDERS, storage=Storage(partitioned_by={"day": "date"}))
 COLUMNS = ("id", "Day", "amount", "note", "City", "at")
 
 
 def paid_table(**fields: Any) -> LakeTable:
     values = {"keys": ["id"], "reads": {"orders": orders.snapshot()}, "refresh": "full", "trigger": SnapshotTrigger([ORDERS])}
-    return spark_table("silver.paid", **values | fields)(lambda orders: orders)
+    return spark_table("silver.paid", **grouped(**values | fields))(lambda orders: orders)
 
 
 def planned_of(table: LakeTable, **fields: Any) -> PlannedTable:

@@ -186,7 +186,7 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
         result = table.run()
         assert result.events == {"applied": 1}
         assert [note for note in result.notes if "filePath" in note] == [
-            "column filePath is not taken: Delta has columns of that name; give it another name by columns={'filePath': …}"
+            "column filePath is not taken: Delta has columns of that name; give it another name by names={'filePath': …}"
         ]
     assert table.rows[0] == {"id": 1, "name": "Eve", "amount": 4, "a_b": "taken"}
 

@@ -55,9 +55,12 @@ class Shop:
     def declared(self) -> ChangeTable:
         url = f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{self.server.port}/"
         return change_table(
-            "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), max_transaction=dt.timedelta(0),
+            "shop.orders",
+            source=JsonLines("in"),
+            envelope=Debezium(),
+            merge=CDCMerge(keys=("id",), max_transaction=dt.timedelta(0)),
             monitor=Monitor(database=url, table="shop.orders"),
-        )  # fmt: skip
+        )
 
     def time_of(self, identity: int) -> int:
         """The one that the log has of a row."""
