@@ -10,7 +10,6 @@ from lakechime_dagster import (
     LakeTable,
     SnapshotTrigger,
     SourceTable,
-    StreamOptions,
     event_group,
     event_stream,
     every,
@@ -25,11 +24,9 @@ def announced_tables(folder: Path) -> list[EventStream | EventGroup | SourceTabl
     """The branch, whose events come as files in this folder; passengers are of `airport_other`, which is there by itself."""
     airport = event_stream(
         "airport",
-        source=JsonLines(str(folder)),
+        source=JsonLines(str(folder), every=every(minutes=2)),
         producer_field="$.airline",
-        every=every(minutes=2),
-        owner="team:ops",
-        options=StreamOptions(description="What the airports tell of gates, crews and passengers, as it came."),
+        asset=Asset(owner="team:ops", description="Events of gates, crews and passengers as the airports emit them."),
     )
     gates = event_group("gates", airport, match="gate.*", owner="team:ops")
     crews = event_group("crews", airport, match="crew.*", owner="team:ops")

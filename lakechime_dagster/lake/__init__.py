@@ -9,7 +9,7 @@ from lakechime_dagster.lake.declare import spark_table, sql_table
 from lakechime_dagster.lake.declare_changes import change_table
 from lakechime_dagster.lake.drift import Drift
 from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Maxwell
-from lakechime_dagster.lake.events import EventGroup, EventStream, GroupOptions, StreamOptions, event_group, event_stream
+from lakechime_dagster.lake.events import EventGroup, EventStream, GroupOptions, event_group, event_stream
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.maintenance import Maintenance
@@ -56,7 +56,6 @@ __all__ = [
     "SourceSchema",
     "SourceTable",
     "Storage",
-    "StreamOptions",
     "TableRows",
     "TrinoLog",
     "change_table",

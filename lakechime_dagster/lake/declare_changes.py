@@ -14,7 +14,7 @@ from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Max
 from lakechime_dagster.lake.feeds import Feed, JsonLines, KafkaTopic, shard_columns
 from lakechime_dagster.lake.monitors import Monitor
 from lakechime_dagster.lake.names import MAX_TARGET_NAME, checked_columns, checked_table_name, folded, spelled_as
-from lakechime_dagster.lake.options import Asset, Storage, checked_storage
+from lakechime_dagster.lake.options import Asset, Storage, checked_asset, checked_storage
 from lakechime_dagster.lake.own_columns import why_refused
 from lakechime_dagster.lake.personal import column_of
 
@@ -59,21 +59,21 @@ def change_table(
     there = {folded(here): there for there, here in (columns.names or {}).items()}
     keys = tuple(there.get(folded(key), key) for key in merge.keys)
     files = checked_storage(name, storage)
+    about = checked_asset(name, asset, files)
     bronze = BronzeTable(
         name=name + CHANGES,
         feed=source,
         envelope=envelope,
         keys=keys,
-        every=source.every,
         schema=replace(columns, types=MappingProxyType(spelled_as(keys, columns.types or {}))),
         storage=Storage(
             location=None if files.location is None else files.location.rstrip("/") + CHANGES,
             maintenance=files.maintenance,
             write_as=files.write_as,
         ),
-        asset=Asset(owner=asset.owner, group=asset.group, description=f"The changes of {name} as they came from {source}"),
+        asset=Asset(owner=about.owner, group=about.group, description=f"The changes of {name} as they came from {source}"),
     )
-    table = ChangeTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=asset)
+    table = ChangeTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=about)
     left_out = [one for one in table.personal if not merge.takes(column_of(one))]
     if left_out:
         raise DeclarationError(name, "columns", f"{left_out[0]!r} is personal, and merge.column_list leaves it out; leave it out here too")

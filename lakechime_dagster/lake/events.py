@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lakechime_dagster.errors import DeclarationError, are_failures_kept, keep_or_raise, shown
-from lakechime_dagster.lake.accounts import Account
 from lakechime_dagster.lake.contracts import Contract, Hint, Mode, with_hint
 from lakechime_dagster.lake.event_names import table_of
 from lakechime_dagster.lake.feed_tables import FeedTable
 from lakechime_dagster.lake.feeds import JsonLines, KafkaTopic
 from lakechime_dagster.lake.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.lake.names import PART, checked_owner, checked_table_name
-from lakechime_dagster.lake.options import Asset, Storage
+from lakechime_dagster.lake.options import Asset, Storage, checked_asset, checked_storage
 from lakechime_dagster.lake.personal import PersonalColumns, checked_personal_paths
 from lakechime_dagster.lake.reads import Passthrough
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
@@ -30,24 +29,6 @@ OTHER = "_other"  # what the name of the group ends with that has what no other 
 MAX_GROUP_NAME = 40
 Option = TypeVar("Option", bound="Contract | GroupOptions")
 _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamOptions:
-    """How the table of a stream is kept and shown.
-
-    Attributes:
-        maintenance: How its files are kept, and those of the group for types that no other group takes.
-        write_as: The account that writes it.
-        location: Its folder, where that is not the warehouse's.
-        dagster: Arguments of its asset.
-    """
-
-    maintenance: Maintenance | None = None
-    write_as: Account | None = None
-    location: str | None = None
-    description: str = ""
-    dagster: Passthrough = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,13 +158,19 @@ def event_stream(
     source: AnySource,
     type_field: str = "$.type",
     producer_field: str | None = None,
-    every: Schedule | None = None,
-    owner: str | None = None,
-    options: StreamOptions | None = None,
+    storage: Storage = Storage(),
+    asset: Asset = Asset(),
 ) -> EventStream:
     """Declare a stream of JSON events, an object each, from files, a topic or rows of a table; `<name>.events` holds them as they arrived.
 
-    `type_field` leads to the name of an event's type, such as `$.header.type`, `producer_field` to who sent it.
+    Args:
+        name: A single word.
+        source: `JsonLines`, `KafkaTopic` or `TableRows`: where the events are, and how often it is polled.
+        type_field: The path that leads to the name of an event's type, such as `$.header.type`.
+        producer_field: The path that leads to who sent it.
+        storage: The location, account and maintenance of its table. The maintenance is also that of the group for types that no other
+            group takes.
+        asset: What the asset of its table shows; its group is the stream's name by default.
 
     Raises:
         DeclarationError: naming the stream, the field and the remedy.
@@ -203,19 +190,18 @@ def event_stream(
     told = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
     if told:
         raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")
-    given = options or StreamOptions()
+    files = checked_storage(name, storage)
+    about = checked_asset(name, asset, files)
     table = EventTable(
         name=table_name,
         feed=source,
         type_field=_field(name, "type_field", type_field),
         producer_field=() if producer_field is None else _field(name, "producer_field", producer_field),
-        every=_schedule(name, every),
-        storage=Storage(location=given.location, maintenance=given.maintenance, write_as=given.write_as),
-        asset=Asset(
-            owner=owner,
-            group=name,
-            dagster=given.dagster,
-            description=given.description or f"The events of {name} as they came from {source}",
+        storage=files,
+        asset=replace(
+            about,
+            group=about.group or name,
+            description=about.description or f"The events of {name} as they arrived from {source}",
         ),
     )
     return EventStream(name=name, table=table)

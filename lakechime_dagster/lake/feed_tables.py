@@ -5,19 +5,17 @@ from typing import ClassVar
 
 from lakechime_dagster.lake.table_rows import AnySource, TableRows
 from lakechime_dagster.lake.tables import WrittenTable
-from lakechime_dagster.triggers.grid import Schedule
 from lakechime_dagster.triggers.model import SnapshotTrigger
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedTable(WrittenTable):
-    """A table to which is appended what a feed holds, which is asked `every` so often.
+    """A table to which is appended what a feed holds, which is polled as often as the feed says.
 
     A feed that is a table of the lake is its input, whose events wake it.
     """
 
     feed: AnySource
-    every: Schedule | None = None
     kind: ClassVar[str] = "a table of messages"
     unused: ClassVar[tuple[str, ...]] = (
         "partitioned_by",
@@ -37,5 +35,5 @@ class FeedTable(WrittenTable):
 
     @property
     def trigger(self) -> SnapshotTrigger:
-        """Without tables, where its feed is asked, `every` so often; else as rows come to the table that is its feed."""
-        return SnapshotTrigger(self.inputs, self.every)
+        """Without tables, where its feed is outside of the lake; else as rows come to the table that is its feed."""
+        return SnapshotTrigger(self.inputs, self.feed.every)

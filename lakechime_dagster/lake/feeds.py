@@ -51,7 +51,7 @@ class JsonLines:
         _check_shards("JsonLines", self.shards)
         _check_table_filter("JsonLines", self.database, self.table)
         _check_limit("JsonLines", "max_bytes", self.max_bytes)
-        _check_every("JsonLines", self.every)
+        check_every("JsonLines", self.every)
         for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
             if topics and not self.records:
                 raise DeclarationError("JsonLines", name, f"{shown(topics)} names topics, which only records=True have")
@@ -106,7 +106,7 @@ class KafkaTopic:
         _check_shards("KafkaTopic", self.shards)
         _check_table_filter("KafkaTopic", self.database, self.table)
         _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
-        _check_every("KafkaTopic", self.every)
+        check_every("KafkaTopic", self.every)
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"
@@ -125,7 +125,8 @@ def _check_limit(feed: str, name: str, limit: object) -> None:
         raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
 
 
-def _check_every(feed: str, every: object) -> None:
+def check_every(feed: str, every: object) -> None:
+    """Refuse what is no schedule of polls."""
     if every is not None and not isinstance(every, Schedule):
         raise DeclarationError(feed, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
 

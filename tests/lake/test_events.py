@@ -1,6 +1,5 @@
 """Streams of JSON events and groups of their types: what a declaration brings, and what it is answered with where it cannot work."""
 
-import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lake import (
+    Asset,
     Contract,
     EventGroup,
     EventStream,
@@ -21,7 +21,6 @@ from lakechime_dagster.lake import (
     LakeTable,
     SourceTable,
     Storage,
-    StreamOptions,
     TableRows,
     event_group,
     event_stream,
@@ -66,9 +65,9 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
     game = stream(
         type_field="$.header.type",
         producer_field="$.title",
-        every=every(minutes=5),
-        owner="team:game",
-        options=StreamOptions(location="/lake/game"),
+        source=JsonLines("in", every=every(minutes=5)),
+        storage=Storage(location="/lake/game"),
+        asset=Asset(owner="team:game"),
     )
     table = game.table
     assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
@@ -78,9 +77,9 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
 
 def test_a_stream_of_a_tables_rows_is_woken_by_the_table() -> None:
     raw = SourceTable("bronze.raw")
-    table = stream(source=TableRows(raw, payload="value"), every=every(minutes=5)).table
+    table = stream(source=TableRows(raw, payload="value", every=every(minutes=5))).table
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == (("bronze.raw",), ("bronze.raw",), "every 5 minutes")
-    assert (table.feed, str(table.feed)) == (TableRows("bronze.raw", payload="value"), "value of table bronze.raw")
+    assert (table.feed, str(table.feed)) == (TableRows("bronze.raw", payload="value", every=every(minutes=5)), "value of table bronze.raw")
     assert Lake("ev", [raw, stream(source=TableRows(raw))]).graph()["game.events"] == ("bronze.raw",)
 
 
@@ -212,8 +211,9 @@ STREAMS = [
     (lambda: stream(type_field="$.a..b"), "game, type_field: '$.a..b' leads to no field"),
     (lambda: stream(producer_field="$.items[0]"), "game, producer_field: '$.items[0]' leads to no field"),
     (lambda: stream(producer_field=""), "game, producer_field: '' leads to no field"),
-    (lambda: stream(every=dt.timedelta(minutes=5)), "game, every: datetime.timedelta(seconds=300) is no schedule; write every(minutes=5)"),
-    (lambda: stream(owner="somebody"), "game.events, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
+    (lambda: TableRows("bronze.raw", every="5m"), "TableRows bronze.raw, every: '5m' is no schedule; write every(minutes=5)"),  # type: ignore[arg-type]
+    (lambda: stream(storage=Storage(partitioned_by={"day": "date"})), "game.events, partitioned_by: PartitionLevels"),
+    (lambda: stream(asset=Asset(owner="somebody")), "game, owner: 'somebody' is neither an e-mail address nor of the form 'team:name'"),
 ]
 GROUPS = [
     (lambda: group("my shop"), "event_group 'my shop', name: is no single word of at most 40 letters, digits and _, such as 'shop'"),

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from lakechime_dagster.lake import JsonLines, Lake, Maintenance, StreamOptions, event_group, event_stream
+from lakechime_dagster.lake import JsonLines, Lake, Maintenance, Storage, event_group, event_stream
 from lakechime_dagster.lake.maintenance_plan import TableFiles
 from lakechime_dagster.lake.retention_properties import LOG, log_kept
 from lakechime_dagster.resources.streams.group_maintenance import keeping_words
@@ -39,6 +39,6 @@ def test_what_was_set_is_not_set_again_at_the_next_look() -> None:
 
 def test_the_group_for_the_rest_is_kept_as_its_stream_is() -> None:
     policy = Maintenance(min_files=7)
-    stream = event_stream("game", source=JsonLines("in"), options=StreamOptions(maintenance=policy))
+    stream = event_stream("game", source=JsonLines("in"), storage=Storage(maintenance=policy))
     groups = Lake("ev", [stream, event_group("shop", stream, match="shop.*")]).groups
     assert {group.name: group.maintenance for group in groups} == {"shop": None, "game_other": policy}
