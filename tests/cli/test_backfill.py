@@ -18,10 +18,10 @@ from tests.support.cli import Cli
 pytestmark = pytest.mark.tier2
 
 LAKE = """
-from lakechime_dagster.lake import Lake, SourceTable, spark_table, sql_table
+from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 
-weather = SourceTable("bronze.weather", partitioned_by={"day": "date"})
+weather = SourceTable("bronze.weather", storage=Storage(partitioned_by={"day": "date"}))
 silver = spark_table(
     "silver.flights", keys=["id"], reads={"weather": weather.changes()}, trigger=SnapshotTrigger()
 )(lambda weather: weather)
@@ -32,8 +32,8 @@ daily = sql_table(
 routes = sql_table("gold.routes", sql="SELECT id, day FROM silver.flights", keys=["id"], trigger=SnapshotTrigger())
 log = sql_table("gold.log", sql="SELECT wind FROM silver.flights", refresh="rows", trigger=SnapshotTrigger())
 days = sql_table(
-    "gold.days", sql="SELECT day, max(wind) AS wind FROM bronze.weather GROUP BY day", keys=["day"], partitioned_by={"day": "date"},
-    refresh="partitions",
+    "gold.days", sql="SELECT day, max(wind) AS wind FROM bronze.weather GROUP BY day", keys=["day"],
+    storage=Storage(partitioned_by={"day": "date"}), refresh="partitions",
     trigger=PartitionTrigger([weather.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-05")),
 )
 lake = Lake("flights", [weather, silver, daily, routes, log, days])

@@ -18,10 +18,10 @@ from lakechime_dagster.store.lineage.reads import keep_reads, note_way
 from tests.support.cli import Answer, Cli
 
 LAKE = """
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
+from lakechime_dagster.lake import Asset, Lake, SourceTable, sql_table
 orders = SourceTable("bronze.orders")
 paid = sql_table("silver.paid", sql="SELECT {columns} FROM bronze.orders WHERE amount > 0", refresh="full")
-total = sql_table("gold.total", sql="SELECT sum({read}) AS total FROM silver.paid", refresh="full", owner="team:gold")
+total = sql_table("gold.total", sql="SELECT sum({read}) AS total FROM silver.paid", refresh="full", asset=Asset(owner="team:gold"))
 lake = Lake("shop", [orders, paid, total])
 """
 ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])

@@ -20,12 +20,13 @@ from tests.support.cli import Cli
 
 LAKE = """
 from pyspark.sql import functions as F
-from lakechime_dagster.lake import JsonLines, Lake, SourceTable, event_group, event_stream, personal, spark_table, sql_table
-people = SourceTable("bronze.people", columns={"email": personal("email"), "address.street": personal("street"), "fax": personal("street")})
-ice = SourceTable("bronze.ice", format="iceberg", columns={"email": personal("email")})
-letters = SourceTable("bronze.letters", columns={"payload:$.to[].email": personal("email")})
-visits = SourceTable("bronze.visits", columns={"customer": personal("customer")})
-members = sql_table("silver.members", refresh="full", columns={"email": personal("email")}, sql='''
+from lakechime_dagster.lake import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, personal, spark_table, sql_table
+mail, street = personal("email"), personal("street")
+people = SourceTable("bronze.people", asset=Asset(columns={"email": mail, "address.street": street, "fax": street}))
+ice = SourceTable("bronze.ice", storage=Storage(format="iceberg"), asset=Asset(columns={"email": mail}))
+letters = SourceTable("bronze.letters", asset=Asset(columns={"payload:$.to[].email": mail}))
+visits = SourceTable("bronze.visits", asset=Asset(columns={"customer": personal("customer")}))
+members = sql_table("silver.members", refresh="full", asset=Asset(columns={"email": mail}), sql='''
     SELECT id, lower(trim(email)) AS email, sha2(lower(email), 256) AS hash, substring(email, 1, 1) AS letter FROM bronze.people''')
 hashes = sql_table("gold.hashes", refresh="full", sql="SELECT concat('x', hash) AS hash, count(*) AS n FROM silver.members GROUP BY hash")
 @spark_table("gold.opaque", reads={"people": people.snapshot()}, refresh="full")
