@@ -34,7 +34,7 @@ def test_of_a_stream_one_reprocess_is_open_until_a_step_closes_it(engine: Engine
 
 def test_a_cancelled_reprocess_stays_cancelled_whatever_a_step_tells_later(engine: Engine) -> None:
     reprocesses = Reprocesses(engine, "test")
-    with pytest.raises(NotFoundError, match=r"no reprocess of game\.events is open"):
+    with pytest.raises(NotFoundError, match=r"no request to reprocess game\.events is open"):
         reprocesses.cancel(TABLE, ME)
     asked = reprocesses.ask(TABLE, ME)
     assert (reprocesses.cancel(TABLE, ME, dry_run=True), reprocesses.open(TABLE)) == (asked.reprocess_id, asked.reprocess_id)
