@@ -20,8 +20,7 @@ from lakechime_dagster.lake.readers import all_read_deletion_vectors
 from lakechime_dagster.lake.reads import Read, ReadMode
 from lakechime_dagster.lake.table_rows import TableRows
 from lakechime_dagster.lake.tables import LakeTable, RefreshMode
-from lakechime_dagster.resources.following.open_transactions import asked
-from lakechime_dagster.resources.following.schema_from import schema_reading
+from lakechime_dagster.resources.following.source import asked, schema_reading
 from lakechime_dagster.resources.names import asset_name
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.streams.due import event_reprocesses

@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 from lakechime_dagster.compat import UTC, StrEnum
@@ -85,6 +85,22 @@ def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
     if not texts:
         raise ValueError(f"values of {lake_type} have no canonical text")
     return texts[kind or next(iter(texts))][1]
+
+
+def value_of(lake_type: str, text: str) -> Any:
+    """The value of a type of the lake that has a canonical text: what `lake_twin` does, backwards.
+
+    A time of day is not spelled as messages spell it.
+
+    Raises:
+        ValueError, ArithmeticError: It is no text of such a value.
+    """
+    kind = lake_type.lower().replace(" ", "")
+    if found := re.fullmatch(r"decimal\(\d+,(\d+)\)", kind):
+        return Decimal(text).quantize(Decimal(1).scaleb(-int(found[1])), context=_EXACT)
+    if kind not in _VALUES:
+        raise ValueError(f"values of {lake_type} have no canonical text")
+    return _VALUES[kind](text)
 
 
 def text_of(value: Any) -> str:
@@ -229,6 +245,17 @@ _EPOCH_DAY = datetime.date(1970, 1, 1)
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
+_VALUES: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    **dict.fromkeys(("float", "double"), lambda text: struct.unpack(">d", bytes.fromhex(text))[0]),
+    "boolean": lambda text: text == "1",
+    "string": str,
+    "binary": bytes.fromhex,
+    "date": lambda text: _EPOCH_DAY + datetime.timedelta(days=int(text)),
+    "timestamp": lambda text: _UTC_EPOCH + datetime.timedelta(microseconds=int(text)),
+    "timestamp_ntz": lambda text: _EPOCH + datetime.timedelta(microseconds=int(text)),
+}
 _EXACT_WHOLE = 2**53  # below which each whole number is a double of its own
 
 

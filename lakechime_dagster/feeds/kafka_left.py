@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
 
-from lakechime_dagster.cdc.comparing.keeping_up import Left
+from lakechime_dagster.cdc.monitor import Left
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.feeds.kafka_client import ask_topics
 from lakechime_dagster.lake.feeds import KafkaTopic

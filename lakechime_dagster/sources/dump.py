@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakechime_dagster.cdc.comparing.dump import DumpError
+from lakechime_dagster.cdc.load import DumpError
 from lakechime_dagster.lake.snapshots import JSON_LINES, PARQUET
 
 BATCH = 2_000  # rows of Parquet in memory

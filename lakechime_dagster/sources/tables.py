@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.checksum import Queries, Query
-from lakechime_dagster.cdc.comparing.compare import Key, Row, Summary
+from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
 from lakechime_dagster.errors import NotFoundError
 
 _COLUMNS = {

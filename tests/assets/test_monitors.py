@@ -9,16 +9,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.monitor_results import same
-from lakechime_dagster.cdc.comparing.compare import Fault
-from lakechime_dagster.cdc.comparing.keeping_up import beyond
-from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS, Monitored
+from lakechime_dagster.assets.monitors import same
+from lakechime_dagster.cdc.compare import LAKE_LACKS, Fault, Monitored
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import format_of
+from lakechime_dagster.cdc.monitor import beyond
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor, SourceSchema
 from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.keeping_up import heard_of, keeping_up
+from lakechime_dagster.resources.following.monitor import heard_of, keeping_up
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.grid import DAY_MS
 from tests.cdc.factories import make_record

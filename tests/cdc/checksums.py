@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
-from lakechime_dagster.cdc.comparing.compare import Key, Summary
+from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Key, Summary
 from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
 from lakechime_dagster.cdc.schemas.columns import Columns
 from lakechime_dagster.cdc.schemas.connect import connect_schema

@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.assets.monitor_results import kept_up, same
-from lakechime_dagster.cdc.comparing.compare import Fault
+from lakechime_dagster.assets.monitors import kept_up, same
+from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.errors import LaneHeldError
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, Storage, change_table
+from lakechime_dagster.resources.following.compare import monitored
 from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.keeping_up import keeping_up
-from lakechime_dagster.resources.following.monitor import monitored
+from lakechime_dagster.resources.following.monitor import keeping_up
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.resources.reconcile import reconcile_table
 from lakechime_dagster.sensors.tick import run_tick

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.monitored import LAKE_LACKS
+from lakechime_dagster.cdc.compare import LAKE_LACKS
 from lakechime_dagster.cdc.order import REPAIRS
 from tests.long import histories
 from tests.long.conftest import MINUTES

@@ -15,19 +15,16 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.comparing.dump import DumpError
-from lakechime_dagster.cdc.comparing.load import LOADS, LoadGapError
-from lakechime_dagster.cdc.comparing.log_place import stated_place
-from lakechime_dagster.cdc.comparing.repair import UnrepairableError
+from lakechime_dagster.cdc.load import LOADS, DumpError, LoadGapError, UnrepairableError
 from lakechime_dagster.cdc.meaning.wire import order_text
 from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.position import stated_place
 from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow
-from lakechime_dagster.lake.envelopes import Maxwell
+from lakechime_dagster.lake.envelopes import Canal
 from lakechime_dagster.lake.snapshots import Snapshot
+from lakechime_dagster.resources.following.compare import monitored
 from lakechime_dagster.resources.following.dump import dump_loaded
-from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
-from lakechime_dagster.resources.following.monitor import monitored
-from lakechime_dagster.resources.following.repair import RepairTask
+from lakechime_dagster.resources.following.load import Chunk, LoadTask, chunks_loaded
 from tests.support.follows import ARROW, read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -60,7 +57,7 @@ def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Snapshot
     return Snapshot(str(folder), as_of=as_of)
 
 
-def load(task: RepairTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW, restart: bool = False) -> Iterator[Chunk]:
+def load(task: LoadTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW, restart: bool = False) -> Iterator[Chunk]:
     ticks = count(now)
     return dump_loaded(task, snapshot, Path(snapshot.path), size, lambda: next(ticks), restart=restart)
 
@@ -138,8 +135,8 @@ def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path:
     with pytest.raises(DumpError, match="as_of log 0/1 is no place of mariadb"):
         next(load(shop.task, stored([row], tmp_path / "dump", "0/1")))
     assert list(load(shop.task, Snapshot(stored([], tmp_path / "dump", as_of).path, as_of=as_of))) == []
-    shop.lake.envelope = Maxwell()
-    with pytest.raises(UnrepairableError, match="messages of Maxwell cannot be written yet"):
+    shop.lake.envelope = Canal()
+    with pytest.raises(UnrepairableError, match="messages of Canal without a position"):
         next(load(shop.task, stored([row], tmp_path / "dump", as_of)))
     assert loaded_keys(shop) == Counter()
 
@@ -148,7 +145,7 @@ def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path:
 def test_a_dump_below_the_stream_or_below_what_is_remembered_is_refused(shop: Shop, tmp_path: Path):
     dump = dumped(shop, tmp_path / "dump")
     file, byte = dump.as_of.split(":")
-    with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog .*, above binlog \d+:4: what changed"):
+    with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog .*, above binlog \d+:4: no message"):
         next(load(shop.task, replace(dump, as_of=f"{file}:4")))
     above = Order(position=(int(file.rpartition(".")[2]), int(byte) + 1, 0))
     frontier = StateRow(Role.FRONTIER.value, None, f"shop.{shop.schema}.orders", order_text(above))

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.dump import DumpError
-from lakechime_dagster.cdc.comparing.load import LoadGapError
+from lakechime_dagster.cdc.load import DumpError, LoadGapError
 from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.snapshots import Snapshot
 from lakechime_dagster.resources.following.dump import dump_loaded
-from lakechime_dagster.resources.following.repair import RepairTask
+from lakechime_dagster.resources.following.load import LoadTask
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
 from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log
@@ -24,7 +23,7 @@ SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
 BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
 
 
-def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> RepairTask:
+def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> LoadTask:
     """A table whose stream told of changes: where the transaction before had ended, their own places, keys and notes."""
     records = []
     for offset, (before, place, identity, note) in enumerate(told):
@@ -33,10 +32,10 @@ def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> RepairTask
         records.append(Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA)))
     append_messages(str(folder / "orders__changes"), records, FORMAT)
     log, bronze, state = (open_log(str(folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
-    return RepairTask(name="orders", log=log, bronze=bronze, state=state, keys=("id",), format=FORMAT)
+    return LoadTask(name="orders", log=log, bronze=bronze, state=state, keys=("id",), format=FORMAT)
 
 
-def load(task: RepairTask, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
+def load(task: LoadTask, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
     file = folder / "orders.jsonl"
     file.write_text("\n".join(json.dumps({"id": identity, "note": note}) for identity, note in rows))
     snapshot = Snapshot(str(file), as_of=f"0/{lsn:X}")
@@ -44,7 +43,7 @@ def load(task: RepairTask, folder: Path, lsn: int, *rows: tuple[int, str]) -> No
     assert (chunk.rows, chunk.cut) == (len(rows), f"log 0/{lsn:X}")
 
 
-def rows_of(task: RepairTask) -> dict[int, str]:
+def rows_of(task: LoadTask) -> dict[int, str]:
     """What all messages mean."""
     records = [
         Record(topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode())

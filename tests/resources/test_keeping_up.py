@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.keeping_up import Heard, Left
-from lakechime_dagster.resources.following.keeping_up import left_in_binlog
-from lakechime_dagster.sources.log_kept import KeptBinlog
+from lakechime_dagster.cdc.monitor import Heard, Left
+from lakechime_dagster.resources.following.monitor import left_in_binlog
+from lakechime_dagster.sources.log import KeptBinlog
 from lakechime_dagster.spark.following.remembered import place_row
 
 NOW = 1_700_000_000_000

@@ -12,10 +12,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.comparing.load import LOADS, LoadGapError
-from lakechime_dagster.cdc.comparing.repair import UnrepairableError
+from lakechime_dagster.cdc.load import LOADS, LoadGapError, UnrepairableError
+from lakechime_dagster.resources.following.compare import monitored
 from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
-from lakechime_dagster.resources.following.monitor import monitored
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -147,7 +146,7 @@ def test_a_load_below_which_the_stream_does_not_reach_is_refused(shop: Shop):
 @pytest.mark.tier3
 def test_a_load_of_a_table_of_which_nothing_was_streamed_is_refused_with_the_remedy(shop: Shop):
     DeltaTable(shop.lake.bronze).delete()
-    with pytest.raises(UnrepairableError, match=r"no message tells a row yet.*start the connector"):
+    with pytest.raises(UnrepairableError, match=r"no message reports a row yet.*start the connector"):
         next(load(shop))
     shop.snapshot(1, 2)
     shop.lake.tell(shop.messages[-2:])

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.comparing.compare import Fault
-from lakechime_dagster.cdc.comparing.monitored import Monitored
+from lakechime_dagster.cdc.compare import Fault, Monitored
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lake.cdc_merge import Deletes
 from lakechime_dagster.lake.own_columns import DELETED_AT
-from lakechime_dagster.resources.following.monitor import monitored
-from lakechime_dagster.resources.following.repair import repaired
-from lakechime_dagster.spark.following import monitored as looked_at
+from lakechime_dagster.resources.following.compare import monitored
+from lakechime_dagster.resources.following.load import repaired
+from lakechime_dagster.spark.following import compare as looked_at
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.comparing.repair import UnrepairableError
-from lakechime_dagster.lake.envelopes import Maxwell
-from lakechime_dagster.resources.following.repair import Repaired, repaired
+from lakechime_dagster.cdc.load import UnrepairableError
+from lakechime_dagster.lake.envelopes import Canal
+from lakechime_dagster.resources.following.load import Repaired, repaired
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -67,7 +67,7 @@ def test_a_change_below_the_cut_that_comes_after_a_repair_changes_nothing_more(s
 
 
 @pytest.mark.tier3
-def test_a_table_whose_messages_cannot_be_written_is_refused_with_the_reason(shop: Shop):
-    shop.lake.envelope = Maxwell()
-    with pytest.raises(UnrepairableError, match="orders: messages of Maxwell cannot be written yet, only Debezium's"):
+def test_a_table_whose_messages_have_no_position_is_refused_with_the_reason(shop: Shop):
+    shop.lake.envelope = Canal()
+    with pytest.raises(UnrepairableError, match="orders: messages of Canal without a position in the database's log have no order"):
         repair(shop, 1)

@@ -5,7 +5,7 @@ import pytest
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, SourceSchema, change_table
 from lakechime_dagster.lake.change_tables import BronzeTable
-from lakechime_dagster.resources.following.schema_from import schema_reading
+from lakechime_dagster.resources.following.source import schema_reading
 from lakechime_dagster.settings import load_settings
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
-from lakechime_dagster.assets.monitor_results import whole
-from lakechime_dagster.cdc.comparing.lost import Counted
+from lakechime_dagster.assets.monitors import whole
 from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.monitor import Counted
 from lakechime_dagster.lake import JsonLines
 from lakechime_dagster.lake.monitors import UNDECLARED
 from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.transactions import transactions_counted
+from lakechime_dagster.resources.following.monitor import transactions_counted
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.triggers.feeds import FilesPlace
 from lakechime_dagster.triggers.grid import DAY_MS

@@ -1,4 +1,4 @@
-"""In what words a repair or a load writes: those of the table's own messages, whatever else lies beside them."""
+"""In what form a repair or a load writes rows: that of the table's own messages, whatever else is beside them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,29 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.repair import UnrepairableError
+from lakechime_dagster.cdc.load import UnrepairableError
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.reading import TableFilter
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.resources.following.load import first_streamed
-from lakechime_dagster.resources.following.repair import RepairTask, words_told
+from lakechime_dagster.resources.following.load import LoadTask, first_streamed, messages_form
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import append_messages
 from tests.support.orders import at_position, order
 from tests.support.refreshes import open_log
 
-Write = Callable[..., RepairTask]
+Write = Callable[..., LoadTask]
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Write:
-    def write(*records: Record) -> RepairTask:
+    def write(*records: Record) -> LoadTask:
         messages = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat", only=TableFilter(table="o*"))
         bronze, state = tmp_path / "orders__changes", tmp_path / "orders__state"
         append_messages(str(bronze), records, messages)
         log = open_log(str(bronze), "orders__changes")
-        return RepairTask(
+        return LoadTask(
             name="orders", log=log, bronze=log, state=open_log(str(state), "orders__state"), keys=("id",), format=messages
         )  # fmt: skip
 
@@ -43,12 +42,12 @@ def of_table(name: str, *, topic: str, at: int) -> Record:
 def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(written: Write) -> None:
     others = of_table("heartbeat", topic="shop.heartbeat", at=7), of_table("people", topic="shop", at=8)
     task = written(*others, order(1, at=3, ts_ms=5_000))
-    words = words_told(task)
-    assert (words.source["table"], words.newest_ms) == ("orders", 5_000)
+    form = messages_form(task)
+    assert (form.source, form.newest_ms) == ("m.shop.orders", 5_000)
     assert first_streamed(task)[0] == "m.shop.orders"
 
 
 def test_a_table_that_several_tables_feed_is_refused(written: Write) -> None:
     task = written(order(1, at=3), of_table("others", topic="shop", at=8))
     with pytest.raises(UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"):
-        words_told(task)
+        messages_form(task)

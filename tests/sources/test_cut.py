@@ -14,11 +14,10 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
-from lakechime_dagster.cdc.comparing.compare import Fault, Key, compare
-from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Key, compare
+from lakechime_dagster.cdc.position import BinlogPlace, TransactionSnapshot
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
-from lakechime_dagster.sources.cut import taken
+from lakechime_dagster.sources.snapshot import taken
 from lakechime_dagster.sources.tables import TableSide, column_types
 from tests.support.mariadb import CAPTURE_USER, MariaDB
 

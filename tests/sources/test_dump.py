@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakechime_dagster.cdc.comparing.dump import DumpError
+from lakechime_dagster.cdc.load import DumpError
 from lakechime_dagster.sources.dump import Dump, first_repeated
 
 NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)

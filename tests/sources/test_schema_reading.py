@@ -4,11 +4,10 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.log_place import lsn_of
+from lakechime_dagster.cdc.position import lsn_of
 from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
 from lakechime_dagster.sources.connection import connected
-from lakechime_dagster.sources.cut import LSN
-from lakechime_dagster.sources.schema_reading import read_schema
+from lakechime_dagster.sources.snapshot import LSN, read_schema
 from tests.sources.test_cut import Database, database
 
 __all__ = ["database"]
@@ -39,7 +38,7 @@ def test_columns_that_change_with_each_question_are_not_told(database: Database,
     database.run("CREATE TABLE orders (id INT PRIMARY KEY)")
     with monkeypatch.context() as beside:
         beside.setattr(
-            "lakechime_dagster.sources.schema_reading._position",
+            "lakechime_dagster.sources.snapshot._position",
             lambda *_: (database.run(f"ALTER TABLE orders ADD COLUMN {next(names)} INT") and ()) or (),
         )
         names = iter("abcdefgh")

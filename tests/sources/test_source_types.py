@@ -10,7 +10,7 @@ from lakechime_dagster.cdc.canonical import Canonical, Dialect, canonical
 from lakechime_dagster.cdc.messages.source_types import lake_type
 from lakechime_dagster.cdc.schemas.natural import natural_type
 from lakechime_dagster.lake.envelopes import BinaryText
-from lakechime_dagster.sources.cut import taken
+from lakechime_dagster.sources.snapshot import taken
 from lakechime_dagster.sources.tables import column_types
 from tests.cdc.recording.checksums import Bare
 from tests.cdc.recording.column_types import types

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.following.repair import RepairTask
-from lakechime_dagster.spark.following.monitored import FollowedTable
+from lakechime_dagster.resources.following.load import LoadTask
+from lakechime_dagster.spark.following.compare import FollowedTable
 from lakechime_dagster.spark.job import TableResult
 from tests.cdc.factories import envelope_schema
 from tests.support.follows import Followed
@@ -95,10 +95,10 @@ class Shop:
         )  # fmt: skip
 
     @property
-    def task(self) -> RepairTask:
+    def task(self) -> LoadTask:
         """The table as repairs look at it."""
         log = self.lake.log
-        return RepairTask(
+        return LoadTask(
             name="orders", log=log("orders"), bronze=log("orders__changes"), state=log("orders__state"), keys=self.lake.keys,
             format=self.lake.format,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.record import Changes, Record
 from lakechime_dagster.lake.envelopes import Debezium
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.following.repair import RepairTask
+from lakechime_dagster.resources.following.load import LoadTask
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct
 from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log
@@ -131,9 +131,9 @@ class WalShop:
             append_messages(str(self.folder / "orders__changes"), kept, FORMAT)
 
     @property
-    def task(self) -> RepairTask:
+    def task(self) -> LoadTask:
         log, bronze, state = (open_log(str(self.folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
-        return RepairTask(name="orders", log=log, bronze=bronze, state=state, keys=FORMAT.keys, format=FORMAT)
+        return LoadTask(name="orders", log=log, bronze=bronze, state=state, keys=FORMAT.keys, format=FORMAT)
 
     @property
     def monitor(self) -> Monitor:

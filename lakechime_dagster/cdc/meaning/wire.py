@@ -44,7 +44,12 @@ def row_text(row: Mapping[str, Any]) -> str:
 
 def row_of(text: str) -> dict[str, Any]:
     """The row of a text."""
-    return {name: _untagged(value) if type(value) in (dict, list) else value for name, value in orjson.loads(text).items()}
+    return parsed_row(orjson.loads(text))
+
+
+def parsed_row(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a text that is parsed as JSON."""
+    return {name: _untagged(value) if type(value) in (dict, list) else value for name, value in found.items()}
 
 
 def key_text(key: Key) -> str:

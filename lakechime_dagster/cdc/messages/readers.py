@@ -13,6 +13,7 @@ from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader, TableFilter
 from lakechime_dagster.cdc.messages.row_schemas import Readings, RowSchemas, Unread
 from lakechime_dagster.cdc.messages.shards import ShardReader
+from lakechime_dagster.cdc.messages.snapshot_rows import SnapshotRowReader
 from lakechime_dagster.cdc.messages.transactions import TransactionReader
 from lakechime_dagster.cdc.remembering.table_schema import TableSchema
 from lakechime_dagster.cdc.schemas.schema_history import AsWritten, History, Schemas
@@ -58,7 +59,7 @@ class MessageFormat:
             reader = ShardReader(reader, self.shards, self.keys)
         if self.transactions:
             reader = TransactionReader(reader, self.transactions)
-        return BeatReader(reader, self.heartbeats) if self.heartbeats else reader
+        return SnapshotRowReader(BeatReader(reader, self.heartbeats) if self.heartbeats else reader, self.keys)
 
     @property
     def message_keys(self) -> tuple[str, ...]:

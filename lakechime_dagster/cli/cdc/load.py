@@ -88,7 +88,7 @@ def _loading(
 
 
 def _key(chunk: "Chunk") -> str | None:
-    from lakechime_dagster.cdc.comparing.monitored import key_shown
+    from lakechime_dagster.cdc.compare import key_shown
 
     return None if chunk.last is None else key_shown(chunk.last)
 

@@ -14,11 +14,10 @@ from lakechime_dagster.cli.output import count, note, print_json, print_table, s
 from lakechime_dagster.errors import LakeChimeError, shown
 
 if TYPE_CHECKING:
-    from lakechime_dagster.cdc.comparing.compare import Key
-    from lakechime_dagster.cdc.comparing.monitored import Monitored
+    from lakechime_dagster.cdc.compare import Key, Monitored
     from lakechime_dagster.lake.change_tables import ChangeTable
     from lakechime_dagster.lake.monitors import Monitor
-    from lakechime_dagster.resources.following.repair import Repaired
+    from lakechime_dagster.resources.following.load import Repaired
     from lakechime_dagster.resources.platform import Platform
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
@@ -34,7 +33,7 @@ def monitor(name: Name, within: Within = None, as_json: Json = False) -> None:
 
     The exit code is 1 when rows differ, or when it could not be known of all.
     """
-    from lakechime_dagster.cdc.comparing.monitored import document
+    from lakechime_dagster.cdc.compare import document
 
     platform = open_platform()
     table = followed_table(name, platform.settings)
@@ -61,7 +60,7 @@ def repair(
 
     The database is only read. A key that the lake has twice is not put right by messages.
     """
-    from lakechime_dagster.cdc.comparing.monitored import key_given, key_shown
+    from lakechime_dagster.cdc.compare import key_given, key_shown
 
     if bool(keys) == from_monitor:
         raise parse.wrong("--key", "give keys, or --from-monitor")
@@ -95,7 +94,7 @@ def monitor_of(platform: "Platform", table: "ChangeTable", within: float | None 
     Raises:
         LakeChimeError: it may not, or none is declared.
     """
-    from lakechime_dagster.resources.following.source_queries import check_source_queries
+    from lakechime_dagster.resources.following.source import check_source_queries
 
     check_source_queries(platform.settings)
     if table.monitor is None or not table.monitor.is_comparing:
@@ -104,7 +103,7 @@ def monitor_of(platform: "Platform", table: "ChangeTable", within: float | None 
 
 
 def _looked(platform: "Platform", table: "ChangeTable", declared: "Monitor") -> "Monitored":
-    from lakechime_dagster.resources.following.monitor import followed, monitored, opened_driver
+    from lakechime_dagster.resources.following.compare import followed, monitored, opened_driver
 
     with opened_driver(platform, note) as driver:
         return monitored(driver.spark, followed(platform, table), declared)
@@ -112,7 +111,7 @@ def _looked(platform: "Platform", table: "ChangeTable", declared: "Monitor") -> 
 
 def _repairable(found: "Monitored") -> tuple[list["Key"], list["Key"]]:
     """The keys that messages put right, and those that are there twice."""
-    from lakechime_dagster.cdc.comparing.compare import Fault
+    from lakechime_dagster.cdc.compare import Fault
 
     if found.is_truncated:
         raise LakeChimeError(f"{found.table} was truncated after the cut, so that nothing is known of its rows; ask again")
@@ -121,13 +120,13 @@ def _repairable(found: "Monitored") -> tuple[list["Key"], list["Key"]]:
 
 
 def _repaired(platform: "Platform", table: "ChangeTable", declared: "Monitor", keys: Sequence["Key"], dry_run: bool) -> "Repaired":
-    from lakechime_dagster.resources.following.repair import repair_declared
+    from lakechime_dagster.resources.following.load import repair_declared
 
     return repair_declared(platform, table, declared, keys, dry_run=dry_run)
 
 
 def _print_found(found: "Monitored") -> None:
-    from lakechime_dagster.cdc.comparing.monitored import key_shown
+    from lakechime_dagster.cdc.compare import key_shown
 
     say(f"{found.table} at version {found.version}, and the database at {found.cut}: {found.lake_rows:,} and {found.source_rows:,} rows")
     rows = [[key_shown(key), fault.value] for key, fault in list(found.faults.items())[:MOST]]

@@ -28,7 +28,7 @@ def source_url(given: str | None, table: "ChangeTable", settings: Settings) -> s
     Raises:
         LakeChimeError: One is given, and this deployment may ask none.
     """
-    from lakechime_dagster.resources.following.source_queries import QUERIES_OFF, check_source_queries
+    from lakechime_dagster.resources.following.source import QUERIES_OFF, check_source_queries
     from lakechime_dagster.sources.connection import dialect_of
 
     if given is not None:

@@ -11,7 +11,7 @@ from lakechime_dagster.cli.output import count, print_json, say
 from lakechime_dagster.errors import LakeChimeError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.cdc.comparing.lost import Counted, Lacking
+    from lakechime_dagster.cdc.monitor import Counted, Lacking
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
 
@@ -29,7 +29,7 @@ def transactions(
     """
     from lakechime_dagster.lake.monitors import UNDECLARED
     from lakechime_dagster.resources.following.followed import Followed
-    from lakechime_dagster.resources.following.transactions import transactions_counted
+    from lakechime_dagster.resources.following.monitor import transactions_counted
 
     platform, since_ms = open_platform(), parse.optional_milliseconds("--since", since)
     table = followed_table(name, platform.settings)

@@ -25,7 +25,7 @@ def types(name: Name, url: SourceUrl = None, there: SourceTable = None, as_json:
 
     The exit code is 1 when a column has no exact type.
     """
-    from lakechime_dagster.resources.following.source_queries import check_source_queries
+    from lakechime_dagster.resources.following.source import check_source_queries
 
     settings = load_settings()
     table = followed_table(name, settings)

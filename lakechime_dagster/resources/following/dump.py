@@ -1,9 +1,9 @@
-"""A dump of a database's table, told to the messages of the table that follows it as the rows that were there at its place.
+"""A dump of a database's table, loaded into a CDC table's bronze table as the rows that were there at its place.
 
-All rows are read and written for trial first, so that a dump with a row that cannot be told tells nothing. Then they are told in
-chunks, each in one commit, at the place that the dump states. A change below it loses against the row, and one above it
-wins, whichever of them comes first, as it is with a load from the database (`load`). No database is asked. What must hold, and
-cannot be seen, is that the dump is the state of the place that it states.
+All rows are read for trial first, so that a dump with a row that does not fit loads nothing. Then they are appended in chunks, each in one
+commit, at the place that the dump states. A change below it loses against the row, and one above it wins, whichever of them comes
+first, as it is with a load from the database (`load`). No database is asked. What must hold, and cannot be checked, is that the dump is the
+state of the place that it states.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,27 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import orjson
 from sqlglot import exp
 
-from lakechime_dagster.cdc.comparing.compare import Key
-from lakechime_dagster.cdc.comparing.dump import DumpError, DumpWriter, check_place, source_at, writer_of
-from lakechime_dagster.cdc.comparing.load import LOAD, LOADS, ORIGIN, Progress, check_reach
-from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, StatedPlace, WalPlace, stated_place
-from lakechime_dagster.cdc.comparing.monitored import key_shown
-from lakechime_dagster.cdc.comparing.repair import Words, words_of
+from lakechime_dagster.cdc.compare import Key, key_shown
+from lakechime_dagster.cdc.load import LOADS, DumpError, DumpWriter, Form, Progress, check_reach, dump_position, writer_of
 from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL
 from lakechime_dagster.cdc.meaning.wire import order_of
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
 from lakechime_dagster.cdc.messages.record import Record
 from lakechime_dagster.cdc.order import READ, Order, Position
-from lakechime_dagster.cdc.position import position_of
+from lakechime_dagster.cdc.position import BinlogPlace, StatedPlace, WalPlace, stated_place
 from lakechime_dagster.cdc.remembering.state import Role
 from lakechime_dagster.lake.change_tables import ChangeTable
 from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.resources.following.load import Chunk, first_streamed, newest_progress, streamed
-from lakechime_dagster.resources.following.repair import RepairTask, task_of, words_told
+from lakechime_dagster.resources.following.load import (
+    MESSAGE,
+    Chunk,
+    LoadTask,
+    append_chunk,
+    first_streamed,
+    messages_form,
+    newest_progress,
+    read_form,
+    streamed,
+    task_of,
+)
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.reconcile import reconcile_table
 
@@ -42,17 +45,17 @@ if TYPE_CHECKING:
 
 
 def dump_loaded(
-    task: RepairTask, snapshot: Snapshot, path: Path, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False
+    task: LoadTask, snapshot: Snapshot, path: Path, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False
 ) -> Iterator[Chunk]:
-    """Tell a dump chunk by chunk of so many rows; each is told when it is given back. A dry run gives back one chunk that was not told.
+    """Load a dump chunk by chunk of so many rows; each is appended when it is given back. A dry run gives back one.
 
-    It goes on after the last chunk of the table's newest load, if that is of this very dump and not finished, and nobody asks
+    It continues after the last chunk of the table's newest load, if that is of this very dump and not finished, and nobody asks
     for a restart. Memory holds a chunk, however long the dump is. A dump without rows gives back nothing.
 
     Raises:
         LoadGapError: the stream does not reach back to the dump's place.
-        DumpError: the dump cannot be read, or a row cannot be told.
-        UnrepairableError: no message can tell a row of the table.
+        DumpError: the dump cannot be read, or a row does not fit.
+        UnrepairableError: its rows cannot be written.
     """
     from lakechime_dagster.sources.dump import Dump
 
@@ -68,7 +71,7 @@ def dump_loaded(
     if dry_run:
         yield Chunk(load=progress.load, cut=str(place), rows=total - progress.rows, total=total, last=last, is_last=True, version=None)
         return
-    # a topic of this process alone: its offsets only go forward, whatever others tell meanwhile
+    # a topic of this process alone: its offsets only go forward, whatever others append meanwhile
     at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
     rest = islice(dump.rows(), progress.rows, None)
     while chunk := list(islice(rest, size)):
@@ -77,19 +80,11 @@ def dump_loaded(
         start = progress.rows
         written = [_told(writer, replace(at, offset=start + number), *placed) for number, placed in enumerate(chunk)]
         progress = progress.after([key for key, _ in written], is_last=start + len(chunk) >= total)
-        version = _append(task, writer, place, [record for _, record in written], progress, now())
+        version = append_chunk(task, [record for _, record in written], progress, place, now())
         yield Chunk(
             load=progress.load, cut=str(place), rows=len(chunk), total=progress.rows, last=progress.last, is_last=progress.is_last,
             version=version,
         )  # fmt: skip
-
-
-def _append(task: RepairTask, writer: DumpWriter, place: StatedPlace, records: list[Record], progress: Progress, now_ms: int) -> int:
-    from lakechime_dagster.capture.appending import append_rows
-
-    headers = [ORIGIN, (LOAD, progress.to_json())]
-    rows = [bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), writer.reader) for one in records]
-    return append_rows(task.bronze, list(COLUMNS), rows, {"lakechime.origin": "load", "lakechime.cut": str(place)})
 
 
 def _checked(dump: "Dump", writer: DumpWriter, table: str) -> tuple[int, Key | None]:
@@ -132,57 +127,52 @@ def _told(writer: DumpWriter, at: Record, where: str, row: Mapping[str, Any]) ->
         raise DumpError(f"{where}: {problem}") from problem
 
 
-def _writer(task: RepairTask, place: StatedPlace, columns: tuple[str, ...]) -> DumpWriter:
-    """What writes the rows of a dump of a place, in the words of the table's newest message.
+def _writer(task: LoadTask, place: StatedPlace, columns: tuple[str, ...]) -> DumpWriter:
+    """What writes the rows of a dump of a place, in the form of the table's newest message.
 
     Raises:
         LoadGapError: the stream does not reach back to the place.
-        DumpError: it has not passed the place, or the table has forgotten what lay above it.
+        DumpError: it has not passed the place, or the table has forgotten what was above it.
     """
-    words = words_told(task)
+    now = messages_form(task)
+    dump_position(now, place, (0,))  # that it is a place of such a log
     source, first = first_streamed(task)
-    check_place(words, place)
     check_reach(task.name, source, place, first)
-    newest = _newest_below(task, place)
-    then = words_of(task.name, newest.record, newest.ts_ms)
+    newest, then = _newest_below(task, place)
     if not isinstance(place, BinlogPlace):
         _check_passed(task, source, place, then)
-    at = source_at(words, place, newest.position)
-    _check_remembered(task, source, place, position_of({**words.source, **at}))
-    return writer_of(words, then, at, task.format.message_keys, columns, task.format.reader())
+    position = dump_position(now, place, newest)
+    _check_remembered(task, source, place, position)
+    return writer_of(now, then, position, task.format.message_keys, columns)
 
 
-@dataclass(frozen=True)
-class _Streamed:
-    """A message of a streamed change."""
+def _newest_below(task: LoadTask, place: StatedPlace) -> tuple[Position, Form]:
+    """The newest change that was streamed and is not above a place, as far as its position says it; there is one.
 
-    record: Record
-    position: Position
-    ts_ms: int | None
-
-
-def _newest_below(task: RepairTask, place: StatedPlace) -> _Streamed:
-    """The newest change that was streamed and is not above a place, as far as its position tells; there is one."""
+    Returns:
+        Its position, and the form of the rows then.
+    """
     from lakechime_dagster.capture.rows import TABLE, DeltaRows, column, known
 
     file, byte, row = _parts()
     bound = list(map(exp.Literal.number, place.position))
     below = file <= bound[0] if len(bound) == 1 else exp.or_(file < bound[0], exp.and_(file.eq(bound[0]), byte <= bound[1]))
-    columns = map(column, ("topic", "offset", "value", "position", "ts_ms"))
-    query = exp.select(*columns).from_(TABLE).where(*streamed(), known("value"), below)
+    query = exp.select(*map(column, (*MESSAGE, "position", "ts_ms"))).from_(TABLE).where(*streamed(), known("value"), below)
     for part in (file, byte, row):
         query = query.order_by(exp.Ordered(this=part, desc=True))
     (one,) = DeltaRows(task.bronze).query(query.limit(1))
-    record = Record(topic=one["topic"], offset=one["offset"], value=one["value"].encode())
-    return _Streamed(record, tuple(one["position"]), one["ts_ms"])
+    return tuple(one["position"]), read_form(task, one, one["ts_ms"])
 
 
-def _check_passed(task: RepairTask, source: str, place: WalPlace, then: Words) -> None:
+def _check_passed(task: LoadTask, source: str, place: WalPlace, then: Form) -> None:
     """See that what lies at a place of PostgreSQL's log is known, as the stream comes in the order of commits and is above it."""
     from lakechime_dagster.capture.rows import TABLE, DeltaRows
 
-    if orjson.loads(then.source.get("sequence") or "[null]")[0] is None:
-        raise DumpError(f"{task.name}: {place} lies in the first transaction that was streamed, of which it is not told where; dump later")
+    if then.is_first:
+        raise DumpError(
+            f"{task.name}: {place} lies in the first transaction that was streamed, whose place in the order of commits is not "
+            "known; dump later"
+        )
     before, own, _ = _parts()
     above = exp.or_(before > exp.Literal.number(place.lsn), own >= exp.Literal.number(place.lsn))
     if not DeltaRows(task.bronze).query(exp.select("source").from_(TABLE).where(*streamed(), above).limit(1)):
@@ -190,7 +180,7 @@ def _check_passed(task: RepairTask, source: str, place: WalPlace, then: Words) -
         raise DumpError(f"{task.name}: {problem}; wait for a change of a row")
 
 
-def _check_remembered(task: RepairTask, source: str, place: StatedPlace, position: Position) -> None:
+def _check_remembered(task: LoadTask, source: str, place: StatedPlace, position: Position) -> None:
     """See that it is not forgotten which rows were deleted above the dump."""
     from lakechime_dagster.capture.rows import DeltaRows, texts
 
@@ -213,7 +203,7 @@ def _parts() -> tuple[exp.Condition, exp.Condition, exp.Condition]:
 def history_loaded(
     platform: Platform, table: ChangeTable, snapshot: Snapshot, path: Path, size: int, *, restart: bool = False, dry_run: bool = False
 ) -> Iterator[Chunk]:
-    """Tell a dump to a declared table, and register each commit, so that the table's trigger sees it at once.
+    """Load a dump into a declared table, and register each commit, so that the table's trigger sees it at once.
 
     Raises:
         As `dump_loaded`.

@@ -1,163 +1,262 @@
-"""A table that follows a database, compared with the database: at a cut, without a stop of the table's lane."""
+"""Measuring delay and loss of a CDC table; without a JVM, and without a comparison."""
 
 import os
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import Any
 
-from lakechime_dagster.cdc.comparing.checksum import Comparison
-from lakechime_dagster.cdc.comparing.compare import Differences, Fault, Key, chunks, compare, confirmed
-from lakechime_dagster.cdc.comparing.monitored import (
-    KeptRows,
-    Monitored,
-    Part,
-    canonical_key,
-    comparison_of,
-    in_batches,
-    parts_of,
-    together,
-)
-from lakechime_dagster.cdc.messages.readers import format_of
-from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.lake.databases import url_in
+import orjson
+from sqlglot import exp
+
+from lakechime_dagster.capture.rows import TABLE, column, known, since, texts
+from lakechime_dagster.cdc.meaning.wire import order_of
+from lakechime_dagster.cdc.messages.bronze import Kind
+from lakechime_dagster.cdc.messages.record import Control
+from lakechime_dagster.cdc.messages.transactions import END
+from lakechime_dagster.cdc.monitor import Came, Counted, End, Heard, KeepingUp, Lacking, Lane, Left, Within, counted
+from lakechime_dagster.cdc.order import REPAIRS
+from lakechime_dagster.cdc.remembering.state import StateRow
+from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError
+from lakechime_dagster.feeds.open import open_feed
+from lakechime_dagster.lake.envelopes import tells_position
+from lakechime_dagster.lake.feeds import KafkaTopic
 from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.triggers.lanes import LaneId
+from lakechime_dagster.resources.following.followed import Followed
+from lakechime_dagster.resources.following.source import QUERIES_OFF
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.sources.log import KeptBinlog, Slot, log_kept
+from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace, spans_between
+from lakechime_dagster.triggers.grid import DAY_MS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakechime_dagster.cdc.comparing.log_place import LogPlace
-    from lakechime_dagster.spark.drivers.driver import Driver
-    from lakechime_dagster.spark.following.monitored import FollowedTable, TableState
-
-RANGE = 500_000  # rows of a range, which the database reads by one statement
-AT_ONCE = 500  # keys of a statement
-STATEMENT_SECONDS = 300
-LOOK_SECONDS = 2.0  # between two looks at whether what is missing has arrived
+_HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractContextManager[Driver]":
-    """A driver of Spark as the settings ask for it."""
-    from lakechime_dagster.spark.drivers.driver import open_driver
-
-    settings = platform.settings
-    return open_driver(settings.spark, settings.home, jars=settings.jars, log=log)
-
-
-def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
-    """A declared table as monitors look at it."""
-    from lakechime_dagster.spark.following.monitored import FollowedTable
-
-    def settled() -> SnapshotPlace | None:
-        row = platform.ledger.flow(table.name)
-        lane = platform.ledger.lanes(row).get("") if row is not None else None
-        return lane.place.sources.get(table.bronze.name) if lane is not None else None
-
-    return FollowedTable(
-        name=table.name, location=platform.location(table.name, table.location), bronze=table.bronze.name,
-        bronze_location=platform.location(table.bronze.name, table.bronze.location), keys=table.keys,
-        format=format_of(table.bronze), lane=LaneId(platform.ledger.deployment, table.name), open_log=platform.log_at, settled=settled,
+def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
+    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it."""
+    now_ms = followed.platform.store.now()
+    problems: list[str] = []
+    unread, left = _feed(followed, problems)
+    places = [row for row in followed.places() if row.ts_ms is not None]
+    unasked, kept = _asked(followed, monitor)
+    heard = heard_of(followed, places, now_ms, _days(kept))
+    if isinstance(kept, KeptBinlog):
+        left += left_in_binlog(kept, places, heard, now_ms)
+    slots = kept if isinstance(kept, tuple) else ()
+    left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
+    return KeepingUp(
+        table=followed.table.name, now_ms=now_ms, lanes=_lanes(followed, bool(unread)), unread=unread, heard=heard,
+        problems=tuple(problems), waiting=followed.waiting(), quarantined=followed.quarantine.count(), left=tuple(left),
+        wal=max((slot.kept for slot in slots), default=None), unasked=unasked,
     )  # fmt: skip
 
 
-def monitored(
-    spark: "SparkSession", table: "FollowedTable", monitor: Monitor, *, pause: Callable[[float], None] = time.sleep
-) -> Monitored:  # fmt: skip
-    """Compare a table with that of the database, once; of shards each with its own, one after the other.
+def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Heard]:
+    """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
+    in_table: dict[str, int] = {}
+    for row in places:
+        in_table[row.source] = max(row.ts_ms or 0, in_table.get(row.source, 0))
+    since = exp.Literal.number(now_ms - DAY_MS)
+    newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Kind.CHANGE.value), exp.GTE(this=column("ts_ms"), expression=since)).group_by(column("source"))
+    recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
+    beats = _heartbeats(followed, now_ms - days * DAY_MS)
+    return {
+        source: Heard(
+            in_messages=recent.get(source, in_table.get(source)), in_table=in_table.get(source),
+            heartbeat=max((at for server, at in beats.items() if source.startswith(f"{server}.")), default=None),
+        )
+        for source in sorted({*recent, *in_table})
+    }  # fmt: skip
 
-    The database is read at a cut, the lake at its newest version. Keys that changes above the cut touched are left out. A row
-    that differs otherwise is read again, until it is known that nothing below the cut is on its way, or for as long as the
-    monitor lets the lake be behind.
 
-    Raises:
-        InvalidValueError: the environment has no URL, or the monitor names a column that is not there.
-        SourceUnreadableError: the database cannot be asked.
-        NotFoundError: it has no such table.
-        TableAbsentError: the lake has none.
+def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
+    """For how many days heartbeats are asked: beyond those that the log is kept, it is gone anyway."""
+    return 1 + (kept.seconds or 0) * 1000 // DAY_MS if isinstance(kept, KeptBinlog) else 1
+
+
+def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
+    """When the last heartbeat of each server came, of those since a time."""
+    newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
+    rows = followed.bronze.query(newest.group_by(column("topic"), column("source")))
+    found: dict[str, int] = {}
+    for row in rows:
+        server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
+        found[server] = max(round(row["at"].timestamp() * 1000), found.get(server, 0))
+    return found
+
+
+def _feed(followed: Followed, problems: list[str]) -> tuple[dict[str, int], list[Left]]:
+    """What the feed holds and was not read, and for how long it does."""
+    bronze = followed.table.bronze
+    lane = followed.lane(bronze.name)
+    place = lane.place.feed if lane is not None else None
+    try:
+        feed = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope))
+        look = feed.look(place)
+        problems += look.problems
+        left = _left_in_topics(bronze.feed, place) if isinstance(bronze.feed, KafkaTopic) else []
+    except FeedUnreadableError as error:
+        problems.append(str(error))
+        return {}, []
+    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}, left
+
+
+def _left_in_topics(feed: KafkaTopic, place: FeedPlace | None) -> list[Left]:
+    from lakechime_dagster.feeds.kafka_left import times_left
+
+    return times_left(feed, os.environ, place) if isinstance(place, KafkaPlace) else []
+
+
+def _lanes(followed: Followed, is_unread: bool) -> tuple[Lane, ...]:
+    """How the table of messages goes on, and the table."""
+    bronze = followed.table.bronze
+    messages, lane = followed.bronze.log, followed.lane(followed.table.name)
+    read = lane.place.sources.get(bronze.name) if lane is not None else None
+    newest = messages.version if messages.exists() else None
+    waits = newest is not None and (read is None or read.snapshot_id != str(newest))
+    return tuple(_lane(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
+
+
+def _lane(followed: Followed, name: str, waits: bool) -> Lane:
+    ledger = followed.platform.ledger
+    row, lane = ledger.flow(name), followed.lane(name)
+    if row is None:
+        return Lane(name=name, waits=waits)
+    opened = [one.claimed_ts for one in ledger.open_executions(row)]
+    blocked = row.blocked_sentence and f"{name} is {row.blocked_sentence}"
+    return Lane(
+        name=name, waits=waits, blocked=blocked or (lane.blocked_sentence(name) if lane is not None else ""),
+        open_ms=min(opened, default=None), ticked_ms=row.ticked_ts,
+    )  # fmt: skip
+
+
+def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tuple[Slot, ...] | None]:
+    """What the database keeps of its log, or why it was not asked."""
+    if monitor.database is None:
+        return "" if monitor.shards else "none is declared", None
+    if not followed.platform.settings.may_ask_sources:
+        return QUERIES_OFF, None
+    try:
+        return "", log_kept(monitor.url(os.environ))
+    except LakeChimeError as error:
+        return str(error), None
+
+
+def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
+    """For how long the log stays of which a source has not told yet.
+
+    Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.
     """
-    found = dict[str, Monitored]()
-    for part in parts_of(monitor, table.keys, table.format.shards):
-        try:
-            found[part.name] = _compared(spark, table, monitor, part, pause)
-        except SourceUnreadableError as error:
-            raise SourceUnreadableError(f"{part.told}{error}") from error
-    return together(table.name, found)
+    found = []
+    for source, one in heard.items():
+        files = [order.position[0] for row in places if row.source == source and (order := order_of(row.order)).position]
+        if not files or one.heartbeat is None or (at := max(files)) >= kept.newest:
+            continue
+        told = f"its files are {kept.oldest} to {kept.newest}, and {source} told of {at}"
+        age = (now_ms - max(one.heartbeat, one.in_messages or 0)) / 1000
+        left = None if kept.seconds is None else max(0.0, kept.seconds - age)
+        found.append(Left("the binary log", left, told))
+    return found
 
 
-def _compared(spark: "SparkSession", table: "FollowedTable", monitor: Monitor, part: Part, pause: Callable[[float], None]) -> Monitored:
-    from lakechime_dagster.sources.cut import taken
-    from lakechime_dagster.sources.tables import TableSide, column_types
-    from lakechime_dagster.spark.following.monitored import VIEW, columns_in, side_of, state_of
+MOST_PLACED = 50  # lacking ones whose position is looked up
+MOST_NAMED = 20  # sources by whose names ends are chosen before they are parsed
+STREAMED = ("c", "u", "d", "t")
 
-    start, where = time.monotonic(), part.database.source_table
-    with taken(url_in(os.environ, part.database.url, "database"), seconds=STATEMENT_SECONDS) as cut:
-        state = state_of(table)
-        columns = column_types(cut.connection, *where)
-        lake = {name: kind for name, kind in columns_in(spark, table, state).items() if name not in part.shard}
-        comparison, unchecked = comparison_of(cut.dialect, columns, lake, part.own_keys, monitor.columns)
-        source = TableSide(cut.connection, comparison.source(*where))
-        queries = comparison.lake(VIEW, only=part.shard)
-        found = compare(source, side_of(spark, table, state, queries), ranges=list(chunks(source, RANGE)))
-        kept = KeptRows([row for keys in in_batches(found.faults, AT_ONCE) for row in source.at(keys)])
-        place = cut.place
-    again = _Suspects(spark, table, part, comparison, kept, place, found, state)
-    end = start + monitor.within.total_seconds()
-    while again.is_open and (left := end - time.monotonic()) > 0:
-        pause(min(LOOK_SECONDS, left))
-        again.look()
-    return Monitored(
-        table=table.name, cut=str(place), version=again.state.version, source_rows=found.source_rows, lake_rows=found.lake_rows,
-        faults={part.whole(key): fault for key, fault in again.faults.items()}, left_out=again.left_out, unchecked=unchecked,
-        unresolved=len(found.unresolved), is_passed=again.is_passed, is_truncated=again.is_truncated, seconds=time.monotonic() - start,
+
+def transactions_counted(followed: Followed, monitor: Monitor, since_ms: int | None = None) -> Counted:
+    """The transactions that ended since a time, or within a day, beside what came of their changes.
+
+    What is asked grows with the messages of that time, not with the table. A transaction of which changes may be on their way is
+    waited for as long as the monitor lets the table be behind.
+    """
+    now_ms = followed.platform.store.now()
+    since_ms = now_ms - DAY_MS if since_ms is None else since_ms
+    came = _came(followed, since_ms - DAY_MS)
+    ends = _ends(followed, since_ms, came.sources)
+    found = counted(ends, came, now_ms, round(monitor.limits.behind.total_seconds() * 1000))
+    return replace(found, lacking=_placed(followed, found.lacking, since_ms - DAY_MS))
+
+
+def _came(followed: Followed, since_ms: int) -> Came:
+    """What came of changes since a time."""
+    log, changes = followed.bronze.log, _since(since_ms, texts("kind", Kind.CHANGE.value))
+    within = exp.select(column("source"), column("transaction"), _different().as_("n")).from_(TABLE)
+    within = within.where(*changes, known("transaction")).group_by(column("source"), column("transaction"))
+    outside = exp.select(column("source"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
+    is_streamed = texts("op", *STREAMED), column("snapshot").is_(exp.Null()), exp.not_(column("topic_id").like(f"{REPAIRS}%"))
+    outside = outside.where(*changes, column("transaction").is_(exp.Null()), *is_streamed).group_by(column("source"))
+    unreadable = followed.bronze.count(*_since(since_ms, texts("kind", Kind.UNREADABLE.value)))
+    fed = log.fed(log.version) if log.exists() else None
+    return Came(
+        changes={Within(row["source"], row["transaction"]): row["n"] for row in followed.bronze.query(within)},
+        outside={row["source"]: row["n"] for row in followed.bronze.query(outside)},
+        newest=_newest(followed, changes), unreadable=unreadable, has_more=fed is not None and fed.has_more,
     )  # fmt: skip
 
 
-class _Suspects:
-    """Keys that differ, as long as what is missing may be on its way."""
+def _different() -> exp.Count:
+    """How many different changes there are: one that comes again has its place in the log, and may have another in its transaction.
 
-    def __init__(
-        self, spark: "SparkSession", table: "FollowedTable", part: Part, comparison: Comparison, kept: KeptRows, cut: "LogPlace",
-        found: Differences, state: "TableState",
-    ) -> None:  # fmt: skip
-        self._spark, self._table, self._part, self._comparison, self._kept, self._cut = spark, table, part, comparison, kept, cut
-        self._found = found
-        self.state = state
-        self.left_out, self.is_passed, self.is_truncated = 0, False, False
-        self._leave_out()
+    Where messages tell no place in the log, that in the transaction is all there is.
+    """
+    of_log = exp.func("array_to_string", column("position"), exp.Literal.string(","))
+    of_transaction = exp.Cast(this=column("transaction_order"), to=exp.DataType.build("text"))
+    place = exp.Coalesce(this=of_log, expressions=[of_transaction])
+    key = exp.Coalesce(this=column("row_key"), expressions=[exp.Literal.string("")])  # a truncation has none
+    parts: tuple[exp.Condition, ...] = column("op"), place, key
+    return exp.Count(this=exp.Distinct(expressions=[reduce(_joined, parts)]))
 
-    @property
-    def faults(self) -> dict[Key, Fault]:
-        return dict(self._found.faults)
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._found.faults) and not self.is_passed and not self.is_truncated
+def _joined(left: exp.Condition, right: exp.Condition) -> exp.Condition:
+    return exp.DPipe(this=exp.DPipe(this=left, expression=exp.Literal.string(" ")), expression=right)
 
-    def look(self) -> None:
-        """Read the lake again, where it has gone on."""
-        from lakechime_dagster.spark.following.monitored import VIEW, side_of, state_of
 
-        state = state_of(self._table)
-        if state == self.state:
-            return
-        self.state = state
-        lake = side_of(self._spark, self._table, state, self._comparison.lake(VIEW, only=self._part.shard))
-        self._found = confirmed(self._found, self._kept, lake, at_once=AT_ONCE)
-        self._leave_out()
+def _newest(followed: Followed, changes: Sequence[exp.Condition]) -> dict[str, dict[tuple[str, int], int]]:
+    """By source and partition when its newest change was written; a source of which none came is one that is remembered."""
+    parts = [column(name) for name in ("source", "topic_id", "partition")]
+    query = exp.select(*parts, exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
+    query = query.where(*changes, known("transaction"), known("timestamp")).group_by(*parts)
+    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in followed.places()}
+    for row in followed.bronze.query(query):
+        newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
+    return newest
 
-    def _leave_out(self) -> None:
-        from lakechime_dagster.spark.following.monitored import touched_above
 
-        if not self._found.faults:
-            return
-        touched = touched_above(self._spark, self._table, self.state, self._cut, self._part.shard)
-        self.is_passed, self.is_truncated = touched.is_passed, touched.is_truncated
-        keys = {canonical_key(self._comparison, self._part.own(key)) for key in touched.keys}
-        faults = {key: fault for key, fault in self._found.faults.items() if key not in keys}
-        self.left_out += len(self._found.faults) - len(faults)
-        self._found = replace(self._found, faults=faults)
+def _ends(followed: Followed, since_ms: int, sources: Iterable[str]) -> list[End]:
+    """The ends of transactions since a time that changed the sources; all of those of many sources."""
+    tables = {".".join(source.split(".")[-2:]) for source in sources}
+    counts = column("transaction_counts")
+    named = [counts.like(f"%{orjson.dumps(table)[1:-1].decode()}%") for table in sorted(tables)] if len(tables) <= MOST_NAMED else []
+    query = exp.select(*map(column, ("topic", "partition", "offset", "timestamp", "transaction", "transaction_counts"))).from_(TABLE)
+    query = query.where(*_since(since_ms, texts("kind", Control.TRANSACTION.value), texts("op", END)))
+    query = query.where(exp.or_(*named)) if named else query
+    return [
+        End((row["topic"], row["partition"], row["offset"]), _milliseconds(row["timestamp"]), row["transaction"],
+            orjson.loads(row["transaction_counts"]))
+        for row in followed.bronze.query(query)
+    ]  # fmt: skip
+
+
+def _placed(followed: Followed, lacking: Sequence[Lacking], since_ms: int) -> tuple[Lacking, ...]:
+    """The same with the position of the first change of each that came."""
+    first = {Within(one.source, one.end.transaction): (2**63,) for one in lacking[:MOST_PLACED] if one.found}
+    if not first:
+        return tuple(lacking)
+    query = exp.select(*map(column, ("source", "transaction", "position"))).from_(TABLE)
+    wanted = texts("transaction", *sorted({one.transaction for one in first})), known("position")
+    for row in followed.bronze.query(query.where(*_since(since_ms, texts("kind", Kind.CHANGE.value)), *wanted)):
+        within = Within(row["source"], row["transaction"])
+        if within in first:
+            first[within] = min(first[within], tuple(row["position"]))
+    return tuple(replace(one, position=first.get(Within(one.source, one.end.transaction), ())) for one in lacking)
+
+
+def _since(since_ms: int, *conditions: exp.Condition) -> list[exp.Condition]:
+    return [*conditions, since("timestamp", since_ms)]
+
+
+def _milliseconds(at: Any) -> int:
+    return round(at.timestamp() * 1000)

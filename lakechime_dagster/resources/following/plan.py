@@ -19,7 +19,7 @@ from lakechime_dagster.resources.feeds import opened
 from lakechime_dagster.resources.following.followed import Followed
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.connection import connected
-from lakechime_dagster.sources.log_settings import check_log
+from lakechime_dagster.sources.log import check_log
 from lakechime_dagster.sources.open_transactions import open_transactions, tells_open_transactions
 from lakechime_dagster.sources.tables import column_types
 from lakechime_dagster.spark.feeds.files import Slice, lines

@@ -4,9 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison
-from lakechime_dagster.cdc.comparing.compare import Fault, Summary, compare, confirmed
-from lakechime_dagster.spark.following.checksums import LakeSide
+from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Summary, compare, confirmed
+from lakechime_dagster.spark.following.compare import LakeSide
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.remembering.open_transactions import Asked, Probe
 from lakechime_dagster.cdc.remembering.state import StateRow
 from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Monitor, change_table
-from lakechime_dagster.resources.following.open_transactions import asked
+from lakechime_dagster.resources.following.source import asked
 from lakechime_dagster.resources.platform import hours_of
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.spark.job import TableResult

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.keeping_up import Heard, KeepingUp, Lane, Left, beyond
+from lakechime_dagster.cdc.monitor import Heard, KeepingUp, Lane, Left, beyond
 from lakechime_dagster.lake import Limits
 
 NOW = 1_700_000_000_000

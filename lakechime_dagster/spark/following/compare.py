@@ -1,33 +1,84 @@
-"""A table that follows a database as a monitor looks at it: a version of it, and the keys that changes after a cut touched."""
+"""A CDC table as one side of a comparison with its database: a version of it, and the keys that changes above a snapshot touched."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.change import Key, Operation
-from lakechime_dagster.cdc.comparing.checksum import Queries
-from lakechime_dagster.cdc.comparing.log_place import BinlogPlace, LogPlace
+from lakechime_dagster.cdc import change
+from lakechime_dagster.cdc.change import Operation
+from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
 from lakechime_dagster.cdc.meaning.wire import key_of, key_text
 from lakechime_dagster.cdc.messages.readers import MessageFormat
 from lakechime_dagster.cdc.messages.reading import EnvelopeReader
 from lakechime_dagster.cdc.messages.record import Changes
 from lakechime_dagster.cdc.messages.shards import shard_of
 from lakechime_dagster.cdc.order import REPAIRS
+from lakechime_dagster.cdc.position import BinlogPlace, LogPlace
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.lake.change_tables import STATE
 from lakechime_dagster.lake.own_columns import DELETED_AT, END_SEQ, OWN_COLUMNS
 from lakechime_dagster.spark.batches import Batches, on_batches, record_batches
 from lakechime_dagster.spark.ddl import arrow_of, columns_of
 from lakechime_dagster.spark.following.change_rows import MESSAGE, record_of
-from lakechime_dagster.spark.following.checksums import LakeSide
 from lakechime_dagster.spark.following.told_schemas import remembered_schemas
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.triggers.lanes import LaneId
+
+_LITERALS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
+
+
+@dataclass(frozen=True)
+class LakeSide:
+    """A table that the session finds by the name in its queries, at one version of it."""
+
+    spark: SparkSession
+    queries: Queries
+
+    def summary(self, low: Key | None, high: Key | None) -> Summary:
+        """The checksum of a range."""
+        ((count, distinct, total),) = self._ask(self.queries.summary(low, high))
+        return Summary(count, distinct, int(total))
+
+    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
+        """All rows of a range."""
+        return self._rows(self.queries.rows(low, high))
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key of the row before which so many rows of the range come."""
+        return next(iter(self._ask(self.queries.middle(low, high, offset))), None)
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        return self._rows(self.queries.at(keys))
+
+    def _rows(self, query: Query) -> list[Row]:
+        return [(tuple(key), value) for *key, value in self._ask(query)]
+
+    def _ask(self, query: Query) -> list[tuple[Any, ...]]:
+        with _binding(self.spark):
+            return [tuple(row) for row in self.spark.sql(query.sql, args=dict(query.parameters)).collect()]
+
+
+@contextmanager
+def _binding(spark: SparkSession) -> Iterator[None]:
+    """Statements whose parameters are bound: Delta's parser leaves them where Spark 4.1 replaces them before it parses."""
+    before = spark.conf.get(_LITERALS, None)
+    spark.conf.set(_LITERALS, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LITERALS)
+        else:
+            spark.conf.set(_LITERALS, before)
+
 
 VIEW = "lakechime_monitored"
 KEYS_DDL = "`key` string"
@@ -107,7 +158,7 @@ class Touched:
         is_passed: Each partition that brings such changes has brought one above the cut: all below it is there.
     """
 
-    keys: frozenset[Key] = frozenset()
+    keys: frozenset[change.Key] = frozenset()
     is_truncated: bool = False
     is_passed: bool = False
 

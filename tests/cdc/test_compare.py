@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.comparing.compare import Differences, Fault, Key, Row, Summary, chunks, compare, confirmed
+from lakechime_dagster.cdc.compare import Differences, Fault, Key, Row, Summary, chunks, compare, confirmed
 from lakechime_dagster.errors import InvalidValueError
 
 

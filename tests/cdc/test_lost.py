@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.comparing.lost import Came, Counted, End, Within, counted
+from lakechime_dagster.cdc.monitor import Came, Counted, End, Within, counted
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

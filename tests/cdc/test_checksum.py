@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.comparing.checksum import ColumnPair, Comparison, Query, quoted
-from lakechime_dagster.cdc.comparing.compare import Summary
-from lakechime_dagster.cdc.comparing.monitored import comparison_of
+from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Query, Summary, comparison_of, quoted
 from lakechime_dagster.errors import InvalidValueError
 from tests.cdc.checksums import TABLES, comparison, lake_rows, lake_types, told
 

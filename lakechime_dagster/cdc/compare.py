@@ -1,0 +1,651 @@
+"""Comparing a table with that of its database: one engine, which goes by the checksums of ranges of keys down to the rows that differ.
+
+The hash of a row is the first 64 bits of MD5 over the canonical texts of its columns, each after its length, so that rows
+that differ in any value have different texts; null is none of them. The checksum of a range of keys is the count of rows, the
+count of distinct keys and the exact sum of the hashes. A key travels as the canonical texts of its columns.
+"""
+
+import datetime
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Protocol
+
+import orjson
+
+from lakechime_dagster.cdc import change
+from lakechime_dagster.cdc.canonical import Canonical, Dialect, Kind, canonical
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lake.databases import Database
+from lakechime_dagster.lake.feeds import shard_columns
+from lakechime_dagster.lake.monitors import Monitor
+from lakechime_dagster.lake.names import spelled_as
+
+Key = tuple[str, ...]
+Row = tuple[Key, int]  # its key and its hash
+Range = tuple[Key | None, Key | None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The checksum of a range of keys."""
+
+    count: int
+    distinct: int
+    sum: int
+
+
+class HasRows(Protocol):
+    """One of the two tables as far as its rows are read by their keys."""
+
+    def at(self, keys: Sequence[Key]) -> Sequence[Row]:
+        """All rows of these keys."""
+        ...
+
+
+class Side(HasRows, Protocol):
+    """One of the two tables. A range is from a key, exclusive, to another, inclusive; None is an open end.
+
+    Keys are equal on both sides exactly where their rows are to be, and both sides order them alike.
+    """
+
+    def summary(self, low: Key | None, high: Key | None) -> Summary: ...
+
+    def rows(self, low: Key | None, high: Key | None) -> Sequence[Row]:
+        """All rows of a range."""
+        ...
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key of the row before which so many rows of the range come."""
+        ...
+
+
+def chunks(side: Side, size: int) -> Iterator[Range]:
+    """All keys in ranges of so many rows of one side, one after the other: none takes the database long, given an index of the key.
+
+    Raises:
+        InvalidValueError: `size` is below 1.
+    """
+    if size < 1:
+        raise InvalidValueError("size", size, "is how many rows a range has; give 1 or more")
+    low: Key | None = None
+    while (high := side.middle(low, None, size - 1)) is not None:
+        yield low, high
+        low = high
+    yield low, None
+
+
+class Fault(StrEnum):
+    """How the rows of a key differ."""
+
+    MISSING = "missing"  # the source has it, the lake has not
+    EXTRA = "extra"  # the lake has it, the source has not
+    DIFFERENT = "different"
+    DUPLICATE = "duplicate"  # one side has it more often
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What a comparison found.
+
+    Attributes:
+        faults: Of each key whose rows differ, how.
+        unresolved: Ranges of which it is not known, because the queries were used up.
+        queries: How many were asked, of both sides together.
+        source_rows: The rows of the source in the ranges of which it is known.
+        lake_rows: Those of the lake.
+    """
+
+    faults: Mapping[Key, Fault]
+    unresolved: tuple[Range, ...]
+    queries: int
+    source_rows: int = field(default=0, compare=False)
+    lake_rows: int = field(default=0, compare=False)
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.faults and not self.unresolved
+
+
+def compare(
+    source: Side, lake: Side, *, ranges: Sequence[Range] = ((None, None),), leaf: int = 1_000, max_queries: int = 1_000
+) -> Differences:
+    """The rows in which two tables differ.
+
+    A range whose summaries differ is halved until it has at most `leaf` rows on either side; those are read. The first rows
+    come first, so that a comparison that its `max_queries` end has rows to show.
+
+    Raises:
+        InvalidValueError: `leaf` is below 1.
+    """
+    if leaf < 1:
+        raise InvalidValueError("leaf", leaf, "is how many rows are read at once; give 1 or more")
+    faults, queries, rows = dict[Key, Fault](), 0, Counter[str]()
+    ahead = list(reversed(ranges))
+    while ahead and queries + _OF_A_STEP <= max_queries:
+        low, high = ahead.pop()
+        ours, theirs = source.summary(low, high), lake.summary(low, high)
+        queries += 2
+        if ours == theirs:
+            rows.update(source=ours.count, lake=theirs.count)
+            continue
+        middle = None
+        if max(ours.count, theirs.count) > leaf:
+            larger, count = (source, ours.count) if ours.count >= theirs.count else (lake, theirs.count)
+            middle = larger.middle(low, high, count // 2 - 1)
+            queries += 1
+        if middle is None or middle == high:
+            faults |= _faults(source.rows(low, high), lake.rows(low, high))
+            rows.update(source=ours.count, lake=theirs.count)
+            queries += 2
+        else:
+            ahead += [(middle, high), (low, middle)]
+    return Differences(faults, tuple(reversed(ahead)), queries, source_rows=rows["source"], lake_rows=rows["lake"])
+
+
+_OF_A_STEP = 5  # two summaries, a middle, the rows of both sides
+
+
+def confirmed(found: Differences, source: HasRows, lake: HasRows, *, at_once: int = 500) -> Differences:
+    """The differences that are there still when the rows of their keys are read again.
+
+    Where the two sides are not read at one cut, a row may be on its way: read again later, it has arrived.
+    """
+    suspects = list(found.faults)
+    faults, queries = dict[Key, Fault](), found.queries
+    for start in range(0, len(suspects), at_once):
+        keys = suspects[start : start + at_once]
+        faults |= _faults(source.at(keys), lake.at(keys))
+        queries += 2
+    return replace(found, faults=faults, queries=queries)
+
+
+def _faults(source: Iterable[Row], lake: Iterable[Row]) -> dict[Key, Fault]:
+    ours, theirs = _by_key(source), _by_key(lake)
+    return {key: _fault(ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)}
+
+
+def _by_key(rows: Iterable[Row]) -> dict[Key, Counter[int]]:
+    found: dict[Key, Counter[int]] = {}
+    for key, value in rows:
+        found.setdefault(key, Counter())[value] += 1
+    return found
+
+
+def _fault(ours: Counter[int] | None, theirs: Counter[int] | None) -> Fault:
+    if theirs is None:
+        return Fault.MISSING
+    if ours is None:
+        return Fault.EXTRA
+    return Fault.DIFFERENT if ours.total() == theirs.total() else Fault.DUPLICATE
+
+
+# Checksums, as queries of both sides
+
+NULL = "n"
+_IN_ORDER_AS_TEXT = {"string", "boolean", "bit"}  # types that hold numbers and are not ordered as such
+_HASHES = {
+    Dialect.MYSQL: "CAST(CONV(LEFT(MD5({}), 16), 16, -10) AS SIGNED)",
+    Dialect.POSTGRES: "('x' || left(md5(convert_to({}, 'UTF8')), 16))::bit(64)::bigint",
+    Dialect.SPARK: "CAST(conv(left(md5({}), 16), 16, -10) AS BIGINT)",
+}
+_BINARY_ORDER = {Dialect.MYSQL: "CAST({} AS BINARY)", Dialect.POSTGRES: '({}) COLLATE "C"', Dialect.SPARK: "{}"}
+_DISTINCT = {Dialect.MYSQL: "COUNT(DISTINCT {})", Dialect.POSTGRES: "COUNT(DISTINCT ({}))", Dialect.SPARK: "COUNT(DISTINCT {})"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPair:
+    """A column of the database and the one of the lake that follows it."""
+
+    name: str
+    source_type: str
+    lake_type: str
+    lake_name: str = ""
+
+    @property
+    def in_lake(self) -> str:
+        return self.lake_name or self.name
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statement with parameters by name (`:p0`), as SQLAlchemy's `text` and Spark's `sql` take them.
+
+    Spark 4.1 beside Delta 4.4 binds them only where `spark.sql.legacy.parameterSubstitution.constantsOnly` is true.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What of a table is compared.
+
+    Attributes:
+        dialect: The database's.
+        keys: The columns that name a row, in the database's words.
+        columns: All columns that have canonical texts, by their names in the database.
+        unchecked: Of each other column why it is not compared.
+    """
+
+    dialect: Dialect
+    keys: tuple[str, ...]
+    columns: Mapping[str, tuple[ColumnPair, Canonical]]
+    unchecked: Mapping[str, str]
+
+    @staticmethod
+    def of(dialect: Dialect, pairs: Iterable[ColumnPair], keys: Sequence[str]) -> "Comparison":
+        """The comparison of these columns.
+
+        Raises:
+            InvalidValueError: A column of the key is not there or cannot be compared.
+        """
+        columns, unchecked = dict[str, tuple[ColumnPair, Canonical]](), dict[str, str]()
+        for pair in pairs:
+            if found := canonical(dialect, pair.source_type, pair.lake_type):
+                columns[pair.name] = (pair, found)
+            else:
+                unchecked[pair.name] = f"{pair.source_type} as {pair.lake_type} has no text that is equal for equal values"
+        for key in keys:
+            if key not in columns:
+                raise InvalidValueError("keys", key, unchecked.get(key, "no such column is compared; name columns of the table"))
+        return Comparison(dialect=dialect, keys=tuple(keys), columns=columns, unchecked=unchecked)
+
+    def source(self, *table: str) -> "Queries":
+        """The queries of the database's table, by the parts of its name."""
+        texts = {name: _filled(found.source, _column(self.dialect, name)) for name, (_, found) in self.columns.items()}
+        return self._queries(self.dialect, table, texts, {name: name for name in self.columns}, {})
+
+    def lake(self, *table: str, only: Mapping[str, str | int] | None = None) -> "Queries":
+        """The queries of the lake's table; of its rows those alone whose columns have these values, as those of one shard."""
+        names = {name: pair.in_lake for name, (pair, _) in self.columns.items()}
+        texts = {name: _filled(found.lake, _column(Dialect.SPARK, names[name])) for name, (_, found) in self.columns.items()}
+        return self._queries(Dialect.SPARK, table, texts, names, only or {})
+
+    def _queries(
+        self, dialect: Dialect, table: Sequence[str], texts: Mapping[str, str], names: Mapping[str, str], only: Mapping[str, Any]
+    ) -> "Queries":
+        keys = [_key(dialect, *self.columns[key], _column(dialect, names[key]), texts[key]) for key in self.keys]
+        return Queries(
+            dialect=dialect, table=".".join(quoted(dialect, part) for part in table), keys=tuple(keys),
+            row=_row(dialect, texts.values()), values=tuple(texts.values()),
+            only={_column(dialect, name): value for name, value in only.items()},
+        )  # fmt: skip
+
+    def row_text(self, row: Mapping[str, Any]) -> str:
+        """The text that is hashed of a row of the lake, by its columns there."""
+        values = [(found, row[pair.in_lake]) for pair, found in self.columns.values()]
+        return "".join(NULL if value is None else _with_length(found.twin(value)) for found, value in values)
+
+    def row_hash(self, row: Mapping[str, Any]) -> int:
+        """The hash of a row of the lake."""
+        return int.from_bytes(hashlib.md5(self.row_text(row).encode(), usedforsecurity=False).digest()[:8], signed=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyColumn:
+    """A column of a key: its canonical text, the expression by which rows are ordered alike everywhere, and a text as parameter."""
+
+    text: str
+    order: str
+    parameter: Callable[[str], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queries:
+    """The queries of one side. A range is from a key, exclusive, to another, inclusive; None is an open end."""
+
+    dialect: Dialect
+    table: str
+    keys: tuple[KeyColumn, ...]
+    row: str
+    values: tuple[str, ...]
+    only: Mapping[str, Any]
+
+    @property
+    def hash(self) -> str:
+        return _HASHES[self.dialect].format(self.row)
+
+    def summary(self, low: Key | None = None, high: Key | None = None) -> Query:
+        """One row: the count of rows, that of distinct keys, the sum of hashes."""
+        names = [f"k{i}" for i in range(len(self.keys))]
+        inner, parameters = self._from([f"{key.order} AS {name}" for key, name in zip(self.keys, names, strict=True)], low, high)
+        distinct = _DISTINCT[self.dialect].format(", ".join(names))
+        return Query(f"SELECT COUNT(*), {distinct}, COALESCE(SUM(CAST(h AS DECIMAL(38, 0))), 0) FROM ({inner}) r", parameters)  # noqa: S608
+
+    def rows(self, low: Key | None = None, high: Key | None = None) -> Query:
+        """A row for each row: the texts of its key, and its hash."""
+        return Query(*self._from([key.text for key in self.keys], low, high))
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Query:
+        """At most one row: the texts of the key before which so many rows of the range come."""
+        where, parameters = self._range(low, high)
+        texts, order = ", ".join(key.text for key in self.keys), ", ".join(key.order for key in self.keys)
+        return Query(f"SELECT {texts} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT 1 OFFSET {int(offset)}", parameters)  # noqa: S608
+
+    def at(self, keys: Sequence[Key]) -> Query:
+        """As `rows`, of these keys; at least one."""
+        return self._at(keys, [key.text for key in self.keys])
+
+    def values_at(self, keys: Sequence[Key]) -> Query:
+        """As `at`, with the text of each column that is compared between key and hash."""
+        return self._at(keys, [*(key.text for key in self.keys), *self.values])
+
+    def values_above(self, low: Key | None, most: int) -> Query:
+        """As `values_at` but without hashes: of the first so many rows above a key, in the order of keys."""
+        where, parameters = self._range(low, None)
+        columns, order = ", ".join([*(key.text for key in self.keys), *self.values]), ", ".join(key.order for key in self.keys)
+        return Query(f"SELECT {columns} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT {int(most)}", parameters)  # noqa: S608
+
+    def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> Query:
+        bound = _Bound()
+        only = self._only(bound)
+        conditions = [" AND ".join(f"{one.order} = {bound(one, text)}" for one, text in zip(self.keys, key, strict=True)) for key in keys]
+        return Query(self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters)
+
+    def texts(self, low: Key | None = None, high: Key | None = None) -> Query:
+        """As `rows`, with the text that is hashed before the hash: what a person looks at who asks why two rows differ."""
+        return Query(*self._from([*(key.text for key in self.keys), self.row], low, high))
+
+    def _from(self, columns: Sequence[str], low: Key | None, high: Key | None) -> tuple[str, Mapping[str, Any]]:
+        where, parameters = self._range(low, high)
+        return self._select(columns, [where]), parameters
+
+    def _select(self, columns: Sequence[str], conditions: Sequence[str]) -> str:
+        return f"SELECT {', '.join(columns)}, {self.hash} AS h FROM {self.table} t WHERE {' AND '.join(conditions)}"  # noqa: S608
+
+    def _range(self, low: Key | None, high: Key | None) -> tuple[str, Mapping[str, Any]]:
+        bound = _Bound()
+        conditions = self._only(bound)
+        if low is not None:
+            conditions += self._beyond(">", [bound(*each) for each in zip(self.keys, low, strict=True)], is_inclusive=False)
+        if high is not None:
+            conditions += self._beyond("<", [bound(*each) for each in zip(self.keys, high, strict=True)], is_inclusive=True)
+        return " AND ".join(conditions) or "1 = 1", bound.parameters
+
+    def _only(self, bound: "_Bound") -> list[str]:
+        return [f"{name} = {bound.value(value)}" for name, value in self.only.items()]
+
+    def _beyond(self, sign: str, places: Sequence[str], *, is_inclusive: bool) -> list[str]:
+        """Conditions for keys on one side of another, column by column; the first one serves an index of several columns."""
+        orders = [key.order for key in self.keys]
+        cases = [
+            " AND ".join([
+                *(f"{order} = {place}" for order, place in zip(orders[:i], places[:i], strict=True)),
+                f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} {places[i]}",
+            ])
+            for i in range(len(orders))
+        ]  # fmt: skip
+        return cases if len(cases) == 1 else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
+
+
+class _Bound:
+    """The parameters of a statement as they are bound."""
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, Any] = {}
+
+    def __call__(self, key: KeyColumn, text: str) -> str:
+        return self.value(key.parameter(text))
+
+    def value(self, value: Any) -> str:
+        name = f"p{len(self.parameters)}"
+        self.parameters[name] = value
+        return f":{name}"
+
+
+def quoted(dialect: Dialect, name: str) -> str:
+    """A name in SQL; a colon is kept from SQLAlchemy, which would take what follows for a parameter."""
+    mark = '"' if dialect is Dialect.POSTGRES else "`"
+    exact = mark + name.replace(mark, mark * 2) + mark
+    return exact if dialect is Dialect.SPARK else exact.replace(":", "\\:")
+
+
+def _column(dialect: Dialect, name: str) -> str:
+    """A column of the table, which no column of a result can be taken for."""
+    return f"t.{quoted(dialect, name)}"
+
+
+def _filled(template: str, column: str) -> str:
+    return template.replace("{}", column)
+
+
+def _with_length(text: str) -> str:
+    return f"{len(text)}:{text}"
+
+
+def _row(dialect: Dialect, texts: Iterable[str]) -> str:
+    """The text of a row: of each column its length in characters, a colon and itself, or the sign of null."""
+    match dialect:
+        case Dialect.MYSQL:
+            return "CONCAT(" + ", ".join(f"COALESCE(CONCAT(CHAR_LENGTH({text}), ':', {text}), '{NULL}')" for text in texts) + ")"
+        case Dialect.POSTGRES:
+            return " || ".join(f"COALESCE(length({text}) || ':' || ({text}), '{NULL}')" for text in texts)
+        case Dialect.SPARK:
+            return "concat(" + ", ".join(f"coalesce(char_length({text}) || ':' || {text}, '{NULL}')" for text in texts) + ")"
+
+
+def _key(dialect: Dialect, pair: ColumnPair, found: Canonical, column: str, text: str) -> KeyColumn:
+    """A column of the key, ordered by itself where every engine orders its type alike, and else by its text's bytes."""
+    kind, is_spark = found.kind, dialect is Dialect.SPARK
+    if kind is Kind.NUMBER and not _IN_ORDER_AS_TEXT & {pair.source_type.lower().partition("(")[0], pair.lake_type.lower()}:
+        return KeyColumn(text=text, order=column, parameter=_number)
+    if kind is Kind.DATE:
+        return KeyColumn(text=text, order=column, parameter=_date)
+    if kind is Kind.BINARY and not is_spark:
+        return KeyColumn(text=text, order=column, parameter=bytes.fromhex)
+    if kind is Kind.UUID and dialect is Dialect.POSTGRES:
+        return KeyColumn(text=text, order=column, parameter=uuid.UUID)
+    as_parameter = str.encode if dialect is Dialect.MYSQL else str
+    return KeyColumn(text=text, order=_BINARY_ORDER[dialect].format(text), parameter=as_parameter)
+
+
+def _number(text: str) -> int | Decimal:
+    number = Decimal(text)
+    return int(number) if number == number.to_integral_value() and abs(number) < 2**63 else number
+
+
+def _date(days: str) -> datetime.date:
+    return datetime.date(1970, 1, 1) + datetime.timedelta(days=int(days))
+
+
+# What a comparison at a consistent snapshot found
+
+LAKE_LACKS = "the lake's table does not have it"  # why a column of the database is not compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Monitored:
+    """A comparison at one cut of the database.
+
+    Attributes:
+        table: The lake's.
+        cut: The place of the database's log at which it was read.
+        version: Of the lake's table, the one that was read last.
+        source_rows: In the database, of the ranges that were compared.
+        lake_rows: In the lake.
+        faults: Of each key whose rows differ, how.
+        left_out: Keys that differ, and that changes above the cut have touched: the lake is past it with them.
+        unchecked: Of each column that is not compared, why.
+        unresolved: Ranges that were not compared, as too many queries were needed.
+        is_passed: The lake had read messages above the cut, so that nothing below it can be on its way.
+        is_truncated: The table was truncated after the cut: nothing can be said of its rows.
+        seconds: That it took.
+    """
+
+    table: str
+    cut: str
+    version: int
+    source_rows: int
+    lake_rows: int
+    faults: Mapping[Key, Fault]
+    left_out: int = 0
+    unchecked: Mapping[str, str]
+    unresolved: int = 0
+    is_passed: bool = False
+    is_truncated: bool = False
+    seconds: float = 0.0
+
+    @property
+    def is_same(self) -> bool:
+        return not self.faults and not self.unresolved and not self.is_truncated
+
+    @property
+    def counts(self) -> dict[Fault, int]:
+        """How many keys differ in each way."""
+        found = Counter(self.faults.values())
+        return {fault: found[fault] for fault in Fault}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The rows of a table that follow one table of a database: all, or those of a shard.
+
+    Attributes:
+        database: Whose table.
+        keys: The columns of the table's key.
+        shard: Of the columns that the names of topics tell, which the database's table does not have, the values.
+    """
+
+    database: Database
+    keys: tuple[str, ...]
+    shard: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Of the shard; empty where all rows follow one table."""
+        return ", ".join(self.shard.values())
+
+    @property
+    def told(self) -> str:
+        """What stands before an error that concerns this part alone."""
+        return f"shard {self.name}: " if self.shard else ""
+
+    @property
+    def own_keys(self) -> tuple[str, ...]:
+        """The columns of the key that the database's table has."""
+        return tuple(name for name in self.keys if name not in self.shard)
+
+    def own(self, key: change.Key) -> change.Key:
+        """A key of the table as the database's has it."""
+        return tuple(value for name, value in zip(self.keys, key, strict=True) if name not in self.shard)
+
+    def whole(self, key: Key) -> Key:
+        """A key of the database's table as that of the lake has it."""
+        own = iter(key)
+        return tuple(self.shard[name] if name in self.shard else next(own) for name in self.keys)
+
+
+def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]:
+    """What is compared of a table with which database, by its key and the expression by which the names of topics tell shards.
+
+    Raises:
+        InvalidValueError: The monitor names no database.
+    """
+    told = shard_columns(shards)
+    return [Part(database=one, keys=keys, shard=dict(zip(told, values, strict=True))) for values, one in monitor.databases.items()]
+
+
+def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
+    """The comparisons of all parts of a table, by the names of their shards, as one of the table."""
+    found = list(shards.values())
+    unchecked: dict[str, str] = {}
+    for one in found:
+        unchecked |= one.unchecked
+    cuts = [f"{name}: {one.cut}" if name else one.cut for name, one in shards.items()]
+    return Monitored(
+        table=table, cut="; ".join(cuts), version=min(one.version for one in found),
+        source_rows=sum(one.source_rows for one in found), lake_rows=sum(one.lake_rows for one in found),
+        faults={key: fault for one in found for key, fault in one.faults.items()}, left_out=sum(one.left_out for one in found),
+        unchecked=unchecked, unresolved=sum(one.unresolved for one in found), is_passed=all(one.is_passed for one in found),
+        is_truncated=any(one.is_truncated for one in found), seconds=sum(one.seconds for one in found),
+    )  # fmt: skip
+
+
+def key_shown(key: Key) -> str:
+    """A key as commands print it and take it: a JSON array of the canonical texts of its columns."""
+    return orjson.dumps(list(key)).decode()
+
+
+def key_given(text: str, size: int) -> Key:
+    """The key that a person gives as a JSON array; its numbers may be numbers.
+
+    Raises:
+        InvalidValueError: It is none, or has not so many parts.
+    """
+    try:
+        parts = orjson.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or len(parts) != size or not all(type(part) in (str, int) for part in parts):
+        raise InvalidValueError(
+            "key", text, f"is no JSON array of {size} texts or whole numbers, such as [1]; write it as the monitor does"
+        )
+    return tuple(map(str, parts))
+
+
+def comparison_of(
+    dialect: Dialect, source: Mapping[str, str], lake: Mapping[str, str], keys: Sequence[str], only: Sequence[str] | None
+) -> tuple[Comparison, dict[str, str]]:
+    """What of two tables is compared, by their columns and types, and of each other column why it is not.
+
+    Columns are called as the database calls them, also where the lake has or names one in other letters' case.
+
+    Raises:
+        InvalidValueError: `only` names a column that one of the tables does not have, or a column of the key cannot be compared.
+    """
+    lake, keys = spelled_as(source, lake), list(spelled_as(source, dict.fromkeys(keys)))
+    only = None if only is None else list(spelled_as(source, dict.fromkeys(only)))
+    for name in only or ():
+        if name not in source or name not in lake:
+            raise InvalidValueError("columns", name, f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}")
+    wanted = [name for name in source if name in lake and (only is None or name in only or name in keys)]
+    pairs = [ColumnPair(name=name, source_type=source[name], lake_type=lake[name]) for name in wanted]
+    comparison = Comparison.of(dialect, pairs, keys)
+    unchecked = {**comparison.unchecked}
+    unchecked |= {name: LAKE_LACKS for name in source if name not in lake}
+    unchecked |= {name: "the database's table does not have it" for name in lake if name not in source}
+    return comparison, unchecked
+
+
+def canonical_key(comparison: Comparison, key: change.Key) -> Key:
+    """The key of a change as comparisons have it."""
+    return tuple(comparison.columns[name][1].twin(value) for name, value in zip(comparison.keys, key, strict=True))
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of the source at the cut, kept for when they are compared again."""
+
+    rows: Sequence[Row]
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        wanted = set(keys)
+        return [row for row in self.rows if row[0] in wanted]
+
+
+def in_batches(keys: Iterable[Key], size: int) -> list[list[Key]]:
+    """The keys, so many at once."""
+    every = list(keys)
+    return [every[start : start + size] for start in range(0, len(every), size)]
+
+
+Document = dict[str, Any]
+
+
+def document(found: Monitored, most: int = 50) -> Document:
+    """The finding as JSON; of the keys that differ the first so many."""
+    shown = dict(list(found.faults.items())[:most])
+    return {
+        "table": found.table, "same": found.is_same, "cut": found.cut, "version": found.version, "source_rows": found.source_rows,
+        "lake_rows": found.lake_rows, **{fault.value: count for fault, count in found.counts.items()},
+        "keys": {key_shown(key): fault.value for key, fault in shown.items()}, "left_out": found.left_out,
+        "unchecked": dict(found.unchecked), "not_compared_ranges": found.unresolved, "passed": found.is_passed,
+        "truncated": found.is_truncated, "seconds": round(found.seconds, 3),
+    }  # fmt: skip

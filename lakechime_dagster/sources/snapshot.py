@@ -1,0 +1,213 @@
+"""A consistent snapshot of a business database: its state at one moment, and where its log stood then, without a lock.
+
+All that is asked of a snapshot is answered from the same state, on one connection that writes nothing; each statement has a time
+limit. The snapshot holds old versions of rows back in the database from being cleaned up, so it is short.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.order import Order, Position
+from lakechime_dagster.cdc.position import BinlogPlace, LogPlace, StatedPlace, TransactionSnapshot, WalPlace, binlog_place, lsn_of
+from lakechime_dagster.cdc.remembering.table_schema import TableSchema
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, SourceUnreadableError
+from lakechime_dagster.sources.connection import connected, dialect_of, is_mariadb, limit_statements
+from lakechime_dagster.sources.tables import column_types
+
+# up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and written to the disk a little later
+LSN = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One state of a database: the connection that reads it, and the place of the log that it is the state of."""
+
+    dialect: Dialect
+    connection: sa.Connection
+    place: LogPlace
+
+
+@contextmanager
+def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) -> Iterator[Cut]:
+    """A cut, which ends with the context; a statement may take so many seconds.
+
+    A table of PostgreSQL that is written anew after a cut was taken (ALTER TABLE, TRUNCATE) is empty for the cut. Such statements
+    wait for the end of a cut that names the table, by its schema and its name, as they do for whoever reads it.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The database cannot be asked, or does not tell where its log stands.
+    """
+    if seconds < 1:
+        raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
+    with connected(url) as (connection, dialect):
+        if dialect is Dialect.POSTGRES:
+            yield Cut(dialect, connection, _of_postgres(connection, seconds, table))
+        else:
+            connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by words of its own
+            yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
+
+
+def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
+    """MariaDB tells the place of its binary log that a consistent snapshot is of, which the connection is in then.
+
+    The connection begins no transaction by itself (`AUTOCOMMIT`).
+
+    Raises:
+        SourceUnreadableError: It is MySQL, or writes no binary log.
+    """
+    connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    if not is_mariadb(connection):
+        raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
+    limit_statements(connection, seconds)
+    connection.execute(sa.text("SET SESSION time_zone = '+00:00'"))
+    connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+    status = {name.lower(): value for name, value in connection.execute(sa.text("SHOW STATUS LIKE 'binlog_snapshot_%'"))}
+    position = binlog_place(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
+    if not position:
+        raise SourceUnreadableError("MariaDB writes no binary log; start it with log_bin, as the connector needs it too")
+    return BinlogPlace(position)
+
+
+def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
+    """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    limit_statements(connection, seconds)
+    if table is not None:
+        schema, name = table
+        quoted = connection.dialect.identifier_preparer.format_table(sa.table(name, schema=schema))
+        connection.execute(sa.text(f"LOCK TABLE {quoted} IN ACCESS SHARE MODE"))
+    snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {LSN}::text")).one()
+    _, end, running = snapshot.split(":")
+    ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)
+    return TransactionSnapshot(lsn_of(lsn), int(end) % 2**32, ids)
+
+
+LOOKS = 60  # at who is still writing
+LOOK_SECONDS = 1.0  # between two of them
+
+# Whoever changes rows holds a lock of its table, also of the partition, until other sessions see that it has ended; so does a
+# prepared transaction, by the name that it had before.
+_WRITERS = """
+    WITH RECURSIVE parts AS (
+        SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = :schema AND c.relname = :table
+        UNION
+        SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON p.oid = i.inhparent
+    )
+    SELECT l.virtualtransaction AS name, max(l.pid) AS pid, bool_or(l.mode = 'AccessExclusiveLock') AS locks_out
+    FROM pg_locks l JOIN parts p ON p.oid = l.relation
+    WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.granted AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock')
+    GROUP BY l.virtualtransaction"""
+
+
+@dataclass(frozen=True)
+class SettledCut:
+    """A cut, and a place of the log.
+
+    All changes of the table that the cut does not see lie at the place or above, and so do the ends of their transactions. Of
+    PostgreSQL it may see some above it too, of which the log tells again.
+    """
+
+    cut: Cut
+    place: StatedPlace
+
+
+class TableBusyError(LakeChimeError):
+    """Transactions that write to a table have not ended in time.
+
+    Attributes:
+        table: The one of the database.
+        writers: Processes of the database; None is a prepared transaction.
+    """
+
+    def __init__(self, table: str, writers: tuple[int | None, ...]) -> None:
+        self.table, self.writers = table, writers
+        pids = ", ".join(map(str, sorted(pid for pid in writers if pid is not None)))
+        who = [f"of the processes {pids} (pg_stat_activity)"] if pids else []
+        who += ["that are prepared (pg_prepared_xacts)"] if None in writers else []
+        super().__init__(
+            f"{table}: transactions {' and '.join(who)} have written to it and do not end, so that no place of the log lies between what "
+            "is seen and what comes; wait for them, or end them, and ask again"
+        )
+
+
+@contextmanager
+def settled(url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep) -> Iterator[SettledCut]:
+    """A cut beside whoever writes to a table, which ends with the context; a statement may take so many seconds.
+
+    Raises:
+        TableBusyError: A transaction of PostgreSQL has written to the table, and did not end for a minute.
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        NotFoundError: PostgreSQL has no such table.
+        SourceUnreadableError: The database cannot be asked, does not tell where its log stands, or is a standby.
+    """
+    place = _place_below(url, schema, table, seconds, pause) if dialect_of(url) is Dialect.POSTGRES else None
+    with taken(url, seconds=seconds, table=(schema, table)) as cut:
+        if place is None:
+            assert isinstance(cut.place, BinlogPlace)
+            place = cut.place
+        yield SettledCut(cut, place)
+
+
+def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPlace:
+    """Where the log stood before it was asked who was writing to a table; all these have ended."""
+    with connected(url) as (connection, _):
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        limit_statements(connection, seconds)
+        is_standby, lsn = connection.execute(sa.text(f"SELECT pg_is_in_recovery(), {LSN}::text")).one()
+        if is_standby:
+            raise SourceUnreadableError(
+                f"it is a standby, which does not tell who is writing to {schema}.{table}; let Monitor(database=…) name its primary server"
+            )
+        column_types(connection, schema, table)
+        begun: frozenset[str] | None = None
+        waited: list[int | None] = []
+        for _ in range(LOOKS):
+            writers = connection.execute(sa.text(_WRITERS), {"schema": schema, "table": table}).all()
+            begun = frozenset(one.name for one in writers) if begun is None else begun
+            waited = [one.pid for one in writers if one.name in begun or one.locks_out]  # the latter let nobody read it
+            if not waited:
+                return WalPlace(lsn_of(lsn))
+            pause(LOOK_SECONDS)
+    raise TableBusyError(f"{schema}.{table}", tuple(waited))
+
+
+SCHEMA_SECONDS = 10  # that a statement may take that reads columns
+_ATTEMPTS = 5
+
+
+def read_schema(url: str, schema: str, table: str) -> TableSchema:
+    """The columns of a table now, and a place of the log at which it had them: they were the same before and after that was asked.
+
+    Nothing is written or locked.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        NotFoundError: There is no such table, or not for this user.
+        SourceUnreadableError: The database cannot be asked, or its columns changed with each question.
+    """
+    with connected(url) as (connection, dialect):
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        for _ in range(_ATTEMPTS):
+            before = column_types(connection, schema, table)
+            position = _position(connection, dialect)
+            if column_types(connection, schema, table) == before:
+                order = Order(position=position)
+                return TableSchema(table=f"{schema}.{table}", order=order, columns=before, dialect=dialect, is_told=False)
+    raise SourceUnreadableError(f"the columns of {schema}.{table} changed with each of {_ATTEMPTS} questions; try again")
+
+
+def _position(connection: sa.Connection, dialect: Dialect) -> Position:
+    if dialect is Dialect.MYSQL:
+        position = binlog_snapshot(connection, SCHEMA_SECONDS).position
+        connection.execute(sa.text("COMMIT"))
+        return position
+    limit_statements(connection, SCHEMA_SECONDS)
+    return (lsn_of(connection.execute(sa.text(f"SELECT ({LSN})::text")).scalar_one()),)
