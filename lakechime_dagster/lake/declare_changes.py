@@ -111,7 +111,7 @@ def _check_read_from(name: str, source: Feed, envelope: object, read_from: objec
         tool = type(envelope).__name__
         raise DeclarationError(name, "read_from", f"is in PostgreSQL, which {tool} does not follow; name the database that it reads")
     if source.ddl and not is_of_debezium:
-        remedy = "is for Debezium's messages; declare SourceSchema(read_from=…), or types={…} as `lakechime cdc types` writes them"
+        remedy = "is for Debezium's messages; declare SourceSchema(read_from=…), or types={…} as `lakechime cdc plan --types` writes them"
         raise DeclarationError(name, "source", f"ddl={shown(source.ddl)} {remedy}")
 
 

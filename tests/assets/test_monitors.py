@@ -148,7 +148,7 @@ def test_a_database_that_cannot_be_asked_is_no_fault_of_the_table_and_one_that_m
     found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
     off = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
     assert (beyond(found, Limits()), found.unasked) == ([], off)
-    refused = lakechime("cdc", "monitor", NAME)
+    refused = lakechime("cdc", "compare", NAME)
     assert (refused.code, refused.err.strip().endswith(f"{off}; set it to on")) == (1, True)
 
 

@@ -1,4 +1,4 @@
-"""`lakechime cdc monitor` and `repair` beside a real MariaDB."""
+"""`lakechime cdc compare` and `repair` beside a real MariaDB."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -49,17 +49,17 @@ def shop(mariadb: MariaDB, lakechime: Cli, spark_driver: Driver) -> Iterator[Sho
 @pytest.mark.spark
 @pytest.mark.services
 def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, shop: Shop) -> None:
-    found = lakechime("cdc", "monitor", NAME, "--within", "0", "--json")
+    found = lakechime("cdc", "compare", NAME, "--within", "0", "--json")
     document = found.json
     assert (found.code, document["same"], document["lake_rows"], document["source_rows"]) == (1, False, 4, 4)
     assert document["keys"] == {'["2"]': "different", '["4"]': "extra", '["5"]': "missing"}
     assert (document["different"], document["extra"], document["missing"], document["duplicate"]) == (1, 1, 1, 0)
 
-    shown = lakechime("cdc", "monitor", NAME, "--within", "0")
+    shown = lakechime("cdc", "compare", NAME, "--within", "0")
     assert shown.code == 1
     assert "the lake has not read past the cut: what is missing may still be on its way" in shown.out
 
-    planned = lakechime("cdc", "repair", NAME, "--from-monitor", "--within", "0", "--dry-run")
+    planned = lakechime("cdc", "repair", NAME, "--within", "0", "--dry-run")
     assert (planned.code, planned.out.partition(" as ")[0]) == (0, f"2 rows and 1 deletion would be told to {NAME}__changes,")
     done = lakechime("cdc", "repair", NAME, "--key", "[2]", "--key", '["4"]', "--json").json
     assert (done["rows"], done["deletions"], done["version"], done["twice"]) == (['["2"]'], ['["4"]'], 1, [])
@@ -71,14 +71,12 @@ def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, sho
 
 def test_what_cannot_be_asked_is_told_by_its_reason(lakechime: Cli) -> None:
     Shop.declared(lakechime)
-    missing = lakechime("cdc", "monitor", NAME)
+    missing = lakechime("cdc", "compare", NAME)
     assert (missing.code, "declares no database to compare it with; declare change_table(…, monitor=Monitor(…))" in missing.err) == (
         1,
         True,
     )
     Shop.declared(lakechime, monitor=Monitor(database="$NOT_THERE", table="shop.orders"))
-    both = lakechime("cdc", "repair", NAME)
-    assert (both.code, "give keys, or --from-monitor" in both.err) == (2, True)
     odd = lakechime("cdc", "repair", NAME, "--key", "1")
     assert (odd.code, "is no JSON array of 1 texts or whole numbers, such as [1]" in odd.err) == (2, True)
 

@@ -147,7 +147,7 @@ def test_types_that_are_missing_are_a_finding(lakechime: Cli) -> None:
     assert (found["weight"], found["about"], found["problem"]) == (
         "error", "types", "keys: no type is declared for id; name it in types=",
     )  # fmt: skip
-    assert found["remedy"] == "`lakechime cdc types shop.orders` writes types={…}"
+    assert found["remedy"] == "`lakechime cdc plan --types shop.orders` writes types={…}"
 
 
 def test_a_variable_of_the_feed_that_the_environment_lacks_is_a_finding(lakechime: Cli) -> None:

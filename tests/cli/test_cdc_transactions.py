@@ -1,4 +1,4 @@
-"""`lakechime cdc transactions`: whether of each transaction as many changes came as its end tells."""
+"""`lakechime cdc compare --transactions`: whether of each transaction as many changes came as its end tells."""
 
 from dataclasses import replace
 
@@ -41,24 +41,24 @@ def come(shop: Shop, *messages: Record, hours: int = 1) -> None:
 
 def test_where_all_came_it_says_so(shop: Shop) -> None:
     come(shop, change("0-1-2", 1, 10), change("0-1-2", 2, 11), end("0-1-2", 2))
-    answer = shop.lakechime("cdc", "transactions", NAME)
+    answer = shop.lakechime("cdc", "compare", NAME, "--transactions")
     assert (answer.code, answer.out) == (0, "1 transaction ended with 2 changes of the table\nall of them came\n")
 
 
 def test_what_lacks_is_named_and_the_exit_code_is_1(shop: Shop) -> None:
     come(shop, change("0-1-2", 1, 10), end("0-1-2", 2), change("0-1-3", 1, 12), end("0-1-3", 1), hours=30)
-    assert shop.lakechime("cdc", "transactions", NAME).out.startswith("0 transactions ended")
-    answer = shop.lakechime("cdc", "transactions", NAME, "--since", "2024-01-01T00:00:00Z", "--json")
+    assert shop.lakechime("cdc", "compare", NAME, "--transactions").out.startswith("0 transactions ended")
+    answer = shop.lakechime("cdc", "compare", NAME, "--transactions", "--since", "2024-01-01T00:00:00Z", "--json")
     assert (answer.code, answer.json["transactions"], answer.json["changes"]) == (1, 2, 3)
     assert answer.json["lacking"] == [{
         "source": "m.shop.orders", "transaction": "0-1-2", "position": [3, 10, 0], "expected": 2, "found": 1, "sure": True,
         "end": {"topic": "m.transaction", "partition": 0, "offset": 7},
     }]  # fmt: skip
-    shown = shop.lakechime("cdc", "transactions", NAME, "--since", "2024-01-01T00:00:00Z").out
+    shown = shop.lakechime("cdc", "compare", NAME, "--transactions", "--since", "2024-01-01T00:00:00Z").out
     assert "of transaction 0-1-2 from position [3, 10, 0] on, which ended at m.transaction[0]@7, 1 of 2 changes came" in shown
 
 
 def test_a_table_without_such_a_topic_is_refused(lakechime: Cli) -> None:
     Shop.declared(lakechime)
-    answer = lakechime("cdc", "transactions", NAME)
+    answer = lakechime("cdc", "compare", NAME, "--transactions")
     assert (answer.code, "declares no topic of transactions; declare transactions= of its source" in answer.err) == (1, True)

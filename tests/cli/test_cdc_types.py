@@ -1,4 +1,4 @@
-"""`lakechime cdc types`: what a table declares whose messages bring no types."""
+"""`lakechime cdc plan --types`: what a table declares whose messages bring no types."""
 
 import ast
 import json
@@ -44,7 +44,7 @@ def store(postgres_url: str) -> Iterator[Database]:
 
 
 def written(lakechime: Cli, *arguments: str) -> Answer:
-    return lakechime("cdc", "types", NAME, *arguments)
+    return lakechime("cdc", "plan", NAME, "--types", *arguments)
 
 
 def of_database(database: Database, table: str = "orders") -> tuple[str, ...]:

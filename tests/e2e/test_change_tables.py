@@ -96,7 +96,7 @@ def test_every_row_of_a_database_is_the_lakes_though_all_between_them_was_killed
     with Writer(mariadb) as writer:
         chain.await_true(lambda: orders.rows(COLUMNS), "the first rows")
         kill_all(chain, orders, writer)
-        compared = chain.running.lakechime("cdc", "monitor", orders.name)
+        compared = chain.running.lakechime("cdc", "compare", orders.name)
     rows = committed(mariadb)
     chain.await_true(lambda: orders.rows(COLUMNS) == rows, f"{len(rows)} rows as the database has them")
     chain.await_true(chain.running.is_at_rest, "nothing is on the way")

@@ -95,7 +95,7 @@ class Trial:
         found = self._monitored(table)
         if not found["same"] and self.untold.get(table.name):
             self.say(f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} told nothing of them")
-            done = self.chain.running.lakechime("cdc", "repair", table.name, "--from-monitor")
+            done = self.chain.running.lakechime("cdc", "repair", table.name)
             self.mended += len(done["rows"]) + len(done["deletions"])
             found = self._monitored(table)
         self.untold.pop(table.name, None)
@@ -105,7 +105,7 @@ class Trial:
         """What the monitor finds: it asks again while what differs, or a column, may be on its way, or rows were truncated meanwhile."""
         end = time.monotonic() + MOST_BEHIND * PATIENCE
         while True:
-            found = self.chain.running.lakechime("cdc", "monitor", table.name, expect=None)
+            found = self.chain.running.lakechime("cdc", "compare", table.name, expect=None)
             self.comparisons += 1
             rows, left_out = found["source_rows"], found["left_out"]
             self.say(f"{table.name}: {rows} rows at {found['cut']}, same {found['same']}, left out {left_out}, {found['seconds']:.0f} s")

@@ -146,7 +146,9 @@ def _unreadable(sample: Sample) -> Iterator[Finding]:
         connector = "set `value.converter.schemas.enable=true` (and of the key) in the connector"
         remedy = f"{connector}, or declare ddl= of its source, or read_from= of its schema"
         if not isinstance(sample.envelope, Debezium):
-            remedy = "name each column's type in types={…}, as `lakechime cdc types` writes them, or declare SourceSchema(read_from=…)"
+            remedy = (
+                "name each column's type in types={…}, as `lakechime cdc plan --types` writes them, or declare SourceSchema(read_from=…)"
+            )
         yield Finding(Weight.ERROR, "types", f"{_of(without_types, sample)} bring no types of their columns: {without_types[0]}", remedy)
     if others := [reason for reason in reasons if reason not in without_types]:
         remedy = "check that envelope= is the tool that writes them; each is kept in the bronze table with its reason"

@@ -67,7 +67,7 @@ def check_types(dialect: Dialect, columns: Mapping[str, str], declared: Mapping[
         columns: Their types in the database's words.
         declared: The types in the lake.
     """
-    remedy = "declare what `lakechime cdc types` writes, or what is wider"
+    remedy = "declare what `lakechime cdc plan --types` writes, or what is wider"
     if missing := [name for name in columns if name not in declared]:
         problem = f"{', '.join(missing)} of the database's table have no type in types={{…}}: messages with them cannot be read"
         yield Finding(Weight.ERROR, "types", problem, remedy)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.cdc import load, monitor, moves, transactions, types
+from lakechime_dagster.cli.cdc import compare, moves
 from lakechime_dagster.cli.cdc import plan as cdc_plan
 from lakechime_dagster.cli.context import followed_table, followed_tables, open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json
@@ -26,13 +26,11 @@ Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakec
 MESSAGES = 20  # of a key, newest first
 
 app.command("plan")(cdc_plan.plan)
-app.command("types")(types.types)
 app.command("rebuild")(moves.rebuild)
 app.command("epoch")(moves.epoch)
-app.command("monitor")(monitor.monitor)
-app.command("transactions")(transactions.transactions)
-app.command("repair")(monitor.repair)
-app.command("load")(load.load)
+app.command("compare")(compare.compare)
+app.command("repair")(compare.repair)
+app.command("load")(compare.load)
 
 
 @app.command("list")

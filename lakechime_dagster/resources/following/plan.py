@@ -79,7 +79,7 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     try:
         sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
     except ValueError as problem:  # of what is declared; a message that cannot be read is none
-        found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc types {followed.table.name}` writes types={{…}}"))
+        found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc plan --types {followed.table.name}` writes types={{…}}"))
     found += untaken(sample, followed.table.names, followed.table.merge.takes)
     found += without_transactions(sample) if bronze.feed.transactions else []
     found += findings(sample) if records else [] if found else [_nothing_yet()]
