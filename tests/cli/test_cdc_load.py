@@ -24,7 +24,7 @@ def test_what_cannot_be_loaded_is_told_by_its_reason(lakechime: Cli) -> None:
     none = lakechime("cdc", "load", NAME, "--chunk", "0")
     assert (none.code, "Invalid value for '--chunk': Input should be greater than or equal to 1" in none.err) == (2, True)
     silent = lakechime("cdc", "load", NAME, "--yes")
-    assert (silent.code, "no message tells a row yet" in silent.err, "start the connector" in silent.err) == (1, True, True)
+    assert (silent.code, "no message reports a row yet" in silent.err, "start the connector" in silent.err) == (1, True, True)
     lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
     off = lakechime("cdc", "load", NAME, "--yes")
     assert (off.code, "LAKECHIME_SOURCE_QUERIES is off" in off.err) == (1, True)

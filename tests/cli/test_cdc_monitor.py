@@ -60,7 +60,7 @@ def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, sho
     assert "the lake has not read past the cut: what is missing may still be on its way" in shown.out
 
     planned = lakechime("cdc", "repair", NAME, "--within", "0", "--dry-run")
-    assert (planned.code, planned.out.partition(" as ")[0]) == (0, f"2 rows and 1 deletion would be told to {NAME}__changes,")
+    assert (planned.code, planned.out.partition(" as ")[0]) == (0, f"2 rows and 1 deletion would be appended to {NAME}__changes,")
     done = lakechime("cdc", "repair", NAME, "--key", "[2]", "--key", '["4"]', "--json").json
     assert (done["rows"], done["deletions"], done["version"], done["twice"]) == (['["2"]'], ['["4"]'], 1, [])
     rows = [row for row in read(shop.location("__changes")) if row["topic_id"].startswith("lakechime-repair/")]
