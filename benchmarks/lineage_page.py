@@ -12,13 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from lakechime_dagster.resources.lineage.marks import PlannedChanges
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.api.lineage_page import around_json, rehearse
 from lakechime_dagster.lake import Lake, SourceTable
 from lakechime_dagster.lineage.record import LineageRecord
 from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.lineage.marks import PlannedChanges
 from lakechime_dagster.resources.lineage.ready import ReadyNetwork
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.settings import load_settings

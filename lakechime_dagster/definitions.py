@@ -47,15 +47,13 @@ from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.maintenance import maintenance_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.monitors import monitors_sensor
-from lakechime_dagster.sensors.notice_messages import messages_sensor
-from lakechime_dagster.sensors.notices import notices_sensor
 from lakechime_dagster.sensors.outside import outside_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
 from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.triggers.flow import Flow
 
-SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "notices", "notice_messages", "outside")  # of a lake, beside triggers'
+SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "outside")  # of a lake, beside triggers'
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 
 
@@ -106,15 +104,14 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     ]
     known = [*lake.tables, *(table for group in lake.working_groups for table in named_types(lake, group))]
     names, page_url = {asset_key(table.name): table.name for table in known}, load_settings().lineage_url
-    keys = frozenset(key for asset in assets for key in ([asset.key] if isinstance(asset, dg.AssetSpec) else asset.keys))
     tables = dg.Definitions(
         assets=[linked(asset, names, page_url) for asset in assets],
         jobs=list(jobs.values()),
-        sensors=[*sensors, events_sensor(lake, partitioned), notices_sensor(lake, keys), outside_sensor(lake)],
+        sensors=[*sensors, events_sensor(lake, partitioned), outside_sensor(lake)],
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake), _messages(lake))
+    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
 
 
 def _asset(
@@ -185,11 +182,6 @@ def _alarms(lake: Lake) -> dg.Definitions:
     reported += [verify_check_key(group) for group in lake.working_groups if group.options.verify is not None]
     keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
-
-
-def _messages(lake: Lake) -> dg.Definitions:
-    """What sends again, and reminds; nothing where no channel of notices is configured."""
-    return dg.Definitions(sensors=[messages_sensor(lake)] if load_settings().notice_urls else [])
 
 
 def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:

@@ -25,7 +25,6 @@ REMEDIES = {  # where a rule's own words would not tell what to write
     "deployment": 'use letters, digits, ".", "_", "-", at most 64',
     "lineage_stale_days": "write a whole number from 1 on",
     "idle_minutes": "write a whole number from 1 on",
-    "notice_page": "write such as https://lake.example.com",
     "memory": "write such as 2g or 1500m",
     "webserver_url": "write such as http://127.0.0.1:3000",
 }
@@ -71,9 +70,7 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
     alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
     api_token: str = Field(default="", repr=False, description="What requests to `lakechime lineage serve` must bring; a secret.")
-    notice_urls: str = Field(default="", repr=False, description="By owner the variable that holds a URL of apprise, as a JSON object.")
-    notice_key: str = Field(default="", repr=False, description="Signs the links by which notices are acknowledged; unset: no links.")
-    notice_page: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where people reach the API, for links in notices.")
+    notification_urls: str = Field(default="", repr=False, description="By owner the variable that holds a URL of apprise, as JSON.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
     lineage_url: str = Field(default="", description="Where `lakechime lineage serve` is reached by a browser, for links in Dagster.")
     webserver_url: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where Dagster's webserver is, to reload `outside`.")

@@ -80,15 +80,12 @@ def test_a_trigger_is_a_sensor_that_runs_and_sensors_share_jobs(definitions: dg.
         "crews",
         "airport_other",
         "flights__events",
-        "flights__notices",
         "flights__outside",
         "flights__alarms",
     }
     assert {sensor.default_status for sensor in sensors.values()} == {dg.DefaultSensorStatus.RUNNING}
     jobs = {
-        name: sensor.job_name
-        for name, sensor in sensors.items()
-        if name not in ("flights__events", "flights__notices", "flights__outside", "flights__alarms")
+        name: sensor.job_name for name, sensor in sensors.items() if name not in ("flights__events", "flights__outside", "flights__alarms")
     }
     assert jobs.pop("gold_daily_delays") == "flights__daily"
     assert {jobs.pop(group) for group in ("gates", "crews", "airport_other")} == {
@@ -161,7 +158,7 @@ def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], 
 
 def test_tables_without_triggers_have_no_sensors_that_could_have_one_name() -> None:
     built = build_definitions(Lake("shop", [ORDERS, whole("silver.daily_x"), whole("silver_daily.x"), whole("shop._events")]))
-    assert [sensor.name for sensor in built.sensors or []] == ["shop__events", "shop__notices", "shop__outside", "shop__alarms"]
+    assert [sensor.name for sensor in built.sensors or []] == ["shop__events", "shop__outside", "shop__alarms"]
 
 
 ODD = {"owner": "me"}
@@ -182,7 +179,7 @@ def test_tables_of_the_same_partitions_share_a_job_whatever_they_are_called() ->
     jobs = {
         sensor.name: sensor.job_name
         for sensor in built.sensors or []
-        if sensor.name not in ("shop__events", "shop__notices", "shop__outside", "shop__alarms")
+        if sensor.name not in ("shop__events", "shop__outside", "shop__alarms")
     }
     assert jobs == {"daily": "shop__by__shop", "tables": "shop__by__shop", "gold_x": "shop__tables"}
     assert built.resolve_job_def("shop__by__shop").partitions_def == dg.DynamicPartitionsDefinition(name="shop__shop")

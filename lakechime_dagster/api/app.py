@@ -1,66 +1,104 @@
-"""The application that answers other programs over HTTP: `POST /lineage`, and `/metrics` in the same process."""
+"""The HTTP application: `POST /lineage` for other programs, the read-only page of lineage for people, and `/metrics`."""
 
+import base64
 import hmac
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
-from lakechime_dagster.api import session
-from lakechime_dagster.api.body import LetsSend, TooLargeError
 from lakechime_dagster.api.metrics import StoreCollector
-from lakechime_dagster.api.own_page import NOTICES, NotOurPageError
+from lakechime_dagster.api.serve import is_loopback
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.resources.lineage.ingest import MAX_BYTES, LineageIngest, parsed
-from lakechime_dagster.store.notices.changes import ChangeMovedError
 from lakechime_dagster.store.types.measures import Measures
 
 JSON_TYPE = "application/json"
-OPEN = ("/metrics", "/notice/acknowledge")  # what needs no token: scrapers of Prometheus have none, and a signed link is one
+METRICS = "/metrics"  # without a token: scrapers of Prometheus have none
 WAY = "api"
-STATUS = {
-    InvalidValueError: 400, NotOurPageError: 403, NotFoundError: 404, ChangeMovedError: 409, TooLargeError: 413, LakeChimeError: 503,
-}  # fmt: skip
+MAX_UNREAD = 100_000_000  # bytes of a body that is not wanted
+AsgiMessage = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
 Next = Callable[[Request], Awaitable[Response]]
+
+
+class TooLargeError(LakeChimeError):
+    """A body is larger than is read."""
+
+
+STATUS = {InvalidValueError: 400, NotFoundError: 404, TooLargeError: 413, LakeChimeError: 503}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
     """What an application answers from; `routers` are further routes, which the same token protects.
 
-    `hosts` are the names under which people reach it, beside this machine; without a token it answers to no other.
-    With `now_ms`, the clock in milliseconds, a browser logs in by a form that takes the token.
+    `hosts` are the names by which people reach it, beside this machine; without a token it answers to no other.
     """
 
     ingest: LineageIngest
     measures: Callable[[], Measures] | None = None
     token: str = field(default="", repr=False)
     routers: tuple[APIRouter, ...] = ()
-    now_ms: Callable[[], int] | None = None
     hosts: Collection[str] = ()
 
     def is_ours(self, request: Request) -> bool:
-        """Whether a request comes by a name of ours, which a token makes needless: a site that leads a name of its own here has none."""
-        return bool(self.token) or request.url.path.startswith(OPEN) or session.is_our_name(request, self.hosts)
+        """Whether a request without a token names this machine or one of `hosts`: another site can lead a name of its own here."""
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        return bool(self.token) or request.url.path.startswith(METRICS) or name in self.hosts or is_loopback(name)
 
     def lets_in(self, request: Request) -> bool:
-        """Whether a request needs no token, has it, or is one of the page's by a browser that has shown it."""
-        path, now_ms = request.url.path, self.now_ms
-        if not self.token or path.startswith(OPEN) or is_bearer(request.headers.get("authorization", ""), self.token):
+        """Whether a request needs no token or has it: as a bearer, or for reading also as the password of a browser (HTTP Basic)."""
+        if not self.token or request.url.path.startswith(METRICS):
             return True
-        if now_ms is None or not (path == "/lineage" or path.startswith("/lineage/")):
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        is_reading = request.method in ("GET", "HEAD")
+        if scheme.lower() == "basic" and is_reading:
+            given = _password(given)
+        elif scheme.lower() != "bearer":
             return False
-        by_page = request.method in ("GET", "HEAD") or path == NOTICES or path.startswith(f"{NOTICES}/")
-        return path == session.LOGIN or (by_page and session.is_logged_in(request.cookies.get(session.COOKIE, ""), self.token, now_ms()))
+        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+
+
+class ReadsToTheEnd:
+    """Reads what is left of a body before an answer is sent, and forgets it: most clients read no answer before they have sent all.
+
+    A server that answers early and closes makes them see a reset instead. One that asks first (`Expect: 100-continue`) sends nothing.
+    """
+
+    def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
+        self.app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or b"expect" in dict(scope["headers"]):
+            await self.app(scope, receive, send)
+            return
+        is_read = False
+
+        async def received() -> AsgiMessage:
+            nonlocal is_read
+            message = await receive()
+            is_read = is_read or not message.get("more_body", False)
+            return message
+
+        async def sent(message: AsgiMessage) -> None:
+            unread = 0
+            while message["type"] == "http.response.start" and not is_read and unread <= MAX_UNREAD:
+                unread += len((await received()).get("body", b""))
+            await send(message)
+
+        await self.app(scope, received, sent)
 
 
 def build_app(served: Served) -> FastAPI:
-    """The application; with a token every route but those in `OPEN` asks for `Authorization: Bearer …`.
+    """The application; with a token every route but `/metrics` asks for it.
 
     Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 403, 415, and those of `STATUS`.
     """
@@ -69,14 +107,15 @@ def build_app(served: Served) -> FastAPI:
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
         if not served.is_ours(request):
-            return _refused(403, "Forbidden", "nobody said that people come here by this name: set LAKECHIME_LINEAGE_URL")
+            return _refused(403, "Forbidden", "this host name is not configured: set LAKECHIME_LINEAGE_URL")
         if served.lets_in(request):
             return await go_on(request)
-        if served.now_ms is not None and request.method == "GET" and request.url.path == "/lineage":
-            return session.login_page(f"/lineage?{request.url.query}", 401)
-        return _refused(401, "Unauthorized", "send Authorization: Bearer and the token of LAKECHIME_API_TOKEN")
+        scheme = 'Basic realm="lakechime"' if request.method == "GET" else "Bearer"
+        answer = _refused(401, "Unauthorized", "send the token of LAKECHIME_API_TOKEN: Authorization: Bearer, or as a browser's password")
+        answer.headers["WWW-Authenticate"] = scheme
+        return answer
 
-    app.add_middleware(LetsSend)
+    app.add_middleware(ReadsToTheEnd)
     for kind, status in STATUS.items():
         app.add_exception_handler(kind, partial(_told, status))
 
@@ -92,21 +131,13 @@ def build_app(served: Served) -> FastAPI:
             {**{name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")}, "outside": taken.outside}
         )
 
-    if served.token and served.now_ms is not None:
-        app.include_router(session.session_router(served.token, served.now_ms))
     for router in served.routers:
         app.include_router(router)
     if served.measures is not None:
         registry = CollectorRegistry()
         registry.register(StoreCollector(served.measures))
-        app.mount("/metrics", make_asgi_app(registry))
+        app.mount(METRICS, make_asgi_app(registry))
     return app
-
-
-def is_bearer(header: str, token: str) -> bool:
-    """Whether a header names the token; how long that takes tells nothing of it."""
-    scheme, _, given = header.partition(" ")
-    return hmac.compare_digest(given.strip().encode(), token.encode()) and scheme.lower() == "bearer"
 
 
 async def body_of(request: Request) -> bytes:
@@ -138,5 +169,12 @@ async def _told(status: int, _: Request, error: Exception) -> Response:
 
 
 def _refused(status: int, kind: str, message: str, **facts: Any) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse({"error": {"type": kind, "message": message, **facts}}, status_code=status, headers=headers)
+    return JSONResponse({"error": {"type": kind, "message": message, **facts}}, status_code=status)
+
+
+def _password(encoded: str) -> str:
+    """The password of HTTP Basic credentials; empty of what are none."""
+    try:
+        return base64.b64decode(encoded, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""

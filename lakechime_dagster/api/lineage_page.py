@@ -6,33 +6,42 @@ Nothing is loaded from anywhere else, and no name is ever more than text: the po
 import datetime as dt
 import heapq
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.graph.gaps import Gap
 from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
 from lakechime_dagster.lineage.graph.network import Network
+from lakechime_dagster.lineage.graph.paths import nodes_of
+from lakechime_dagster.lineage.graph.reach import Certainty, reach
+from lakechime_dagster.lineage.notifications.changes import ChangeState
 from lakechime_dagster.lineage.personal.reach import Reach
+from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer
 from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.lineage.marks import PlannedChange, PlannedChanges, TableReader, readers_of
 from lakechime_dagster.resources.personal.reached import PersonalData
+from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.store.notifications import KeptChange, Notifications
 from lakechime_dagster.triggers.grid import from_milliseconds
 
 Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
 FOLDER = Path(__file__).with_name("page")
-SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js", "notices.js")
+SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js")
 FILES = {"lineage.css": "text/css", "icon.svg": "image/svg+xml", **dict.fromkeys(SCRIPTS, "text/javascript")}
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'"
 HEADERS = {
     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }  # fmt: skip
-MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS = 150, 20, 20, 20, 20
+MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 NOBODY_TELLS = "who reads without writing, as nobody tells it"
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
@@ -40,7 +49,7 @@ Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 def lineage_page(ask: Ask) -> APIRouter:
     """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest ones."""
-    router, planned = APIRouter(default_response_class=JSONResponse), PlannedChanges(ask(None).platform)
+    router = APIRouter(default_response_class=JSONResponse)
 
     @router.get("/lineage")
     def page() -> Response:
@@ -55,7 +64,7 @@ def lineage_page(ask: Ask) -> APIRouter:
     @router.get("/lineage/around")
     def around(table: str, up: Steps = 1, down: Steps = 1, at: str | None = None) -> Response:
         try:
-            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down, planned), headers=HEADERS)
+            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down), headers=HEADERS)
         except NotFoundError as error:
             return _unknown(str(error))
 
@@ -84,10 +93,10 @@ def rehearse(lineage: AskedLineage) -> None:
     """Answer a question that nobody has asked, so that the first person does not wait for what a process does once."""
     known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables)}
     if known:
-        around_json(lineage, min(known), 1, 1, PlannedChanges(lineage.platform))
+        around_json(lineage, min(known), 1, 1)
 
 
-def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: PlannedChanges) -> dict[str, Any]:
+def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[str, Any]:
     """What is around a table or a column, as the page draws it. Who reads it, and what is planned, is told of now alone.
 
     Raises:
@@ -101,7 +110,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
     tags, is_now = personal_json(lineage, names), lineage.at_ms is None
     gaps = lineage.gaps(names)
     readers = readers_of(lineage.platform, names) if is_now else {}
-    changes = planned.of(names, lineage.network) if is_now else {}
+    changes = planned_changes(lineage, names) if is_now else {}
     tables = [
         {
             "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
@@ -110,7 +119,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
             "gap": _gap(gaps.get(one.table)),
             "personal": tags.get(one.table, []), "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
-            "planned": [_change(change) for change in changes.get(one.table, [])],
+            "planned": changes.get(one.table, []),
         }
         for one in found.tables
     ]  # fmt: skip
@@ -119,6 +128,36 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int, planned: P
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
         "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways or not is_now else [NOBODY_TELLS])],
     }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReader:
+    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without columns it is not told which."""
+
+    consumer: Consumer
+    columns: tuple[str, ...]
+    last_ms: int
+    is_active: bool
+    owners: tuple[str, ...]
+    link: str
+
+
+def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[TableReader]]:
+    """By table who reads it, the last one first."""
+    now, found = platform.store.now(), dict[tuple[str, Consumer], TableReader]()
+    for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
+        key = (one.ref.table, one.consumer)
+        before = found.get(key)
+        columns = {*(before.columns if before else ()), *([one.ref.column] if one.ref.column else [])}
+        last = before.last_ms if before else one.last_ms
+        found[key] = TableReader(
+            consumer=one.consumer, columns=tuple(sorted(columns)), last_ms=last, is_active=now - last <= ACTIVE_MS, owners=one.owners,
+            link=one.link,
+        )  # fmt: skip
+    by_table: dict[str, list[TableReader]] = {}
+    for (table, _), one in found.items():
+        by_table.setdefault(table, []).append(one)
+    return by_table
 
 
 def _columns(network: Network, like: str) -> set[str]:
@@ -141,11 +180,26 @@ def _gap(one: Gap | None) -> dict[str, Any] | None:
     return {"kind": one.kind.value, "reasons": list(one.reasons[:MAX_REASONS]), "more": max(0, len(one.reasons) - MAX_REASONS)}
 
 
-def _change(one: PlannedChange) -> dict[str, Any]:
-    kept = one.kept
+def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[dict[str, Any]]]:
+    """By table the drafted and announced changes that affect it, the newest first, of the newest ones."""
+    several = Notifications(lineage.platform.store.engine, lineage.platform.ledger.deployment)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kept in several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)[:MAX_CHANGES]:
+        sure, unsure = (_affected(lineage.network, kept.change.refs, one) for one in (Certainty.INDIRECT, Certainty.UNSURE))
+        for table in sorted(tables & (sure | unsure)):
+            found.setdefault(table, []).append(_change(kept, is_sure=table in sure))
+    return found
+
+
+def _affected(network: Network, refs: Collection[ColumnRef], certainty: Certainty) -> set[str]:
+    nodes = reach(network, nodes_of(network, [*refs]), certainty).nodes
+    return {ref.table for ref in refs} | {network.labels[one] for one in np.unique(network.datasets[nodes]).tolist()}
+
+
+def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
+    change = kept.change
     return {
-        "change": kept.change_id, "state": kept.state, "title": kept.change.title, "what": kept.change.what, "action": kept.change.action,
-        "sure": one.is_sure,
+        "change": kept.change_id, "state": kept.state, "title": change.title, "what": change.what, "action": change.action, "sure": is_sure,
     }  # fmt: skip
 
 

@@ -59,25 +59,25 @@ def run(
         platform.evaluator.activate(flow)
     by = parse.by(who, reason)
     backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
-    notice = _drafted(platform, planned, backfill_id, by)
+    change = _drafted(platform, planned, backfill_id, by)
     if as_json:
-        print_json({"backfill": backfill_id, "notice": notice, **document(planned)})
+        print_json({"backfill": backfill_id, "change": change, **document(planned)})
         return
     _print_plan(planned)
     say(f"\nordered as {backfill_id}; follow it with `lakechime backfill status {backfill_id}`")
-    say(f"change {notice} is the draft of a notice: `lakechime notice send {notice}` shows whom it concerns")
+    say(f"change {change} is drafted: `lakechime notification send {change}` shows whom it affects")
 
 
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
     """The number of the draft that tells of it, for a person to send."""
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.notices.changes import ChangeKind
-    from lakechime_dagster.lineage.notices.drafts import change_of_itself
-    from lakechime_dagster.resources.notices.drafting import draft_by_itself
+    from lakechime_dagster.lineage.notifications.changes import ChangeKind, automatic_change
+    from lakechime_dagster.store.notifications import Notifications
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
-    change = change_of_itself(ChangeKind.BACKFILL, f"It is computed again: {by.reason}", refs)
-    return draft_by_itself(platform, change, by.who, f"backfill/{backfill_id}").kept.change_id
+    change = automatic_change(ChangeKind.BACKFILL, f"It is computed again: {by.reason}", refs)
+    several = Notifications(platform.store.engine, platform.ledger.deployment)
+    return several.draft_once(f"backfill/{backfill_id}", change, by.who)[0].change_id
 
 
 @app.command()

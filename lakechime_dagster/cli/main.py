@@ -16,10 +16,9 @@ import typer
 import typer.main
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import backfill, dce, demo, dev, drop, execution, maintain, metrics, status, store, table, trigger
+from lakechime_dagster.cli import backfill, dce, demo, dev, drop, execution, maintain, metrics, notification, status, store, table, trigger
 from lakechime_dagster.cli.cdc import app as cdc
 from lakechime_dagster.cli.lineage import app as lineage
-from lakechime_dagster.cli.notice import app as notice
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
 from lakechime_dagster.cli.personal import app as personal
 from lakechime_dagster.cli.schema import app as schema
@@ -33,7 +32,7 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notice, personal, store, demo):
+for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store, demo):
     app.add_typer(noun.app)
 table.app.command("maintain")(maintain.maintain)
 table.app.command("drop")(drop.drop)

@@ -1,5 +1,6 @@
-"""What the page tells beside columns, as a person sees it: who reads a table, what is planned, drafting a notice, logging in."""
+"""What the page shows beside columns: who reads a table, planned changes, and the token as a browser's password."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,16 +8,16 @@ import pytest
 from playwright.sync_api import Page as Browser
 
 from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.lineage.notifications.changes import ChangeState
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.notices.sending import notices
+from lakechime_dagster.resources.notifications import notifications
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.lineage.reads import keep_reads, note_way
 from lakechime_dagster.store.lineage.records import SqlLineage
 from tests.cli.weather_lake import lake
 from tests.lineage.factories import make_record, make_statement
-from tests.lineage.notices.changes import make_change
-from tests.support.inboxes import Webhook
+from tests.lineage.notifications.changes import make_change
 from tests.support.processes import PATIENCE
 from tests.support.served import Page, serving_page
 
@@ -44,9 +45,7 @@ def keep_reading(page: Page) -> None:
 
 
 @pytest.fixture
-def page(tmp_path: Path, upgraded_sqlite: Path, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    monkeypatch.setenv("LAKECHIME_NOTICE_URLS", '{"team:bi": "$HOOK"}')
-    monkeypatch.setenv("HOOK", webhook.url)
+def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
     with serving_page(tmp_path, upgraded_sqlite, lake) as found:
         keep_reading(found)
         yield found
@@ -74,7 +73,7 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
         return {one["table"]: [(change["change"], change["sure"]) for change in one["planned"]] for one in tables if one["planned"]}
 
     assert planned() == {}
-    kept = notices(page.platform).draft(make_change(refs=(ColumnRef("bronze.weather", "wind"),)), "me")
+    kept = notifications(page.platform).draft(make_change(refs=(ColumnRef("bronze.weather", "wind"),)), "me")
     assert planned() == {
         "bronze.weather": [(kept.change_id, True)],
         "gold.daily": [(kept.change_id, True)],
@@ -89,19 +88,18 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
     )
     SqlLineage(page.platform.store.engine).record(again)  # it does not read the column any more
     assert planned()["gold.daily"] == [(kept.change_id, False)]
-    notices(page.platform).withdraw(kept.change_id, By(who="me", reason="why"))
+    notifications(page.platform).close(kept.change_id, ChangeState.WITHDRAWN, By(who="me", reason="why"))
     assert planned() == {}
 
 
 def test_of_the_past_neither_readers_nor_plans_are_told(page: Page) -> None:
-    notices(page.platform).draft(make_change(), "me")
+    notifications(page.platform).draft(make_change(), "me")
     told = page.ask("/lineage/around?table=gold.daily&at=2001-01-01").json["tables"]
     assert all(not one["readers"] and not one["planned"] for one in told)
 
 
-def test_a_person_sees_readers_and_plans_drafts_a_notice_sends_it_and_takes_it_back(
-    page: Page, browser: Browser, webhook: Webhook
-) -> None:  # fmt: skip
+def test_a_person_sees_readers_and_planned_changes(page: Page, browser: Browser) -> None:
+    notifications(page.platform).draft(make_change("gold.daily", what=f"It goes. {HOSTILE}"), "ann")
     problems: list[str] = []
     browser.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
     browser.on("pageerror", lambda error: problems.append(str(error)))
@@ -117,48 +115,14 @@ def test_a_person_sees_readers_and_plans_drafts_a_notice_sends_it_and_takes_it_b
     row.locator("summary", has_text="3 read it, 1 active").press("Enter")
     assert (row.locator("li").all_text_contents(), row.locator("a", has_text="open").get_attribute("href")) == (told, "https://x.example/7")
 
-    browser.locator("#telling summary").press("Enter")
-    assert browser.locator("#of").text_content() == "gold.daily"
-    browser.fill("#notice-what", f"It goes. {HOSTILE}")
-    browser.fill("#notice-who", "ann")
-    browser.locator("#notice button").press("Enter")
-    browser.get_by_text("is a draft: Deprecation: gold.daily").wait_for(timeout=MILLISECONDS)
-    box.locator("text.planned").wait_for(timeout=MILLISECONDS)
     box.locator("text.planned").click()
     assert HOSTILE in " ".join(browser.locator("#about li").all_text_contents())
-    assert [one.change.what for one in notices(page.platform).changes()] == [f"It goes. {HOSTILE}"]
-    browser.locator("#notice button").press("Enter")  # without what happens: the browser itself asks for it
-    assert len(notices(page.platform).changes()) == 1
-
-    change = browser.locator("#change")
-    browser.locator("#about button", has_text="whom it concerns").press("Enter")
-    browser.locator("#send").wait_for(timeout=MILLISECONDS)
-    told = change.locator("li").all_text_contents()
-    assert [part in text for text, part in zip(told, ("LAKECHIME_NOTICE_URLS has no channel for ann", HOSTILE), strict=True)] == [True] * 2
-    assert (browser.locator("#send button").text_content(), browser.locator("#send input").input_value(), webhook.told) == (
-        "Send to 1 recipient", "ann", [],
-    )  # fmt: skip
-    browser.locator("#send button").press("Enter")
-    change.get_by_text("1 message sent; ann was not told").wait_for(timeout=MILLISECONDS)
-    assert (len(webhook.told), change.locator("img").count()) == (1, 0)
-
-    notices(page.platform).acknowledge(1, "team:bi", f"bea {HOSTILE}")
-    browser.locator("#changes summary").press("Enter")
-    row = browser.locator("#planned tbody tr", has_text="announced").filter(has_text="UTC11")  # told one, who has seen it
-    row.locator("button", has_text="what came of it").press("Enter")
-    change.get_by_text(f"bea {HOSTILE}").wait_for(timeout=MILLISECONDS)
-    change.get_by_text("Withdraw it", exact=True).press("Enter")
-    browser.fill("#withdraw input[name=reason]", "we keep it")
-    browser.locator("#withdraw button").press("Enter")
-    change.get_by_text("1 message to whoever was told wait").wait_for(timeout=MILLISECONDS)
-    browser.locator("#listed", has_text="no change is planned").wait_for(timeout=MILLISECONDS)
-    assert [(one.state, len(webhook.told)) for one in notices(page.platform).changes()] == [("withdrawn", 1)]
     assert ([one for one in problems if "404" not in one], browser.title()) == ([], "gold.daily · lineage")
 
 
 def test_of_many_planned_changes_it_is_told_how_many_more_there_are_and_all_of_them(page: Page, browser: Browser) -> None:
     for number in range(5):
-        notices(page.platform).draft(make_change("gold.daily", what=f"It goes, {number}.", action=f"Read the other, {number}."), "me")
+        notifications(page.platform).draft(make_change("gold.daily", what=f"It goes, {number}.", action=f"Read the other, {number}."), "me")
     browser.goto(f"{page.url}/lineage?table=gold.daily")
     marks = browser.locator('g.box[data-table="gold.daily"] text.planned')
     marks.last.wait_for(timeout=MILLISECONDS)
@@ -171,18 +135,21 @@ def test_of_many_planned_changes_it_is_told_how_many_more_there_are_and_all_of_t
     assert [listed.count(f"It goes, {number}. · Read the other, {number}.") for number in range(5)] == [1] * 5
 
 
-def test_a_person_logs_in_by_the_form_and_stays_so(tmp_path: Path, upgraded_sqlite: Path, browser: Browser) -> None:
+def test_a_browser_reads_with_the_token_as_its_password(tmp_path: Path, upgraded_sqlite: Path, browser: Browser) -> None:
     with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
-        browser.goto(f"{page.url}/lineage?table=gold.daily")
-        browser.fill("input[name=token]", "wrong")
-        browser.locator("button").click()
-        browser.get_by_text("That is not the token.").wait_for(timeout=MILLISECONDS)
-        browser.fill("input[name=token]", TOKEN)
-        browser.locator("button").click()
+        address = page.url.replace("http://", f"http://me:{TOKEN}@")
+        browser.goto(f"{address}/lineage?table=gold.daily")
         browser.locator('g.box.asked[data-table="gold.daily"]').wait_for(timeout=MILLISECONDS)
-        assert (browser.url, TOKEN in browser.content()) == (f"{page.url}/lineage?table=gold.daily", False)
-        assert browser.evaluate("document.cookie") == ""
-        browser.context.clear_cookies()
-        browser.locator("#asked button").click()
-        browser.locator("input[name=token]").wait_for(timeout=MILLISECONDS)
-        assert "to=%2Flineage%3Ftable%3Dgold.daily" in browser.url
+
+
+def test_a_password_reads_and_sends_nothing(tmp_path: Path, upgraded_sqlite: Path) -> None:
+    def ask(password: str, body: object = None) -> int:
+        credentials = base64.b64encode(f"me:{password}".encode()).decode()
+        return page.ask("/lineage", body, Authorization=f"Basic {credentials}", Content_Type="application/json").status
+
+    with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
+        asked = page.ask("/lineage")
+        assert (asked.status, asked.headers["www-authenticate"]) == (401, 'Basic realm="lakechime"')
+        assert [ask(one) for one in (TOKEN, "", "wrong", TOKEN[:-1], TOKEN + "x", "\u00e4")] == [200, 401, 401, 401, 401, 401]
+        assert page.ask("/lineage", Authorization="Basic \u00e4\u00e4").status == 401
+        assert ask(TOKEN, []) == 401

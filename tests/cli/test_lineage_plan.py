@@ -65,9 +65,9 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert (told.code, told.json["was_current"], told.json["written"], told.json["not_known"]) == (1, False, False, [])
     gate = lakechime("lineage", "check", "--against", file, "--draft")
     assert gate.code == 0
-    assert "notice 1 is drafted for silver.paid" in gate.err
-    assert lakechime("notice", "list", "--json").json["changes"][0]["state"] == "planned"
-    assert "notice 1 is kept for silver.paid" in lakechime("lineage", "check", "--against", file, "--draft").err
+    assert "change 1 is drafted for silver.paid" in gate.err
+    assert lakechime("notification", "list", "--json").json["changes"][0]["state"] == "draft"
+    assert "change 1 is draft already for silver.paid" in lakechime("lineage", "check", "--against", file, "--draft").err
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
     assert "- silver.paid: its next run makes all of it anew" in gate.out

@@ -43,7 +43,7 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
         ("cdc epoch none --confirm", 3),
         ("cdc repair none --key [1]", 3),
         ("cdc load none", 3),
-        ("notice done 1 --reason why", 3),
+        ("notification close 1 --reason why", 3),
     ],
 )
 def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime_anew: Cli, command: str, code: int) -> None:

@@ -23,7 +23,7 @@ def test_lakechime_dev_runs_the_lake_that_is_named(tmp_path: Path) -> None:
     }
     with dagster_dev("lakechime-dev", [*program("lakechime"), "dev"], tmp_path, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
         sensors = running.sensors("lakechime_dagster")
-        assert set(sensors) == {"silver_orders", "shop__events", "shop__notices", "shop__outside", "shop__alarms"}
+        assert set(sensors) == {"silver_orders", "shop__events", "shop__outside", "shop__alarms"}
         assert sensors["silver_orders"]["sensorState"]["status"] == "RUNNING"
         assert sensors["silver_orders"]["description"].startswith("Launches after a change of bronze.orders, every minute.")
         assert [one["name"] for one in running.lakechime("trigger", "list")["triggers"]] == ["silver.orders"]

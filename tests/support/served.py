@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from typing import Any
 
 from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import lineage_page
-from lakechime_dagster.api.notice_form import notice_form
-from lakechime_dagster.api.notice_page import notice_page
 from lakechime_dagster.api.serve import bound, build_server
 from lakechime_dagster.lake import Lake
 from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
@@ -69,12 +66,8 @@ def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tu
     platform = open_platform(load_settings(home=home, store_url=""))
     current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
     ready = ReadyNetwork(current, quick_seconds=inf)  # however busy the machine is, answers are of what the store has
-    routers = (
-        lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready)),
-        notice_form(lambda: AskedLineage(platform, lake, None, ready)),
-        notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ),
-    )
-    served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=routers, now_ms=platform.store.now, hosts=hosts)
+    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
+    served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts)
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -7,11 +7,10 @@ let shown = null, picked = null, bright = new Set();
 const open = new Set();
 
 async function asked(path, parameters) {
-  return answered(await fetch(`${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } }));
+  return answered(await fetch(`${location.origin}${path}?${new URLSearchParams(parameters)}`, { headers: { Accept: "application/json" } }));
 }
 
 async function answered(answer) {
-  if (answer.status === 401) location.assign(`/lineage/login?${new URLSearchParams({ to: location.pathname + location.search })}`);
   const value = await answer.json();
   if (!answer.ok) throw new Error(value.error ? value.error.message : answer.statusText);
   return value;
@@ -125,7 +124,6 @@ function draw() {
     const y = box.y - box.height / 2 + (row < 0 ? ROW * 0.8 : ROW * (row + 2));
     return [box.x + (isSource ? WIDTH / 2 : -WIDTH / 2), y];
   };
-  at("of").textContent = ofNotice();
   for (const link of links()) {
     if (!graph.hasNode(link.source[0]) || !graph.hasNode(link.target[0])) continue;
     const [x1, y1] = place(link.source, true), [x2, y2] = place(link.target, false), bend = Math.max(40, (x2 - x1) / 2);
@@ -251,7 +249,6 @@ const tellGap = (table) => about(`${table.table} is ${table.gap.kind}`, gapLines
 function tellChange(one) {
   const sure = one.sure ? "" : "whether it reaches this is not sure";
   about(`Change ${one.change}, ${one.state}`, [one.title, one.what, one.action, sure].filter(Boolean).map((text) => ({ text })));
-  buttonsOf(one, at("about"));
 }
 
 const changeTitle = (one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`;
@@ -292,8 +289,7 @@ function tell() {
     const readers = html("td", "", row), planned = html("td", "", row);
     if (table.readers.length) folded(readersOf(table), readerLines(table), readers);
     for (const one of table.planned) {
-      const change = html("div", "", planned);
-      button(changeTitle(one), () => tellStory(one.change), change);
+      const change = html("div", changeTitle(one), planned);
       html("span", ` ${changeWords(one)}`, change);
     }
     html("td", table.personal.map((one) => `${one.column === null ? "rows" : one.column} (${wordsOf(one)})`).join(", "), row);
@@ -306,8 +302,6 @@ function tell() {
     html("td", link.kinds.join(", "), row);
   }
 }
-
-const ofNotice = () => (picked ? said(JSON.parse(picked)) : shown.table);
 
 async function way(event) {
   event.preventDefault();

@@ -27,7 +27,7 @@ FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {
 Accept = Annotated[str | None, typer.Option("--accept", help="Accept, in lineage.json, the finding of a key that --json tells.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted; --accept needs it.")]
 Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
-Drafts = Annotated[bool, typer.Option("--draft", help="Keep a notice for each table whose change hits others, for a person to send.")]
+Drafts = Annotated[bool, typer.Option("--draft", help="Draft a notification for each table whose change affects others.")]
 NOTHING = "nothing"
 
 
@@ -162,11 +162,11 @@ def remedies_of(lake: "Lake") -> dict[str, str]:
 
 def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
     """Keep a draft for each table that itself changes, for what was not found before, and say what became of it."""
-    from lakechime_dagster.resources.lineage.gate_drafts import draft_findings
+    from lakechime_dagster.resources.notifications import draft_findings
 
-    for table, drafted in draft_findings(platform, found):
-        number = drafted.kept.change_id
-        note(f"notice {number} is {drafted.outcome} for {table}; see it with `lakechime notice show {number}`")
+    for table, kept, is_new in draft_findings(platform, found):
+        what = "drafted" if is_new else f"{kept.state} already"
+        note(f"change {kept.change_id} is {what} for {table}; see `lakechime notification list {kept.change_id}`")
 
 
 def _checked(fail_on: str) -> Class | None:

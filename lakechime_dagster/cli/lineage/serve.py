@@ -1,6 +1,5 @@
 """`lakechime lineage serve`: takes lineage over HTTP, beside the metrics of `lakechime metrics`."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +11,6 @@ import typer
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.output import note
 from lakechime_dagster.errors import LakeChimeError, needs
-from lakechime_dagster.lineage.notices.acknowledging import checked_key
 from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,14 +25,10 @@ def serve(
     with needs("`lakechime lineage serve`", extra="api"):
         from lakechime_dagster.api.app import Served, build_app
         from lakechime_dagster.api.lineage_page import lineage_page, rehearse
-        from lakechime_dagster.api.notices import acknowledge_router
         from lakechime_dagster.api.serve import bound, build_server, check_address
-    from lakechime_dagster.api.notice_form import notice_form
-    from lakechime_dagster.api.notice_page import notice_page
     from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
     from lakechime_dagster.resources.lineage.ingest import lineage_ingest
     from lakechime_dagster.resources.lineage.ready import ReadyNetwork
-    from lakechime_dagster.resources.notices.sending import notices
     from lakechime_dagster.resources.streams.event_types import event_types
     from lakechime_dagster.store.lineage.network import CurrentNetwork
     from lakechime_dagster.store.types.measures import measures
@@ -46,16 +40,11 @@ def serve(
     lake = declared_lake(platform.settings)
     ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
     page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
-    drafts = notice_form(lambda: AskedLineage(platform, lake, None, ready))
-    changes = notice_page(lambda: AskedLineage(platform, lake, None, ready), os.environ)
-    key = platform.settings.notice_key
-    forms = (acknowledge_router(notices(platform), checked_key(key), platform.store.now),) if key else ()
     served = Served(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
         token=token,
-        routers=(page, drafts, changes, *forms),
-        now_ms=platform.store.now,
+        routers=(page,),
         hosts=_hosts(platform.settings),
     )
     app = build_app(served)
@@ -87,4 +76,5 @@ def _keeping(ready: "ReadyNetwork", rehearse: Callable[[], None]) -> Iterator[No
 
 def _hosts(settings: Settings) -> set[str]:
     """The names under which people reach the server, as far as settings say so."""
-    return {name for url in (settings.lineage_url, settings.notice_page) if (name := urlsplit(url).hostname)}
+    name = urlsplit(settings.lineage_url).hostname
+    return {name} if name else set()

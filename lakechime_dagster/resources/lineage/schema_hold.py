@@ -14,17 +14,16 @@ from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.notices.changes import ChangeKind
-from lakechime_dagster.lineage.notices.drafts import Again, change_of_itself
+from lakechime_dagster.lineage.notifications.changes import ChangeKind, automatic_change
 from lakechime_dagster.lineage.planned.types import fits, misfit, said
 from lakechime_dagster.lineage.record import Producer, Statement
 from lakechime_dagster.resources.lakechime_resource import declared_flows
-from lakechime_dagster.resources.notices.drafting import draft_by_itself
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.store.interventions import By, Interventions
 from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
 from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.store.notifications import Notifications
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import LaneState, Place
 
@@ -59,12 +58,13 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Cal
     found = _misfits(platform, lake, table, execution.lane.deployment, execution.start, execution.end)
     if not found:
         return
+    notifications = Notifications(platform.store.engine, platform.ledger.deployment)
     for one in found:
         try:
-            changed = change_of_itself(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], ACTION)
-            draft_by_itself(platform, changed, BY.who, f"schema/{one.ref}/{one.version}", Again.AFTER_DONE)
+            changed = automatic_change(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], ACTION)
+            notifications.draft_once(f"schema/{one.ref}/{one.version}", changed, BY.who)
         except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
-            log(f"no notice of {one.ref} is drafted: {error}")
+            log(f"no notification about {one.ref} is drafted: {error}")
     raise LaneHeldError(HELD + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
 
 

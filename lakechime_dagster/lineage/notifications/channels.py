@@ -1,4 +1,4 @@
-"""Through what an owner is told: names of variables of the environment, each of which holds one URL of apprise for one recipient."""
+"""The channels of owners: names of environment variables, each of which holds one URL of apprise for one recipient."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
-SETTING = "LAKECHIME_NOTICE_URLS"
+SETTING = "LAKECHIME_NOTIFICATION_URLS"
 EXAMPLE = """write such as '{"team:ops": "$OPS_SLACK", "*@*": "$MAIL"}'"""
 OTHERS, ADDRESSES = "*", "*@*"  # owners without channels of their own, and those of them that are addresses of e-mail
 OWNER = "{owner}"  # in a URL: the owner's address
@@ -26,15 +26,9 @@ class Channels:
     by_owner: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def of(self, owner: str) -> tuple[str, ...]:
-        """The owner's own channels, else those of all addresses, else those of all others; empty where nobody can be told."""
+        """The owner's own channels, else those of all addresses, else those of all others; empty where there is none."""
         names = (owner, ADDRESSES, OTHERS) if "@" in owner else (owner, OTHERS)
         return next((self.by_owner[name] for name in names if name in self.by_owner), ())
-
-    def split(self, environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """All channels of which the environment holds the URL, and those of which it does not."""
-        every = sorted({one for several in self.by_owner.values() for one in several})
-        there = [one for one in every if environment.get(one[1:])]
-        return there, [one for one in every if one not in there]
 
 
 def channels_of(setting: str) -> Channels:

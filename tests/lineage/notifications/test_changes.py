@@ -1,4 +1,4 @@
-"""A change is checked as it is made, says in one line of what it is and what it ends, and comes back from its JSON."""
+"""A change is checked as it is made, has a title of one line, and comes back from its JSON."""
 
 import datetime as dt
 
@@ -8,9 +8,18 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notices.changes import Change, ChangeKind, checked_day
-from tests.lineage.notices.changes import make_change
+from lakechime_dagster.lineage.notifications.changes import (
+    MAX_REFS,
+    MAX_TEXT,
+    Change,
+    ChangeKind,
+    automatic_change,
+    checked_day,
+    source_key,
+)
+from tests.lineage.notifications.changes import make_change
 
+LONG = "struct<" + ", ".join(f"a_field_with_a_long_name_{number}: decimal(38,18)" for number in range(60)) + ">"
 NAMES = st.text("abcé._", min_size=1, max_size=6)
 NOW = dt.datetime(2026, 5, 28, 11, tzinfo=dt.timezone.utc)
 REFS = st.builds(ColumnRef, NAMES, st.none() | NAMES)
@@ -41,27 +50,10 @@ def test_the_title_says_what_of_what_and_when() -> None:
         ({"refs": (ColumnRef("a.b", ""),)}, "column '': is empty"),
     ],
 )
-def test_what_nobody_could_be_told_is_refused(fields: dict[str, object], told: str) -> None:
+def test_what_cannot_be_sent_is_refused(fields: dict[str, object], told: str) -> None:
     with pytest.raises(InvalidValueError) as raised:
         make_change(**fields)
     assert told in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "columns", "expected"),
-    [
-        (ChangeKind.DEPRECATION, {"humid", "wind"}, ["a.b.humid", "a.b.wind", "a.c"]),
-        (ChangeKind.SCHEMA_CHANGE, {"humid", "wind"}, []), (ChangeKind.SCHEMA_CHANGE, {"humid"}, ["a.b.wind"]),
-        (ChangeKind.SCHEMA_CHANGE, set(), ["a.b.humid", "a.b.wind", "a.c"]),
-        (ChangeKind.SCHEMA_CHANGE, None, ["a.b.humid", "a.b.wind", "a.c"]),
-        (ChangeKind.RETENTION, None, []), (ChangeKind.INCIDENT, None, []), (ChangeKind.BACKFILL, None, []),
-    ],
-)  # fmt: skip
-def test_what_is_deprecated_or_gone_is_read_by_nobody_once_it_is_done(
-    kind: ChangeKind, columns: set[str] | None, expected: list[str]
-) -> None:  # fmt: skip
-    change = make_change("a.b:humid", "a.b:wind", "a.c", kind=kind)
-    assert [str(ref) for ref in change.ended(lambda table: columns)] == expected
 
 
 @pytest.mark.parametrize("kind", ChangeKind)
@@ -73,5 +65,28 @@ def test_a_day_is_over_once_it_is_over_everywhere_and_some_kinds_may_have_come(k
     if may:
         assert checked_day(over, NOW) == over
     else:
-        with pytest.raises(InvalidValueError, match="is over; name a day from 2026-05-27 on: only incident and backfill may have come"):
+        with pytest.raises(InvalidValueError, match="is over; name a day from 2026-05-27 on, or use incident or backfill"):
             checked_day(over, NOW)
+
+
+def test_texts_of_an_automatic_change_are_cut() -> None:
+    change = automatic_change(ChangeKind.SCHEMA_CHANGE, LONG, [ColumnRef("bronze.orders", "customer")], "adapt")
+    assert (len(change.what), change.what[:7], change.what[-1]) == (MAX_TEXT, "struct<", "…")
+    assert (change.refs, change.action) == ((ColumnRef("bronze.orders", "customer"),), "adapt")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\0", " a", "", "\ud800", "a" * 513])
+def test_a_column_whose_name_cannot_be_stored_counts_as_its_table(name: str) -> None:
+    change = automatic_change(ChangeKind.SCHEMA_CHANGE, f"bronze.orders.{name} is gone", [ColumnRef("bronze.orders", name)])
+    assert change.refs == (ColumnRef("bronze.orders"),)
+
+
+def test_too_many_columns_count_as_their_tables() -> None:
+    refs = [ColumnRef(f"bronze.t{number % 2}", f"c{number}") for number in range(MAX_REFS + 1)]
+    assert automatic_change(ChangeKind.BACKFILL, "again", refs).refs == (ColumnRef("bronze.t0"), ColumnRef("bronze.t1"))
+
+
+def test_each_source_has_a_key_of_its_own() -> None:
+    assert source_key("gate/silver.paid") == "gate/silver.paid"
+    keys = {source_key(source) for source in ("x" * 512, "x" * 513, "x" * 514, "x\0", "x\1", "\ud800")}
+    assert (len(keys), max(map(len, keys)) <= 512) == (6, True)

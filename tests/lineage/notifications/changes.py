@@ -1,11 +1,11 @@
-"""Makers of changes and of what they hit: each names only what a test is about."""
+"""Makers of changes and of what they affect: each names only what a test is about."""
 
 import datetime as dt
 from typing import Any
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notices.changes import Change, ChangeKind
-from lakechime_dagster.lineage.notices.digests import Hit, Reader
+from lakechime_dagster.lineage.notifications.changes import Change, ChangeKind
+from lakechime_dagster.lineage.notifications.digests import AffectedTable, Reader
 
 DAY_MS = 86_400_000
 NOW_MS = 1_780_000_000_000  # 2026-05-28
@@ -19,9 +19,9 @@ def make_change(*refs: str, **fields: Any) -> Change:
     return Change(**known | fields)
 
 
-def make_hit(table: str = "gold.daily", *owners: str, layer: int = 1, **fields: Any) -> Hit:
-    """A table that is hit, and whose it is."""
-    return Hit(table=table, layer=layer, owners=owners, **fields)
+def make_affected(table: str = "gold.daily", *owners: str, layer: int = 1, **fields: Any) -> AffectedTable:
+    """A table that is affected, and its owners."""
+    return AffectedTable(table=table, layer=layer, owners=owners, **fields)
 
 
 def make_reader(name: str = "Delays", owner: str = "ana@example.com", *, days_ago: int = 1, **fields: Any) -> Reader:

@@ -1,1 +1,0 @@
-"""`lakechime notice`: telling people of a change."""

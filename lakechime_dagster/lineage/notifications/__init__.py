@@ -1,0 +1,1 @@
+"""Change notifications: what changes, whom it affects, and the message for each owner."""

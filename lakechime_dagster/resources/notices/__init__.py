@@ -1,1 +1,0 @@
-"""Notices: whom a change hits, drafts, and telling people."""

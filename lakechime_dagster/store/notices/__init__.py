@@ -1,1 +1,0 @@
-"""Changes that people are told of, in the store."""
