@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from lakechime_dagster.resources.lineage.marks import PlannedChanges
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.api.lineage_page import around_json, rehearse
@@ -42,10 +41,10 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
     yield at_most(f"read {tables:,} tables before anybody asks, processor time", _seconds(ready.follow), "s")
     rehearse(AskedLineage(platform, lake, None, ready))
     yield at_least("columns", len(ready.network()) - len(ready.network().tables), "")
-    planned, random = PlannedChanges(platform), np.random.default_rng(11)
+    random = np.random.default_rng(11)
 
     def ask(name: str) -> float:
-        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake, None, ready), name, 1, 1, planned))
+        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake, None, ready), name, 1, 1))
 
     width = tables // LAYERS
     others = [_name(int(number), tables) for number in random.integers(width, tables, ASKED)]

@@ -40,7 +40,6 @@ from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, veri
 from lakechime_dagster.resources.lakechime_resource import LAKECHIME, declare_flow
 from lakechime_dagster.resources.maintenance import policy_of
 from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
-from lakechime_dagster.resources.personal.levels import refuse_personal_levels
 from lakechime_dagster.resources.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
@@ -65,10 +64,8 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     table is woken by a change of nothing but columns of which the manifest knows that it does not read them.
 
     Raises:
-        DeclarationError: two of its ops or sensors would have one name, Dagster refuses one of its assets, or a manifest tells that
-            personal values are a partition level.
+        DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
     """
-    refuse_personal_levels(lake, manifest)
     cluster = load_settings().cluster if cluster is None else cluster
     _check_accounts(lake)
     unread = unread_columns(lake, manifest)

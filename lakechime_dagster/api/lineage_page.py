@@ -23,10 +23,10 @@ from lakechime_dagster.lineage.graph.network import Network
 from lakechime_dagster.lineage.graph.paths import nodes_of
 from lakechime_dagster.lineage.graph.reach import Certainty, reach
 from lakechime_dagster.lineage.notifications.changes import ChangeState
-from lakechime_dagster.lineage.personal.reach import Reach
+from lakechime_dagster.lineage.personal.tags import Reach
 from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer
 from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.personal.reached import PersonalData
+from lakechime_dagster.resources.personal.data import PersonalData
 from lakechime_dagster.resources.platform import Platform
 from lakechime_dagster.store.lineage.reads import SqlReads
 from lakechime_dagster.store.notifications import KeptChange, Notifications

@@ -16,7 +16,7 @@ from lakechime_dagster.assets.lineage import page_link
 from lakechime_dagster.assets.mappings import input_deps
 from lakechime_dagster.assets.parameters import check_inputs, shared_with, with_signature
 from lakechime_dagster.assets.partitions import levels_text, partitions_of
-from lakechime_dagster.assets.personal import personal_results, personal_specs
+from lakechime_dagster.assets.personal import check_levels, personal_results, personal_specs
 from lakechime_dagster.assets.report import Report, combined, nothing_new, report_of
 from lakechime_dagster.dce.event import version_of
 from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
@@ -31,7 +31,6 @@ from lakechime_dagster.resources.lineage.runs import older_code, record_lineage,
 from lakechime_dagster.resources.lineage.schema_hold import check_fits
 from lakechime_dagster.resources.lineage.writes import KeptWrite
 from lakechime_dagster.resources.names import pool_of
-from lakechime_dagster.resources.personal.levels import check_levels
 from lakechime_dagster.resources.platform import marks_of
 from lakechime_dagster.resources.running import RunningExecution
 from lakechime_dagster.resources.spark import SparkAttempt, SparkResource

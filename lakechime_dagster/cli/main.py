@@ -16,11 +16,25 @@ import typer
 import typer.main
 from pydantic import ValidationError
 
-from lakechime_dagster.cli import backfill, dce, demo, dev, drop, execution, maintain, metrics, notification, status, store, table, trigger
+from lakechime_dagster.cli import (
+    backfill,
+    dce,
+    demo,
+    dev,
+    drop,
+    execution,
+    maintain,
+    metrics,
+    notification,
+    personal,
+    status,
+    store,
+    table,
+    trigger,
+)
 from lakechime_dagster.cli.cdc import app as cdc
 from lakechime_dagster.cli.lineage import app as lineage
 from lakechime_dagster.cli.output import error_document, note, one_line, print_json
-from lakechime_dagster.cli.personal import app as personal
 from lakechime_dagster.cli.schema import app as schema
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, needs, shown
 from lakechime_dagster.settings import load_settings

@@ -160,7 +160,7 @@ def draft_findings(platform: Platform, findings: Iterable[Finding]) -> Iterator[
 
 def finding_source(table: str, findings: Iterable[Finding]) -> str:
     """The source of a draft: the same for the same findings, whether they are accepted or not."""
-    return f"gate/{table}/{mark_of(sorted(one.key for one in findings))}"
+    return f"check/{table}/{mark_of(sorted(one.key for one in findings))}"
 
 
 def finding_change(findings: Iterable[Finding]) -> Change:

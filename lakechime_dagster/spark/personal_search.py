@@ -1,6 +1,7 @@
-"""Looks in tables for the rows of subjects. Their values are data of a frame, never literals: they are in no plan, log or message."""
+"""Searches tables for the rows of subjects. Their values are data of a frame, never literals: they are in no plan, log or message."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -25,9 +26,7 @@ from pyspark.sql.types import (
 
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lake.names import folded
-from lakechime_dagster.lineage.personal.keys import Key, Place, Searched
-from lakechime_dagster.lineage.personal.subjects import Subject
-from lakechime_dagster.lineage.personal.ways import Step
+from lakechime_dagster.lineage.personal.requests import Form, Place, Searched, Subject
 from lakechime_dagster.schema.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.batches import on_batches
 from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
@@ -35,7 +34,8 @@ from lakechime_dagster.spark.names import column
 from lakechime_dagster.spark.personal_leaves import LEAVES_DDL, UNREADABLE, Leaves
 from lakechime_dagster.spark.quarantine import AS_TEXT
 
-KEYS_DDL = "subject int, category string, value string"
+KEYS_DDL = "subject int, category string, form string, value string"
+DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
 SINGLE = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
 NOBODY = 0  # as the subject of the rows that cannot be read
 
@@ -54,9 +54,26 @@ class Match:
 
 
 def keys_frame(spark: SparkSession, subjects: Sequence[Subject]) -> DataFrame:
-    """The values of subjects as data."""
-    rows = [(one.line, category, value) for one in subjects for category, value in one.values]
+    """The values of subjects as data, in each form in which columns have them."""
+    rows = [
+        (one.line, category, form.value, text)
+        for one in subjects
+        for category, value in one.values
+        for form, text in sorted(forms_of(value))
+    ]  # fmt: skip
     return spark.createDataFrame(rows, KEYS_DDL)
+
+
+def forms_of(value: str) -> set[tuple[Form, str]]:
+    """The forms of a value: nobody else has the same.
+
+    Addresses of e-mail are searched in small letters, too, and in what functions have made of them. Another value may become that of
+    somebody else by a function, such as a number that is cut off.
+    """
+    spellings = {value, value.lower()} if "@" in value else {value}
+    digests = {(Form.DIGEST, hashlib.new(name, one.encode()).hexdigest()) for one in spellings for name in DIGESTS}
+    derived = {(Form.DERIVED, one) for one in spellings if "@" in value}
+    return {(Form.VALUE, one) for one in spellings} | derived | digests
 
 
 def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
@@ -69,14 +86,7 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
         with described():
             yield from _matches(keys, one, location)
     except SparkFailedError as error:
-        raise TableUnreadableError(f"{one.table} cannot be looked in: Spark says {_kind(error.__cause__)}") from None
-
-
-def absent(spark: SparkSession, one: Searched, location: str) -> tuple[str, ...]:
-    """The places of which the table has no such column."""
-    schema = spark.read.format("delta").load(location).schema
-    names = dict.fromkeys(place.name for place in one.places)
-    return tuple(name for name in names if _typed(schema, name.partition(":")[0]) is None)
+        raise TableUnreadableError(f"{one.table} cannot be searched: Spark says {_kind(error.__cause__)}") from None
 
 
 def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
@@ -84,6 +94,8 @@ def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     places = [place for place in dict.fromkeys(one.places) if one.is_text or _typed(rows.schema, place.name)]
     if not places:
         return
+    inner = {(place.category, place.form, place.name.rpartition(".")[0]) for place in places}
+    places = [place for place in places if (place.category, place.form, place.name) not in inner]  # of a struct the field alone
     needles = _needles(keys, places, rows.schema, is_text=one.is_text)
     found = _texts(rows, places, one.texts) if one.is_text else _values(rows, places)
     joined = found.join(F.broadcast(needles), ["at", "value"])
@@ -110,49 +122,11 @@ def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType, *, is
     for at, place in enumerate(places):
         found = _typed(schema, place.name)
         kind = _single(found[1]) if found else StringType()
-        typed = applied(F.col("value"), place.key).try_cast(kind)
+        typed = F.col("value").try_cast(kind)
         value = _as_in_rows(typed) if is_text else _as_text(typed, kind)
-        told = keys.where(F.col("category") == place.key.category)
-        several.append(told.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL"))
+        told = keys.where((F.col("category") == place.category) & (F.col("form") == place.form.value))
+        several.append(told.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
     return reduce(DataFrame.unionByName, several).coalesce(1)
-
-
-def applied(value: Column, key: Key) -> Column:
-    """What a column has of a subject's value."""
-    return reduce(_stepped, key.steps, value)
-
-
-def _stepped(value: Column, step: Step) -> Column:
-    before, after = [F.lit(one) for one in step.before], [F.lit(one) for one in step.after]
-    match step.function:
-        case "Lower":
-            return F.lower(value)
-        case "Upper":
-            return F.upper(value)
-        case "StringTrim":
-            return F.trim(value, *after)
-        case "StringTrimLeft":
-            return F.ltrim(value, *after)
-        case "StringTrimRight":
-            return F.rtrim(value, *after)
-        case "StringReplace":
-            return F.replace(value, *after)
-        case "Concat":
-            return F.concat(*before, value, *after)
-        case "Md5":
-            return F.md5(value)
-        case "Sha1":
-            return F.sha1(value)
-        case "Sha2":
-            return F.sha2(value, int(step.after[0]))
-        case "Hex":
-            return F.hex(value)
-        case "Reverse":
-            return F.reverse(value)
-        case "Cast":
-            return value.try_cast(step.after[0])
-        case other:
-            raise ValueError(f"unknown function {other}")
 
 
 def _values(rows: DataFrame, places: Sequence[Place]) -> DataFrame:

@@ -110,7 +110,8 @@ def test_personal_columns_are_told_with_how(address: str) -> None:
     told = {one["table"]: one["personal"] for one in document(f"{address}/lineage/around?table=silver.flights")["tables"]}
     delay = [{"column": "delay", "category": "crew", "how": "personal"}]
     assert told == {
-        "silver.flights": delay, "gold.daily": delay, "bronze.flights": [{**delay[0], "column": "dep_delay"}], "bronze.weather": [],
+        "silver.flights": delay, "gold.daily": [{**delay[0], "how": "derived"}], "bronze.weather": [],
+        "bronze.flights": [{**delay[0], "column": "dep_delay"}],
         "gold.other": [], f"evil.{HOSTILE}": [{**delay[0], "column": HOSTILE}],
     }  # fmt: skip
 
@@ -181,8 +182,10 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     assert f"evil.{HOSTILE}" in browser.locator("#list a").all_text_contents()
     assert browser.locator("img").count() == 0
     assert browser.evaluate(OVER_THE_EDGE) == []
-    assert sorted(browser.locator("g.box text.personal").all_text_contents())[1:] == ["◆ delaydelay: crew"] * 2 + [
-        "◆ dep_delaydep_delay: crew"
+    assert sorted(browser.locator("g.box text.personal").all_text_contents())[1:] == [
+        "◆ delaydelay: crew",
+        "◆ delaydelay: crew, derived",
+        "◆ dep_delaydep_delay: crew",
     ]
     assert "dep_delay (crew)" in browser.locator("#list tbody tr td:last-child").all_text_contents()
 

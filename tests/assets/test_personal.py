@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lake import Asset, Lake, SourceTable, personal, sql_table
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.resources.personal.reached import PersonalData
+from lakechime_dagster.resources.personal.data import PersonalData
 from lakechime_dagster.resources.platform import Platform, open_platform
 from lakechime_dagster.spark.drivers.driver import Driver
 from lakechime_dagster.store.interventions import By
@@ -64,7 +64,7 @@ def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the
         passed, told = run(platform, "silver.members", instance)
         assert not passed
         assert told["columns that should not be"] == 1
-        assert 'columns={"mail": personal("email")} of silver.members' in str(told["mail"])
+        assert 'columns={"mail": personal("email")}) of silver.members' in str(told["mail"])
         passed, told = run(platform, "gold.towns", instance)
         assert not passed
         assert set(told) == {"columns that should not be", "last"}  # a count is nobody's

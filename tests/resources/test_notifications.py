@@ -1,4 +1,4 @@
-"""What a draft of the gate says, and by which source it is recognized."""
+"""What a draft of a check says, and by which source it is recognized."""
 
 from lakechime_dagster.lineage.planned.findings import Class, Finding
 from lakechime_dagster.resources.notifications import finding_change, finding_source

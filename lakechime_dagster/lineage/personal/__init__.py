@@ -1,1 +1,1 @@
-"""Personal data: where it is, where it goes, and what looks like it."""
+"""Personal data: tags of columns, how they follow lineage, scans of samples, and access requests."""

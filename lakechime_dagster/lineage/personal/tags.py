@@ -1,18 +1,58 @@
-"""Where personal data goes: tags of columns followed along the lineage of columns, with how sure that is and by which way.
+"""Personal data: which columns are declared or decided to hold it, how it comes to others, and what is wrong with that."""
 
-DIRECT sources carry a tag on. A hash or a mask makes a pseudonym of it, and a count ends it. What only decides (INDIRECT), and what
-could not be told, is kept apart, so that nobody takes "perhaps" for "yes", or "not known" for "no".
-"""
-
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
+from lakechime_dagster.lake.change_tables import ChangeTable
+from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.names import folded
+from lakechime_dagster.lake.personal import column_of
+from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.lineage.personal.names import are_of_one, lower
-from lakechime_dagster.lineage.personal.reach import Reach
-from lakechime_dagster.lineage.personal.walk import Walk
+from lakechime_dagster.lineage.declared import PAYLOAD, ROOT, pointer
+
+KEY, VALUE = "key", "value"  # columns of a table of messages
+
+
+class Reach(IntEnum):
+    """How a tag has come to a column, the surest first.
+
+    Attributes:
+        PERSONAL: It holds the values as they are.
+        DERIVED: It holds something that is made of the values.
+        PSEUDONYM: It holds a hash or a mask, by which a person is recognized.
+        UNSURE: It may hold them, as lineage on the way is unknown.
+        INDIRECT: The values decide on it and are not in it; such a tag goes no further.
+    """
+
+    PERSONAL = 0
+    DERIVED = 1
+    PSEUDONYM = 2
+    UNSURE = 3
+    INDIRECT = 4
+
+    @property
+    def word(self) -> str:
+        """As people read it."""
+        return ("personal", "derived", "pseudonym", "unsure", "indirect")[self]
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the values, or something made of them, are surely there, and not only pseudonyms."""
+        return self <= Reach.DERIVED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a person decided of a column; without a category it holds nothing personal, whatever leads to it."""
+
+    ref: ColumnRef
+    category: str | None
+    who: str
+    reason: str
+    decided_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,31 +91,9 @@ class Leak:
             return f"{name} is a partition level, whose values stand in names of folders, in keys and in logs: {level_remedy(name)}"
         if self.is_public:
             return f"{name} is of a table declared public: leave the column out, or public=True"
-        return f'declare columns={{"{name.column}": personal("{category}")}} of {name.table}, or decide that it is not personal'
-
-
-def followed(
-    network: Network, tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef] = (), within: Collection[str] | None = None
-) -> tuple[Tagged, ...]:
-    """All that tags come to, each column once a category by the surest way, in the order of names.
-
-    Args:
-        network: How columns came from columns.
-        tags: Categories of columns that are personal; behind a name `:$.path` leads into a JSON text, `.field` into a struct.
-        cleared: Columns of which a person has decided that they are not personal: no tag comes to them or passes.
-        within: The data sets of which it is told; all unless given.
-    """
-    found: list[Tagged] = []
-    for category in sorted(set(tags.values())):
-        starts = sorted(ref for ref, one in tags.items() if one == category)
-        walk = Walk(network, starts, {*cleared} - {*starts})
-        told = (ref for ref in starts if within is None or ref.table in within)
-        found += [Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in told]
-        found += [
-            Tagged(ref=network.ref(node), category=category, reach=Reach(int(walk.reach[node])), path=walk.path(node))
-            for node in walk.found(within)
-        ]
-    return tuple(sorted(found, key=lambda one: (one.ref, one.reach, one.category)))
+        return (
+            f'declare asset=Asset(columns={{"{name.column}": personal("{category}")}}) of {name.table}, or decide that it is not personal'
+        )
 
 
 def level_remedy(level: ColumnRef) -> str:
@@ -86,7 +104,7 @@ def level_remedy(level: ColumnRef) -> str:
 
 def on_levels(found: Iterable[Tagged], levels: Mapping[str, Collection[str]]) -> tuple[Tagged, ...]:
     """Those of the columns that are partition levels and have the values; a pseudonym may be one. `levels` are by table."""
-    return tuple(one for one in found if one.reach is Reach.PERSONAL and _is_level(one, levels))
+    return tuple(one for one in found if one.reach.has_values and _is_level(one, levels))
 
 
 def leaks(
@@ -104,11 +122,74 @@ def leaks(
     for one in found:
         is_public = one.ref.table in public and one.reach <= Reach.PSEUDONYM
         is_known = any(are_of_one(lower(one.ref), name) for name in known.get(one.ref.table, ()))
-        is_level = one.reach is Reach.PERSONAL and _is_level(one, levels)
-        if is_public or is_level or (one.ref.table in levels and one.reach is Reach.PERSONAL and not is_known):
+        is_level = one.reach.has_values and _is_level(one, levels)
+        if is_public or is_level or (one.ref.table in levels and one.reach.has_values and not is_known):
             several.append(Leak(tagged=one, is_public=is_public, is_level=is_level))
     return tuple(several)
 
 
+def lower(ref: ColumnRef) -> str:
+    """The name of a column without its letters' case, as Spark takes names for one that differ in it alone."""
+    return folded(ref.column or "")
+
+
+def is_within(part: str, whole: str) -> bool:
+    """Whether a name leads into a column, or into a field that is named like one: `payload:$.to` into `payload`, `$.a.b` into `$.a`."""
+    return part.startswith((f"{whole}:", f"{whole}.", f"{whole}["))
+
+
+def are_of_one(one: str, other: str) -> bool:
+    """Whether two names are of the same column, or one leads into the other."""
+    return one == other or is_within(one, other) or is_within(other, one)
+
+
 def _is_level(one: Tagged, levels: Mapping[str, Collection[str]]) -> bool:
     return lower(one.ref) in {folded(level) for level in levels.get(one.ref.table, ())}
+
+
+def declared_tags(lake: Lake) -> dict[ColumnRef, str]:
+    """Categories by column. What a table that follows a database declares is personal in its messages too, and so with streams."""
+    tags = {ColumnRef(table.name, name): tag.category for table in lake.tables for name, tag in table.personal.items()}
+    for table in lake.tables:
+        if isinstance(table, ChangeTable):
+            tags |= {ColumnRef(table.bronze.name, name): category for name, category in _of_messages(table)}
+    for group in lake.groups:
+        tags |= {ColumnRef(group.stream.table.name, name): category for name, category in _of_stream(group)}
+    return tags
+
+
+def public_tables(lake: Lake) -> frozenset[str]:
+    """The tables that are declared to be for everybody."""
+    return frozenset(table.name for table in lake.tables if table.public)
+
+
+def within_reach(lake: Lake) -> frozenset[str]:
+    """The computed tables that read what is declared personal, or read what does, by their declarations; those that declare it too."""
+    of_groups = tuple(f"{group.name}." for group in lake.groups if group.personal)
+    tagged = {ref.table for ref in declared_tags(lake)}
+    reached: set[str] = set()
+    for table in lake.tables:  # inputs first
+        is_of_group = table.name.startswith(of_groups)
+        inputs = () if not isinstance(table, LakeTable) else table.inputs
+        if is_of_group or table.name in tagged or not reached.isdisjoint(inputs):
+            reached.add(table.name)
+    return frozenset(table.name for table in lake.computed if table.name in reached)
+
+
+def _of_messages(table: ChangeTable) -> Iterator[tuple[str, str]]:
+    """Fields as lineage names them, and the texts in which they stand at a place that the envelope decides on."""
+    there = {folded(here): name for name, here in table.names.items()}
+    keys = {folded(key) for key in table.keys}
+    for name, tag in table.personal.items():
+        column = column_of(name)
+        field = there.get(folded(column), column)
+        yield pointer(field) + name.removeprefix(column), tag.category
+        for text in (VALUE, KEY) if folded(column) in keys else (VALUE,):
+            yield f"{text}:{ROOT}..{field}", tag.category
+
+
+def _of_stream(group: EventGroup) -> Iterator[tuple[str, str]]:
+    for path, tag in group.personal.items():
+        name = pointer(*path.strip("/").split("/"))
+        yield name, tag.category
+        yield f"{PAYLOAD}:{name}", tag.category

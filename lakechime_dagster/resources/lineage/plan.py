@@ -11,7 +11,7 @@ from lakechime_dagster.lineage.names import Names
 from lakechime_dagster.lineage.planned.accepting import still_made
 from lakechime_dagster.lineage.planned.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.plans.digests import digests_of
-from lakechime_dagster.lineage.plans.dump import Dump, Node, dump_of
+from lakechime_dagster.lineage.plans.dump import Dump, dump_of
 from lakechime_dagster.lineage.plans.statements import acts, statements_of
 from lakechime_dagster.resources.lineage.names import names_of
 from lakechime_dagster.resources.platform import Platform
@@ -54,12 +54,6 @@ def manifest_by(
     return _planning(lake, platform, planner, before, only_manifest).manifest()
 
 
-def plans_by(planner: "Planner", lake: Lake, platform: Platform) -> tuple[Manifest, Mapping[str, Node]]:
-    """The same with the plan of each computed table that there is one of, over empty inputs: with the texts of its code."""
-    planning = _planning(lake, platform, planner, None, False)
-    return planning.manifest(), planning.plans
-
-
 def _planning(lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool) -> "_Planning":
     from lakechime_dagster.resources.lakechime_resource import declared_flows  # which has Dagster, unlike what plans
 
@@ -76,7 +70,6 @@ class _Planning:
     names: Names
     flows: Mapping[str, Flow]
     tables: dict[str, PlannedTable] = field(default_factory=dict)
-    plans: dict[str, Node] = field(default_factory=dict)
 
     def manifest(self) -> Manifest:
         """All tables, inputs first, as a reader is asked over what its inputs would be."""
@@ -150,7 +143,6 @@ class _Planning:
         statement = next((one for one in reversed(found.statements) if one.target == plain.name), None)
         if statement is None or result.plan is None:
             return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
-        self.plans[plain.name] = result.plan
         digests = digests_of(result.plan)
         columns = tuple(
             PlannedColumn(

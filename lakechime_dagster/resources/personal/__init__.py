@@ -1,1 +1,1 @@
-"""Personal data: where it goes, who looks for it, and what a person may know."""
+"""Personal data of a lake, and access requests."""

@@ -1,4 +1,4 @@
-"""What people decided of columns and personal data, in the store."""
+"""What people decided about columns and personal data, in the store."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,25 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.personal.decisions import Decision
-from lakechime_dagster.store.dialect import now_ms
+from lakechime_dagster.lineage.personal.tags import Decision
+from lakechime_dagster.store.dialect import BIG, now_ms
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage import personal_schema as schema
+from lakechime_dagster.store.schema import metadata
+
+# Of a column the newest row holds; those before it say who thought otherwise.
+personal_decision = sa.Table(
+    "lc_personal_decision",
+    metadata,
+    sa.Column("decision_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),  # of the column, or a path into it
+    sa.Column("category", sa.String(40)),  # null: not personal
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("decided_ts", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,7 @@ class PersonalDecisions:
         """From now on a column holds personal data of a category, or without one none."""
         values = {"dataset": ref.table, "name": ref.column, "category": category, "who": by.who, "reason": by.reason}
         with writing(self.engine) as connection:
-            connection.execute(sa.insert(schema.personal_decision).values(**values, decided_ts=now_ms(connection)))
+            connection.execute(sa.insert(personal_decision).values(**values, decided_ts=now_ms(connection)))
 
     def holding(self) -> dict[ColumnRef, Decision]:
         """What holds by now, by column."""
@@ -32,7 +46,7 @@ class PersonalDecisions:
 
     def all(self) -> list[Decision]:
         """All that was ever decided, the first one first."""
-        query = sa.select(schema.personal_decision).order_by(schema.personal_decision.c.decision_id)
+        query = sa.select(personal_decision).order_by(personal_decision.c.decision_id)
         with reading(self.engine) as connection:
             return [
                 Decision(

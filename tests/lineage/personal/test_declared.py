@@ -17,7 +17,7 @@ from lakechime_dagster.lake import (
     sql_table,
 )
 from lakechime_dagster.lake.lake import Table
-from lakechime_dagster.lineage.personal.declared import declared_tags, public_tables, within_reach
+from lakechime_dagster.lineage.personal.tags import declared_tags, public_tables, within_reach
 
 EMAIL, PHONE = personal("email"), personal("phone")
 GAME = event_stream("game", source=JsonLines("in"))

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
 from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.personal import tags as subject
-from lakechime_dagster.lineage.personal.reach import Reach
-from lakechime_dagster.lineage.personal.tags import Tagged, leaks
+from lakechime_dagster.lineage.personal import following
+from lakechime_dagster.lineage.personal.tags import Reach, Tagged, leaks
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.lineage.sql.schema import SqlSchema
 from lakechime_dagster.lineage.sql.statements import statements_of_sql
@@ -23,7 +22,7 @@ Columns = dict[str, list[tuple[Any, ...]]]
 
 
 def followed(tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef], statements: Iterable[Statement]) -> tuple[Tagged, ...]:
-    return subject.followed(network_of(statements), tags, cleared)
+    return following.followed(network_of(statements), tags, cleared)
 
 
 def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> Source:
@@ -54,7 +53,7 @@ def test_values_are_followed_and_what_is_made_of_them() -> None:
     })  # fmt: skip
     found = followed(TAGS, (), [second, first])
     assert reached(found) == {
-        "a.mail": Reach.PERSONAL, "a.host": Reach.PERSONAL, "a.last": Reach.PERSONAL, "a.hashed": Reach.PSEUDONYM,
+        "a.mail": Reach.PERSONAL, "a.host": Reach.DERIVED, "a.last": Reach.DERIVED, "a.hashed": Reach.PSEUDONYM,
         "b.mail": Reach.PERSONAL, "b.id": Reach.PSEUDONYM,
     }  # fmt: skip
     (mail,) = [one for one in found if str(one.ref) == "b.mail"]
@@ -141,7 +140,7 @@ def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
     tags = TAGS | {ColumnRef("a", "known"): "email"}
     found = leaks(followed(tags, (), told), tags, public={"open"}, levels={"people": (), "a": (), "open": ()})
     assert [(str(one.tagged.ref), one.is_public) for one in found] == [("a.mail", False), ("open.id", True)]
-    assert found[0].remedy == 'declare columns={"mail": personal("email")} of a, or decide that it is not personal'
+    assert found[0].remedy == 'declare asset=Asset(columns={"mail": personal("email")}) of a, or decide that it is not personal'
 
 
 def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_there_is_none() -> None:
@@ -170,7 +169,7 @@ def test_direct_edges_carry_a_tag_as_far_as_they_lead(edges: list[tuple[str, str
         expected |= more
     found = followed({ColumnRef("t", "a"): "email"}, (), statements)
     assert {one.ref.column for one in found} == expected
-    assert {one.reach for one in found} == {Reach.PERSONAL}
+    assert all(one.reach.has_values for one in found)
 
 
 REFS = st.sampled_from([ColumnRef(table, column) for table in "pq" for column in ("a", "b", "c")])
@@ -220,7 +219,9 @@ def _carried(source: Source, reach: Reach, ref: ColumnRef) -> Reach | None:
         return Reach.INDIRECT
     if source.is_masking:
         return None if source.kind is Kind.AGGREGATION else max(reach, Reach.PSEUDONYM)
-    return reach if is_same or source.kind is Kind.IDENTITY else max(reach, Reach.UNSURE)
+    if source.kind is Kind.IDENTITY:
+        return reach
+    return max(reach, Reach.DERIVED if is_same else Reach.UNSURE)
 
 
 @given(st.lists(STATEMENTS, max_size=4), REFS, REFS)

@@ -1,4 +1,8 @@
-"""A walk over the network of lineage, a whole layer at a time: to which nodes a tag comes, how, and by the shortest of its surest ways."""
+"""Following tags of personal columns along the lineage of columns, a whole layer at a time.
+
+DIRECT sources carry a tag on. A hash or a mask makes a pseudonym, a count ends it. INDIRECT sources and unknown lineage are kept apart,
+so that nobody takes "perhaps" for "yes", or "unknown" for "no".
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,15 +14,38 @@ from lakechime_dagster.lineage.columns import ColumnRef, Kind
 from lakechime_dagster.lineage.graph.csr import Nodes
 from lakechime_dagster.lineage.graph.network import DIRECT_CODES, Network
 from lakechime_dagster.lineage.graph.parts import code_of
-from lakechime_dagster.lineage.personal.names import are_of_one, is_within, lower
-from lakechime_dagster.lineage.personal.reach import Reach
+from lakechime_dagster.lineage.personal.tags import Reach, Tagged, are_of_one, is_within, lower
 
 NOWHERE = 127  # of a node, how a tag has come to it: not at all
 _IDENTITY, _AGGREGATION = code_of(Kind.IDENTITY), code_of(Kind.AGGREGATION)
 _OF_MORE = frozenset(".:[$")  # characters of names that lead into a column
 
 
-class Walk:
+def followed(
+    network: Network, tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef] = (), within: Collection[str] | None = None
+) -> tuple[Tagged, ...]:
+    """All that tags come to, each column once a category by the surest way, in the order of names.
+
+    Args:
+        network: How columns came from columns.
+        tags: Categories of columns that are personal; behind a name `:$.path` leads into a JSON text, `.field` into a struct.
+        cleared: Columns of which a person has decided that they are not personal: no tag comes to them or passes.
+        within: The data sets of which it is told; all unless given.
+    """
+    found: list[Tagged] = []
+    for category in sorted(set(tags.values())):
+        starts = sorted(ref for ref, one in tags.items() if one == category)
+        walk = _Walk(network, starts, {*cleared} - {*starts})
+        told = (ref for ref in starts if within is None or ref.table in within)
+        found += [Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in told]
+        found += [
+            Tagged(ref=network.ref(node), category=category, reach=Reach(int(walk.reach[node])), path=walk.path(node))
+            for node in walk.found(within)
+        ]
+    return tuple(sorted(found, key=lambda one: (one.ref, one.reach, one.category)))
+
+
+class _Walk:
     """How the tags of some columns have come to each node of a network; nothing passes `cleared` columns."""
 
     def __init__(self, network: Network, starts: Sequence[ColumnRef], cleared: Collection[ColumnRef]) -> None:
@@ -98,6 +125,7 @@ class Walk:
         parents = origins[np.searchsorted(sources, edges.sources)]
         codes = np.abs(edges.kinds)
         comes = np.full(len(edges), reach, np.int8)
+        comes[codes != _IDENTITY] = max(reach, Reach.DERIVED)
         if is_part:
             comes[codes != _IDENTITY] = max(reach, Reach.UNSURE)
         is_masked = edges.kinds < 0

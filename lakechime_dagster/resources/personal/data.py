@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.capture.rows import DeltaRows
+from lakechime_dagster.dce.event import TableFormat
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableUnreadableError, needs
 from lakechime_dagster.lake.lake import Lake
 from lakechime_dagster.lake.names import folded
 from lakechime_dagster.lake.personal import CATEGORY
@@ -12,9 +14,9 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.declared import pointer
 from lakechime_dagster.lineage.graph.network import Network, network_of
 from lakechime_dagster.lineage.graph.parts import parts_of
-from lakechime_dagster.lineage.personal.decisions import Decision
-from lakechime_dagster.lineage.personal.declared import declared_tags, public_tables
-from lakechime_dagster.lineage.personal.tags import Leak, Tagged, followed, leaks
+from lakechime_dagster.lineage.personal.following import followed
+from lakechime_dagster.lineage.personal.scan import Scan, library_validator, scanned
+from lakechime_dagster.lineage.personal.tags import Decision, Leak, Tagged, declared_tags, leaks, public_tables
 from lakechime_dagster.lineage.record import Statement
 from lakechime_dagster.resources.lineage.asked import declared_statements, is_of_flow
 from lakechime_dagster.resources.lineage.declared import paths_of
@@ -98,6 +100,28 @@ class PersonalData:
         if declared is not None:
             raise LakeChimeError(f'{ref} is declared personal("{declared}"); what is declared holds: change the declaration')
         PersonalDecisions(self.platform.store.engine).decide(ref, category, by)
+
+
+def scan(data: PersonalData, table: str, sample: int) -> Scan:
+    """What looks personal in a table's columns and in so many of its rows, but for what is declared or decided.
+
+    Raises:
+        NotFoundError: there is no such table.
+        TableUnreadableError: it cannot be read.
+        MissingExtraError: the validators are not installed.
+    """
+    with needs("a scan of values", extra="personal"):
+        validate = library_validator()
+    declared = data.lake.table(table)
+    if declared.format is not TableFormat.DELTA:
+        raise TableUnreadableError(f"{table} is no Delta table; `lakechime personal scan` reads only those")
+    log = data.platform.log(table, declared.location)
+    rows = DeltaRows(log)
+    columns = rows.types()
+    if not columns:
+        raise NotFoundError(f"{table} does not exist yet: nothing was written at {log.shown_location}")
+    known = [str(ref.column) for ref in (*data.declared, *data.decided) if ref.table == table]
+    return scanned(columns, rows.select(limit=sample), validate, known)
 
 
 def levels_of(lake: Lake) -> dict[str, tuple[str, ...]]:

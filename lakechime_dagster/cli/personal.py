@@ -1,5 +1,7 @@
-"""`lakechime personal`: which columns hold personal data, what comes of them, and what people decided."""
+"""`lakechime personal`: which columns hold personal data, where it goes, what people decided, and access requests."""
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,20 +10,19 @@ from lakechime_dagster.cli import parse
 from lakechime_dagster.cli.context import declared_lake, open_platform
 from lakechime_dagster.cli.options import MAX_LIMIT, Json, Who
 from lakechime_dagster.cli.output import count, note, print_json, print_table, say
-from lakechime_dagster.cli.personal import know
 from lakechime_dagster.errors import shown
 from lakechime_dagster.lake.personal import column_of
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.personal.proposals import Proposal
+    from lakechime_dagster.lineage.personal.scan import Proposal
     from lakechime_dagster.lineage.personal.tags import Leak, Tagged
     from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.reached import PersonalData
+    from lakechime_dagster.resources.personal.data import PersonalData
 
 NOT = "not"
 
 app = typer.Typer(name="personal", help="Personal data: which columns hold it, where it goes, and what looks like it.")
-app.command("know")(know.know)
+To = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The folder for the rows: one that does not exist yet, or is empty.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="A table, as schema.table.")]
 
 
@@ -37,7 +38,7 @@ def list_(
 ) -> None:
     """List the columns that hold personal data, or may, how that is known, and what is wrong with it."""
     from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.reached import PersonalData
+    from lakechime_dagster.resources.personal.data import PersonalData
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
@@ -72,8 +73,8 @@ def scan(
     as_json: Json = False,
 ) -> None:
     """Propose columns of a table that look personal, by their names and by values of some rows, of which none is shown."""
-    from lakechime_dagster.resources.personal.reached import PersonalData
-    from lakechime_dagster.resources.personal.scan import scan as scanned
+    from lakechime_dagster.resources.personal.data import PersonalData
+    from lakechime_dagster.resources.personal.data import scan as scanned
 
     platform = open_platform()
     found = scanned(PersonalData(platform, declared_lake(platform.settings)), table, sample)
@@ -104,7 +105,7 @@ def decide(
     """Decide that a column holds personal data of a category, or none; it is not proposed again, and holds until decided otherwise."""
     from lakechime_dagster.lineage.columns import ColumnRef
     from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.reached import PersonalData
+    from lakechime_dagster.resources.personal.data import PersonalData
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
@@ -123,7 +124,43 @@ def decide(
     if of and str(ref.column).lower() in levels:
         say(f"It is a partition level of {ref.table}, whose values stand in names of folders: partition by a hash or a mask of it.")
     elif of and any(one.name == ref.table for one in lake.targets):
-        say(f'For no bounds of it to stand in the log of {ref.table}, declare columns={{"{ref.column}": personal("{of}")}} of it, too.')
+        tag = f'asset=Asset(columns={{"{ref.column}": personal("{of}")}})'
+        say(f"For no bounds of it to stand in the log of {ref.table}, declare {tag} of it, too.")
+
+
+@app.command()
+def request(to: To, as_json: Json = False) -> None:
+    """Answer an access request: find all rows of subjects, given on standard input, a line of JSON each, as {"email": "…"}.
+
+    Keys are categories of personal columns. The rows of each table become a file of JSON lines in a folder for its owner alone.
+    Columns with personal data in which subjects cannot be found are listed.
+    """
+    from lakechime_dagster.lineage.personal.requests import read_subjects
+    from lakechime_dagster.resources.personal.data import PersonalData
+    from lakechime_dagster.resources.personal.requests import answer, check_new, exporting
+
+    platform = open_platform()
+    lake = declared_lake(platform.settings)
+    check_new(to)
+    if sys.stdin.isatty():
+        note('a line of JSON for each subject, such as {"email": …}; Ctrl-D ends them')
+    subjects = read_subjects(sys.stdin.buffer, set(PersonalData(platform, lake).tags.values()))
+    with exporting(to) as export:
+        found = answer(lake, platform, subjects, export, note)
+        export.summary(found.document())
+    if as_json:
+        print_json({"folder": str(to), **found.document()})
+        return
+    say(f"{count(sum(one.rows for one in found.tables), 'row')} of {count(found.subjects, 'subject')} in {to}")
+    rows = [(one.table, f"{one.rows:,}", f"{one.subjects:,}", f"{one.unreadable:,}" if one.unreadable else "") for one in found.tables]
+    print_table(("table", "rows", "subjects", "rows that cannot be parsed"), rows, empty="no table that could hold them exists yet")
+    if found.out_of_reach:
+        say("\nout of reach:")
+        several = [
+            (one.table, one.column or "(rows)", one.category, "all" if len(lines) == found.subjects else f"{len(lines):,}", one.why)
+            for one, lines in found.out_of_reach.items()
+        ]
+        print_table(("table", "column", "category", "subjects", "why"), several, empty="")
 
 
 def _column(lineage: "AskedLineage", table: str, text: str) -> str:

@@ -1,1 +1,0 @@
-"""`lakechime personal`: personal data, and where it goes."""
