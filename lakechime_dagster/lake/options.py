@@ -61,7 +61,7 @@ class Asset:
         owner: An e-mail address or `team:name`.
         description: By default the docstring of a `spark_table`'s function, or the leading comment of a `sql_table`'s text.
         group: Dagster's asset group; the first part of the table's name by default.
-        kinds: Dagster's kinds, beside those of the format and engine.
+        kinds: Dagster's kinds, in place of those of its format and engine.
         expect: SQL conditions that each row of a computed table must meet, by the names of the constraints. A row that does not is
             quarantined.
         watermark: The event-time column of a computed table.
