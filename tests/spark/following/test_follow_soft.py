@@ -169,6 +169,6 @@ def test_a_column_of_the_database_with_the_name_of_one_of_its_own_is_not_taken(s
     row = {"id": 1, "name": "Ann", "__deleted_at": "never"}
     table = soft(spark, tmp_path)
     table.tell([make_record(make_payload(source=at_position(1), after=row), schema=envelope_schema(*columns))])
-    told = "it is one that tables have of their own; give it another name by names={'__deleted_at': …}"
+    told = "CDC tables have columns of that name themselves; give it another name by names={'__deleted_at': …}"
     assert f"column __deleted_at is not taken: {told}" in table.run().notes
     assert table.rows == [{"id": 1, "name": "Ann", DELETED_AT: None}]
