@@ -123,7 +123,8 @@ def consume(engine: Engine) -> None:
     with reading(engine) as connection:
         position = head_within(connection)
     with writing(engine) as connection:
-        connection.execute(sa.update(schema.lane).values(place_tx=position.tx_id, place_seq=position.seq))
+        place = {"place": Place(position=position).to_json(), "place_tx": position.tx_id, "place_seq": position.seq}
+        connection.execute(sa.update(schema.lane).values(**place))
 
 
 def timed(sweep: Sweep, most: int | None = None) -> tuple[float, int]:

@@ -9,38 +9,41 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.changed_columns import changed_columns
 from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.store import ledger_schema as ledger
 from lakechime_dagster.store.dialect import VisibleBelow
 from lakechime_dagster.store.queries import (
     carries,
     changed_tag,
     changes_data,
+    for_the_first_time,
     is_after,
     is_data,
     is_delete,
     is_drop,
     is_dropped,
-    is_new,
     is_through,
 )
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.store.slices import slices
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
-from lakechime_dagster.triggers.unread import Unread
+from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread
 
 CHUNK = 5_000  # parameters of one statement
-NO_COLUMNS: Mapping[str, frozenset[str]] = MappingProxyType({})
+NO_TAGS = Tags()
 TableKey = tuple[str, str]  # cluster, name
 
 
@@ -92,28 +95,87 @@ def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableK
     return {table: found[table] for table in tables if table in found}
 
 
-def waiting(
-    connection: Connection, tables: Sequence[TableKey], tags: Mapping[str, str], place: Position, through: Position,
-    unread: Mapping[str, frozenset[str]] = NO_COLUMNS,
-) -> list[Waiting]:  # fmt: skip
-    """Per table the events in (place, through], folded ones too: how many match, when they came, how many do not match.
+@dataclass(frozen=True)
+class Question:
+    """What waits of a table after a position for who asked for these tags; `unread` are the columns that it does not read."""
 
-    Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an
-    event that had the tags before says nothing new. Those that match and changed only columns that are `unread` are told apart;
-    of folded ones nobody knows that, and who asked for tags wants to know of each event that has them.
+    table: TableKey
+    after: Position
+    tags: Tags = NO_TAGS
+    unread: frozenset[str] = frozenset()
+
+    @property
+    def is_by_columns(self) -> bool:
+        """Whether it matters which columns an event changed; who asked for tags wants to know of each event that has them."""
+        return bool(self.unread) and not self.tags
+
+
+def waiting(connection: Connection, questions: Sequence[Question], through: Position) -> list[Waiting]:
+    """Per question the events in (after, through], folded ones too: how many match, when they came, how many do not match.
+
+    Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an event that had
+    the tags before says nothing new. Those that match and changed only columns that are unread are told apart; of folded ones nobody
+    knows that. However many questions there are, they are a few statements.
     """
-    by_columns = bool(unread) and not tags
-    ids = table_ids(connection, tables)
-    dialect = connection.dialect.name
+    ids = table_ids(connection, list({question.table for question in questions}))
+    known = [(number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids]
     rows: dict[int, list[sa.Row[Any]]] = {}
-    for event in HISTORY:
-        counts = counted(event, is_new(dialect, dict(tags), event))
-        of_tables = event.c.table_id.in_([table_id for table_id, _ in ids.values()])
-        grouped = [event.c.table_id, *([changed_tag(dialect)] if by_columns and event is dce_event else [])]
-        query = sa.select(*grouped, *counts).where(of_tables, is_after(place, event), is_through(through, event))
-        for row in connection.execute(query.group_by(*grouped)) if ids else ():
-            rows.setdefault(row.table_id, []).append(row)
-    return [waiting_of(table[1], rows.get(ids[table][0], ()) if table in ids else (), unread.get(table[1])) for table in tables]
+    for is_by_columns in (False, True):
+        asked = [one for one in known if one[2].is_by_columns is is_by_columns]
+        for chunk, event in itertools.product(slices(asked, CHUNK), HISTORY):
+            for row in connection.execute(_counting(connection, event, chunk, through, is_by_columns=is_by_columns)):
+                rows.setdefault(row.number, []).append(row)
+    return [_waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)]
+
+
+def _counting(
+    connection: Connection, event: sa.FromClause, asked: Sequence[tuple[int, int, Question]], through: Position, *, is_by_columns: bool
+) -> sa.Select[Any]:
+    """Events, or folded ones, that each question asks for, by its number, by whether they match, and by changed columns where asked."""
+    if connection.dialect.name == "postgresql":
+        kinds = {"number": sa.Integer, "table_id": sa.BigInteger, "tx": sa.BigInteger, "seq": sa.BigInteger, "tags": JSONB}
+        records = [dict(zip(kinds, _record(*one), strict=True)) for one in asked]
+        function = sa.func.jsonb_to_recordset(sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB))
+        names = [sa.column(name, kind) for name, kind in kinds.items()]
+        number, table_id, tx, seq, tags = function.table_valued(*names).render_derived(name="asked", with_types=True).c
+        has_tags = tags != sa.cast(sa.literal("{}"), JSONB)
+        carries_them = partial(_contains, tags)
+        is_asked = sa.and_(sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event))
+    else:
+        value = sa.func.json_each(json.dumps([_record(*one) for one in asked])).table_valued("value", name="asked").c.value
+        number, table_id, seq, tags = (sa.func.json_extract(value, f"$[{index}]") for index in (0, 1, 3, 4))
+        has_tags = tags != "{}"
+        carries_them = partial(_has_all, tags)
+        # every event is of transaction 0: said so, the index serves a range of numbers, of which it would not serve pairs
+        is_asked = sa.and_(event.c.tx_id == 0, event.c.seq > seq, event.c.seq <= through.seq)
+    matches = sa.case((has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)).label("matches")
+    grouped: list[sa.ColumnElement[Any]] = [matches]
+    if is_by_columns and event is dce_event:
+        grouped.append(changed_tag(connection.dialect.name))
+    first, last = sa.func.min(event.c.event_ts).label("first_ts"), sa.func.max(event.c.event_ts).label("last_ts")
+    counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(event.c.table_id == table_id, is_asked)
+    if connection.dialect.name == "postgresql":
+        per_question = counts.group_by(*grouped).lateral("found")  # a plain join would read all events where there are not many
+        return sa.select(number.label("number"), *per_question.c)
+    return counts.add_columns(number.label("number")).group_by(*grouped, number)
+
+
+def _record(number: int, table_id: int, question: Question) -> tuple[int, int, int, int, dict[str, str]]:
+    return number, table_id, question.after.tx_id, question.after.seq, dict(question.tags)
+
+
+def _contains(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on PostgreSQL."""
+    return sa.cast(event.c.tags, JSONB).contains(tags)
+
+
+def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on SQLite."""
+    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted")
+    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given")
+    is_given = sa.select(1).select_from(given).where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+    missing = sa.select(1).select_from(wanted).where(~sa.exists(is_given.correlate(wanted)))
+    return ~sa.exists(missing)
 
 
 def through_commits(
@@ -132,46 +194,28 @@ def through_commits(
     return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
 
 
-def counted(event: sa.FromClause, matches: sa.ColumnElement[bool]) -> list[sa.ColumnElement[Any]]:
-    """The columns that `waiting_of` reads."""
-    return [
-        sa.func.sum(sa.case((matches, 1), else_=0)).label("matching"),
-        sa.func.count().label("total"),
-        sa.func.min(sa.case((matches, event.c.event_ts))).label("first_ts"),
-        sa.func.max(sa.case((matches, event.c.event_ts))).label("last_ts"),
-    ]
-
-
-def waiting_of(table: str, rows: Iterable[sa.Row[Any]], unread: frozenset[str] | None = None) -> Waiting:
-    """What waits of a table, from the counts of what is there and of what was folded, by changed columns where some are `unread`."""
+def _waiting_of(question: Question, rows: Iterable[sa.Row[Any]]) -> Waiting:
+    """The answer, from the counts of what is there and of what was folded, by changed columns where these matter."""
     needed: list[sa.Row[Any]] = []
-    passed: list[tuple[sa.Row[Any], frozenset[str]]] = []
+    passed: list[sa.Row[Any]] = []
+    columns: set[str] = set()
+    unmatched = 0
     for row in rows:
-        changed = changed_columns(row._mapping.get("changed")) if unread and row.matching else None
-        if unread and changed is not None and changed <= unread:
-            passed.append((row, changed))
+        changed = changed_columns(row._mapping.get("changed")) if question.is_by_columns else None
+        if not row.matches:
+            unmatched += row.events
+        elif changed is not None and changed <= question.unread:
+            passed.append(row)
+            columns |= changed
         else:
             needed.append(row)
-    count = _matching(needed)
-    unmatched = sum(row.total for row in needed) - count + sum(row.total - int(row.matching) for row, _ in passed)
-    if not passed:
-        return Waiting(table=table, count=count, unmatched=unmatched, first_ts=_first(needed), last_ts=_last(needed))
-    aside = [row for row, _ in passed]
-    columns = tuple(sorted(frozenset().union(*(changed for _, changed in passed))))
-    beside = Unread(count=_matching(aside), first_ts=_first(aside), last_ts=_last(aside), columns=columns)
-    return Waiting(table=table, count=count, unmatched=unmatched, first_ts=_first(needed), last_ts=_last(needed), unread=beside)
+    beside = Unread(**_summed(passed), columns=tuple(sorted(columns))) if passed else NOTHING_UNREAD
+    return Waiting(table=question.table[1], **_summed(needed), unmatched=unmatched, unread=beside)
 
 
-def _matching(rows: Iterable[sa.Row[Any]]) -> int:
-    return sum(int(row.matching) for row in rows)
-
-
-def _first(rows: Iterable[sa.Row[Any]]) -> int | None:
-    return min((row.first_ts for row in rows if row.first_ts is not None), default=None)
-
-
-def _last(rows: Iterable[sa.Row[Any]]) -> int | None:
-    return max((row.last_ts for row in rows if row.last_ts is not None), default=None)
+def _summed(rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+    first, last = min((row.first_ts for row in rows), default=None), max((row.last_ts for row in rows), default=None)
+    return {"count": sum(row.events for row in rows), "first_ts": first, "last_ts": last}
 
 
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:

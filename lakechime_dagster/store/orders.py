@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.dialect import TransactionId, VisibleBelow, now_ms
+from lakechime_dagster.store.dialect import TransactionId, VisibleBelow, among, now_ms
 from lakechime_dagster.triggers.orders import LaneOrders, OrderState
 
 _WAITS = schema.order.c.state == OrderState.WAITING.value
@@ -18,23 +18,23 @@ _IS_TAKEN = schema.order.c.state == OrderState.TAKEN.value
 _IS_UNCLAIMED = schema.order.c.state.in_([OrderState.WAITING.value, OrderState.LATER.value])
 
 
-def lane_orders(connection: Connection, flow_id: int, key: str | None = None) -> dict[str, LaneOrders]:
-    """The orders that wait for each lane of a flow, or for one, by key."""
+def lane_orders(connection: Connection, flow_ids: Sequence[int], key: str | None = None) -> dict[tuple[int, str], LaneOrders]:
+    """The orders that wait for each lane of some flows, or for those of one key, by flow and key."""
     order, backfill = schema.order.c, schema.backfill.c
     query = (
-        sa.select(order.order_id, order.backfill_id, order.key, order.waits_for, order.state, backfill.max_in_flight)
+        sa.select(order.order_id, order.backfill_id, order.flow_id, order.key, order.waits_for, order.state, backfill.max_in_flight)
         .join(schema.backfill, backfill.backfill_id == order.backfill_id)
-        .where(order.flow_id == flow_id, _IS_UNCLAIMED)
+        .where(among(connection, order.flow_id, flow_ids), _IS_UNCLAIMED)
         .order_by(order.order_id)
     )
     rows = connection.execute(query if key is None else query.where(order.key == key)).all()
     if not rows:
         return {}
     blocking = _blocking(connection, {row.backfill_id for row in rows})
-    found: dict[str, LaneOrders] = {}
+    found: dict[tuple[int, str], LaneOrders] = {}
     for row in rows:
-        before = found.get(row.key, LaneOrders())
-        found[row.key] = LaneOrders(
+        before = found.get((row.flow_id, row.key), LaneOrders())
+        found[row.flow_id, row.key] = LaneOrders(
             ids=(*before.ids, row.order_id),
             backfills=(*before.backfills, row.backfill_id),
             held_back=before.held_back or _held_back(row, blocking),

@@ -77,6 +77,8 @@ class Waiting:
     @property
     def woken(self) -> "Waiting":
         """The same with what is not read among what is."""
+        if not self.unread.count:
+            return self
         first = [one for one in (self.first_ts, self.unread.first_ts) if one is not None]
         last = [one for one in (self.last_ts, self.unread.last_ts) if one is not None]
         return replace(

@@ -32,20 +32,20 @@ def hourly(now: dt.datetime) -> Flow:
 
 def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     now = dt.datetime.fromtimestamp(world.store.now() / 1000, dt.timezone.utc)
-    flow = hourly(now)
-    sweep = Sweep(world.evaluator, [flow])
+    sweep = Sweep(world.evaluator, [hourly(now)])
     before = now - dt.timedelta(hours=1)
-    monkeypatch.setattr("lakechime_dagster.store.sweep.from_milliseconds", lambda milliseconds: before)
     world.change(version=0, partition=[f"{now:%Y-%m-%dT%H}"])
-    monkeypatch.setattr(Evaluator, "evaluate", lambda *_, **__: Decision(trigger="hourly", fires=False, reasons=("nothing new",)))
-    assert sweep.decisions() == {}
-    monkeypatch.undo()
+    rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
+    with monkeypatch.context() as patched:
+        patched.setattr("lakechime_dagster.store.sweep.from_milliseconds", lambda milliseconds: before)
+        patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
+        assert sweep.decisions() == {}
 
-    def fails(*_: object, **__: object) -> None:
+    def fails(*_: object) -> None:
         raise StoreUnreachableError("the database is locked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Evaluator, "evaluate", fails)
+        patched.setattr(Evaluator, "evaluate_all", fails)
         with pytest.raises(StoreUnreachableError):
             sweep.decisions()
     assert sweep.decisions()["hourly"].fires
@@ -68,28 +68,13 @@ def test_a_flow_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world
         assert "is not a date" in found["bad"].sentence
 
 
-def of_another_cluster(world: World) -> Sweep:
-    """A look at a flow that waits for a partition of another cluster, after the first, which found nothing."""
+def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_flow(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"day": "a"}, cluster="other")
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
     sweep = Sweep(world.evaluator, [Flow(name="days", trigger=trigger)])
     assert sweep.decisions() == {}
-    return sweep
-
-
-def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_flow(world: World) -> None:
-    sweep = of_another_cluster(world)
     world.change(version=0, partition=["a"])
     assert sweep.decisions() == {}
-    world.change(version=0, partition=["a"], cluster="other")
-    assert sweep.decisions()["days"].fires
-
-
-def test_more_events_than_are_looked_at_one_by_one_wake_a_flow_of_another_cluster_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = of_another_cluster(world)
-    monkeypatch.setattr("lakechime_dagster.store.sweep.DELTA", 0)
     world.change(version=0, partition=["a"], cluster="other")
     assert sweep.decisions()["days"].fires
 
