@@ -63,8 +63,8 @@ def expire(
     the one before them go too.
     """
     from lakechime_dagster.store.lineage.retention import expire_runs
-    from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
     from lakechime_dagster.store.retention import expire as expired
+    from lakechime_dagster.store.retention import mark_stale, needed_after, needs, tags_needed
 
     platform = open_platform(dry_run=dry_run)
     before_ms = parse.past_milliseconds("--before", before, platform.store.now())

@@ -17,7 +17,7 @@ from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeld
 from lakechime_dagster.resources.platform import FIRED, Platform
 from lakechime_dagster.store.backfills import Backfills
 from lakechime_dagster.store.consumed import events_of
-from lakechime_dagster.store.matched import matched_before
+from lakechime_dagster.store.snapshots import matched_before
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.grid import from_milliseconds
 from lakechime_dagster.triggers.lanes import CommitStamp, Execution

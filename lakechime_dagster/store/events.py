@@ -12,16 +12,14 @@ from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent
 from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, canonical_partition
 from lakechime_dagster.dce.position import MAX_SEQ, Position
 from lakechime_dagster.dce.store import Availability, EventQuery, FeedPage, Registration, Seen, TableRecord
-from lakechime_dagster.store.appending import last_number
-from lakechime_dagster.store.availability import kept_availability
+from lakechime_dagster.store.compaction import kept_availability
 from lakechime_dagster.store.dialect import high_water, now_ms
 from lakechime_dagster.store.engine import at_once, reading, writing
 from lakechime_dagster.store.queries import in_order, is_after, is_visible, matching, select_events
-from lakechime_dagster.store.registration import register_batch
+from lakechime_dagster.store.registration import last_number, register_batch, register_single
 from lakechime_dagster.store.rekey import rekey
 from lakechime_dagster.store.rows import event_of
 from lakechime_dagster.store.schema import dce_event
-from lakechime_dagster.store.single import register_single
 from lakechime_dagster.store.tables import (
     TableKey,
     TableRow,

@@ -29,8 +29,8 @@ from lakechime_dagster.dce.event import OperationType, TableFormat
 from lakechime_dagster.dce.partition import canonical_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.codes import FORMAT_CODES, OPERATION_CODES
 from lakechime_dagster.store.dialect import VisibleBelow
+from lakechime_dagster.store.rows import FORMAT_CODES, OPERATION_CODES
 from lakechime_dagster.store.schema import FOLDED_VERSIONS, dce_event, dce_folded, dce_table
 from lakechime_dagster.store.tables import TableRow
 

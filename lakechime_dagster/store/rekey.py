@@ -8,16 +8,13 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, literal, sel
 from lakechime_dagster.dce.event import RegisteredEvent, TableUid
 from lakechime_dagster.dce.partition import PartitionLevels, fitting_canonical, recanonical
 from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store.appending import fresh_key
-from lakechime_dagster.store.availability import rekey_availability
+from lakechime_dagster.store.compaction import rekey_availability, rekey_folded
 from lakechime_dagster.store.dialect import insert_if_absent
-from lakechime_dagster.store.folded import rekey_folded
 from lakechime_dagster.store.ledger_schema import lane_partition
 from lakechime_dagster.store.queries import in_order, is_after, select_events
-from lakechime_dagster.store.rows import event_of, sent_text
+from lakechime_dagster.store.rows import amendment_key, event_of, fresh_key, sent_text
 from lakechime_dagster.store.schema import dce_event
 from lakechime_dagster.store.tables import TableRow
-from lakechime_dagster.store.versions import amendment_key
 
 PAGE = 5_000
 

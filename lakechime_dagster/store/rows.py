@@ -1,15 +1,20 @@
-"""Events as rows of `dce_event`, and back."""
+"""Events as rows of `dce_event`, and back: the codes of formats and operations, the keys of events and of amendments."""
 
 import json
+import os
 from typing import Any
 
 from sqlalchemy import Row
 
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, revived
+from lakechime_dagster.dce.event import DataChangeEvent, OperationType, RegisteredEvent, TableFormat, digest, revived
 from lakechime_dagster.dce.partition import UNPARTITIONED, PartitionValue, canonical_json, checked_partition
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.store.codes import FORMAT_CODES, FORMATS, OPERATION_CODES, OPERATIONS
+
+FORMAT_CODES = {TableFormat.HIVE: 1, TableFormat.ICEBERG: 2, TableFormat.DELTA: 3}
+OPERATION_CODES = {OperationType.APPEND: 1, OperationType.DELETE: 2, OperationType.UPDATE: 3}
+FORMATS = {code: member for member, code in FORMAT_CODES.items()}
+OPERATIONS = {code: member for member, code in OPERATION_CODES.items()}
 
 
 def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
@@ -76,3 +81,13 @@ def sent_text(partition: tuple[PartitionValue, ...] | None, canonical: str) -> s
 def partition_of(canonical: str, sent: str | None) -> tuple[PartitionValue, ...] | None:
     text = canonical if sent is None else sent
     return None if text == UNPARTITIONED else checked_partition(json.loads(text))
+
+
+def fresh_key() -> bytes:
+    """The key of an event that is never known again."""
+    return os.urandom(16)
+
+
+def amendment_key(identity: bytes, position: Position) -> bytes:
+    """The key of an amendment: unique, since no two rows share a position."""
+    return digest(["amends", identity.hex(), position.seq])

@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from lakechime_dagster.store.need import needs
+from lakechime_dagster.store.retention import needs
 from lakechime_dagster.store.upgrade import newest_version
 from lakechime_dagster.triggers import PartitionTrigger, every
 from lakechime_dagster.triggers.conditions import PartitionCondition

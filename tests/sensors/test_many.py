@@ -18,8 +18,8 @@ from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.need import needs
 from lakechime_dagster.store.registry import TICK_NOTE_MS
+from lakechime_dagster.store.retention import needs
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.store.types.decisions import close_reprocess
 from lakechime_dagster.triggers import SnapshotTrigger

@@ -10,8 +10,7 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.dce.store import EventQuery, Seen
 from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.need import needs
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.retention import expire, needs
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every
 from lakechime_dagster.triggers.flow import Flow

@@ -10,10 +10,9 @@ from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.interventions import Action, By, PlaceAt
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
 from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.need import mark_stale, needs, tags_needed
 from lakechime_dagster.store.overview import overview
 from lakechime_dagster.store.registry import TICK_NOTE_MS
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.retention import expire, mark_stale, needs, tags_needed
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every
 from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
 from lakechime_dagster.triggers.model import StartFrom

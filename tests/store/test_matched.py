@@ -2,8 +2,8 @@
 
 from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.matched import matched_before
 from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.snapshots import matched_before
 from tests.support.world import World
 
 WEB = {"by": "web"}

@@ -14,8 +14,7 @@ from lakechime_dagster.dce.event import OperationType, RegisteredEvent
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.store.engine import writing
 from lakechime_dagster.store.ledger_rows import LaneRow
-from lakechime_dagster.store.need import needed_after, tags_needed
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.retention import expire, needed_after, tags_needed
 from lakechime_dagster.store.schema import metadata
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick

@@ -12,8 +12,7 @@ from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.ledger_rows import LaneRow
-from lakechime_dagster.store.need import mark_stale, needed_after, needs, tags_needed
-from lakechime_dagster.store.retention import Expired, expire
+from lakechime_dagster.store.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
 from lakechime_dagster.store.sweep import Sweep
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow

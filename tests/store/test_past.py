@@ -9,8 +9,7 @@ from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.store.interventions import By
 from lakechime_dagster.store.ledger import MAX_ATTEMPTS
-from lakechime_dagster.store.need import mark_stale, needs
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.retention import expire, mark_stale, needs
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place

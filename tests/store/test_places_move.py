@@ -8,8 +8,7 @@ from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.store import ledger_schema as schema
 from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.need import needs
-from lakechime_dagster.store.retention import expire
+from lakechime_dagster.store.retention import expire, needs
 from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.flow import Flow
 from lakechime_dagster.triggers.lanes import Execution

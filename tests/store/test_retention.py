@@ -7,7 +7,7 @@ from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import PartitionLevels
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store import folded
+from lakechime_dagster.store import compaction
 from lakechime_dagster.store.engine import reading, writing
 from lakechime_dagster.store.events import SqlDCEStore
 from lakechime_dagster.store.retention import expire
@@ -283,7 +283,7 @@ def test_an_amendment_of_a_folded_event_stays_one_by_levels_declared_later(store
 
 
 def test_folding_pages_through_many_events(store: SqlDCEStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folded, "PAGE", 50)
+    monkeypatch.setattr(compaction, "PAGE", 50)
     store.register([make_event(partition=[number % 7], snapshot_id=str(number)) for number in range(120)])
 
     assert expire(store.engine, FAR, needed={}).folded == 120
