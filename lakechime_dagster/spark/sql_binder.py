@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark.lineage.dumps import kept_in_jvm
+from lakechime_dagster.spark.java_classes import kept_in_jvm
 
 SOURCE = Path(__file__).with_name("SqlBinder.java")
 

@@ -12,11 +12,10 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.store import Availability
 from lakechime_dagster.dce.tags import Tags
 from lakechime_dagster.store.dialect import among, insert_if_absent
-from lakechime_dagster.store.evidence import CHUNK
 from lakechime_dagster.store.queries import in_order, is_after, select_events
 from lakechime_dagster.store.rows import event_of
 from lakechime_dagster.store.schema import dce_availability, dce_event, dce_folded, dce_folded_version
-from lakechime_dagster.store.slices import slices
+from lakechime_dagster.store.slices import PARAMETERS, slices
 from lakechime_dagster.store.tables import TableRow
 
 PARTITIONS = 500
@@ -145,7 +144,7 @@ def remember(connection: Connection, conditions: list[ColumnElement[bool]]) -> N
     for amendment in pages(connection, [*conditions, event.amends_seq.is_not(None)]):
         if amendment.amends:
             amendments.setdefault(amendment.amends.seq, []).append(amendment.event.tags)
-    for firsts in slices(list(amendments), CHUNK):
+    for firsts in slices(list(amendments), PARAMETERS):
         _renew_tags(connection, {first: amendments[first] for first in firsts})
 
 

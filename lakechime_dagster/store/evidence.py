@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.changed_columns import changed_columns
-from lakechime_dagster.dce.event import TableUid
 from lakechime_dagster.dce.partition import UNPARTITIONED, canonical_json
 from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.tags import Tags
@@ -37,14 +36,13 @@ from lakechime_dagster.store.queries import (
     is_through,
 )
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
-from lakechime_dagster.store.slices import slices
+from lakechime_dagster.store.slices import PARAMETERS, slices
+from lakechime_dagster.store.tables import TableKey, table_ids
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread
 
-CHUNK = 5_000  # parameters of one statement
 NO_TAGS = Tags()
-TableKey = tuple[str, str]  # cluster, name
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -83,18 +81,6 @@ def held_back(connection: Connection) -> str:
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
 
 
-def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:
-    """The ids and current uids of the tables that the store has heard of."""
-    names = {name for _, name in tables}
-    found: dict[TableKey, tuple[int, TableUid | None]] = {}
-    for chunk in slices(sorted(names), CHUNK):
-        query = sa.select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
-            dce_table.c.name.in_(chunk)
-        )
-        found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
-    return {table: found[table] for table in tables if table in found}
-
-
 @dataclass(frozen=True)
 class Question:
     """What waits of a table after a position for who asked for these tags; `unread` are the columns that it does not read."""
@@ -122,7 +108,7 @@ def waiting(connection: Connection, questions: Sequence[Question], through: Posi
     rows: dict[int, list[sa.Row[Any]]] = {}
     for is_by_columns in (False, True):
         asked = [one for one in known if one[2].is_by_columns is is_by_columns]
-        for chunk, event in itertools.product(slices(asked, CHUNK), HISTORY):
+        for chunk, event in itertools.product(slices(asked, PARAMETERS), HISTORY):
             for row in connection.execute(_counting(connection, event, chunk, through, is_by_columns=is_by_columns)):
                 rows.setdefault(row.number, []).append(row)
     return [_waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)]
@@ -230,7 +216,7 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
             by_table.setdefault(ids[atom.cluster, atom.table][0], {})[atom.canonical] = atom
     states: dict[Atom, AtomState] = {}
     for table_id, partitions in by_table.items():
-        for chunk in slices(list(partitions), CHUNK):
+        for chunk in slices(list(partitions), PARAMETERS):
             states |= {partitions[key]: state for key, state in _states(connection, table_id, chunk, tags, through)}
     return states
 

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+PARAMETERS = 5_000  # of one statement
+
 
 def slices(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """The items in their order, so many at a time; the last ones may be fewer."""

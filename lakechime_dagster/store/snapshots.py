@@ -11,11 +11,11 @@ from lakechime_dagster.dce.position import Position
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.store.dialect import among
 from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.evidence import CHUNK, TableKey, table_ids
 from lakechime_dagster.store.queries import carries, delta_version, is_after, is_data, is_new, is_through
 from lakechime_dagster.store.rows import FORMATS
 from lakechime_dagster.store.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_folded_version
-from lakechime_dagster.store.slices import slices
+from lakechime_dagster.store.slices import PARAMETERS, slices
+from lakechime_dagster.store.tables import TableKey, table_ids
 
 
 def newest_snapshot(
@@ -102,7 +102,7 @@ def matched_before(
     found: set[SnapshotId] = set()
     with reading(engine) as connection:
         table_id, _ = table_ids(connection, [table])[table]
-        for event, chunk in itertools.product(HISTORY, slices(snapshots, CHUNK)):
+        for event, chunk in itertools.product(HISTORY, slices(snapshots, PARAMETERS)):
             named = sa.select(event.c.snapshot_id).where(
                 event.c.table_id == table_id, is_through(through, event), among(connection, event.c.snapshot_id, chunk),
                 _carried(connection.dialect.name, dict(tags), event), sa.or_(event.c.table_uid.is_(None), event.c.table_uid == uid),

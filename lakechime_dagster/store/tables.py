@@ -4,7 +4,7 @@ Who registers a single event shares a table's row (KEY SHARE); who registers sev
 (NO KEY UPDATE); who changes levels or uid, or folds events, locks it against all (UPDATE) and raises its version.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from lakechime_dagster.dce.event import SnapshotId, TableUid
 from lakechime_dagster.dce.partition import LevelType, PartitionLevels
 from lakechime_dagster.store.dialect import insert_if_absent
 from lakechime_dagster.store.schema import dce_table
-from lakechime_dagster.store.slices import slices
+from lakechime_dagster.store.slices import PARAMETERS, slices
 
 TableKey = tuple[str, str]  # cluster and name
 CHUNK = 200  # tables per statement
@@ -41,6 +41,18 @@ class TableRow:
 def known_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
     """Those of the tables that the store knows."""
     return _selected(connection, _columns(), keys)
+
+
+def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:
+    """The ids and current uids of the tables that the store knows."""
+    names = {name for _, name in tables}
+    found: dict[TableKey, tuple[int, TableUid | None]] = {}
+    for chunk in slices(sorted(names), PARAMETERS):
+        query = select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
+            dce_table.c.name.in_(chunk)
+        )
+        found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
+    return {table: found[table] for table in tables if table in found}
 
 
 def tables_by_id(connection: Connection, name: str | None = None, cluster: str | None = None) -> dict[int, TableRow]:

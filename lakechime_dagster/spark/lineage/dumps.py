@@ -1,8 +1,7 @@
 """Plans of a session's JVM as data: dumped there by one small Java file, which the compiler that Spark itself brings compiles."""
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import PlanUnreadableError
+from lakechime_dagster.spark.java_classes import kept_in_jvm
 
 SOURCES = ("PlanDump", "PlanListener")  # each compiled with those before it
 PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
@@ -119,44 +119,6 @@ def _looked_up(spark: SparkSession, context: Any) -> Any:
         lambda listener, name: listener.installed(context._jsc.sc(), name),
         of=context.applicationId,  # the events of a context that took its place are others
     )
-
-
-def kept_in_jvm(
-    spark: SparkSession,
-    class_name: str,
-    sources: Sequence[str],
-    keep: Callable[[Any, str], Any],
-    *,
-    of: str = "",
-) -> Any:
-    """The object of a class that is kept in the session's JVM, made there once for all clients by this revision of its sources.
-
-    Args:
-        spark: A session of the JVM.
-        class_name: The class.
-        sources: Each compiled with those before it.
-        keep: Keeps a new object in the JVM's properties by a name, and returns what is kept.
-        of: Whose it is, where others have one of their own.
-    """
-    java = cast(Any, spark)._jvm.java.lang
-    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()
-    name = ".".join(filter(None, (class_name, digest[:16], of)))
-    found = java.System.getProperties().get(name)
-    if found is not None:
-        return found
-    loader = java.Thread.currentThread().getContextClassLoader()  # which all sessions share
-    return keep(made(spark.sparkContext, loader, sources, class_name), name)
-
-
-def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
-    """A new object of a class of these sources, each compiled with those before it and what the loader has."""
-    for source in sources:
-        compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(source)
-        loader = compiler.getClassLoader()
-    maker = loader.loadClass(name).getDeclaredConstructor(context._gateway.new_array(context._jvm.java.lang.Class, 0))
-    return maker.newInstance(context._gateway.new_array(context._jvm.java.lang.Object, 0))
 
 
 def text_of(characters: Any) -> str:
