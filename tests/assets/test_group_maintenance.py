@@ -27,9 +27,9 @@ BOUGHT = sql_table("gold.bought", sql="SELECT n FROM shop.shop__buy", refresh="r
 BUY = event_group("shop", event_stream("game", source=JsonLines("in"))).table("shop.buy")
 
 
-def lake(folder: str = "in", **declared: Any) -> Lake:
+def lake(folder: str = "in", **options: Any) -> Lake:
     stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*", owner="team:shop", options=GroupOptions(maintenance=POLICY), **declared)
+    shop = event_group("shop", stream, match="shop.*", owner="team:shop", options=GroupOptions(maintenance=POLICY, **options))
     return Lake("ev", [stream, shop, shop.table("shop.buy"), BOUGHT])
 
 

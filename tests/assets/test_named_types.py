@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.assets.events import type_checks
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream, sql_table
+from lakechime_dagster.lake import Contract, GroupOptions, JsonLines, Lake, event_group, event_stream, sql_table
 from lakechime_dagster.resources.platform import open_platform
 from lakechime_dagster.schema.steps import TypeResult
 from lakechime_dagster.spark.drivers.driver import Driver
@@ -48,7 +48,7 @@ def checks(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, boo
 
 
 def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> None:
-    definitions = build_definitions(lake(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}}))
+    definitions = build_definitions(lake(options=GroupOptions(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}})))
     graph = definitions.resolve_asset_graph()
     for key in (BUY, SELL):
         one = graph.get(key)

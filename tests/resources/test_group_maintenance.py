@@ -121,7 +121,7 @@ def test_the_budget_is_of_all_tables_together(platform: Platform) -> None:
         commits(platform, name)
     size = sum(file.size for file in look_at_group(platform, LAKE, SHOP)[0].files.live)
     assert SHOP.maintenance is not None
-    narrow = replace(SHOP, maintenance=replace(SHOP.maintenance, budget=size))
+    narrow = replace(SHOP, options=GroupOptions(maintenance=replace(SHOP.maintenance, budget=size)))
     made = [one.plan for one in look_at_group(platform, LAKE, narrow)]
     assert sum(one.rewrites for one in made) == size
     assert sorted(len(one.refused) for one in made) == [0, 1]
