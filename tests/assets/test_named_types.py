@@ -48,7 +48,8 @@ def checks(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, boo
 
 
 def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> None:
-    definitions = build_definitions(lake(options=GroupOptions(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}})))
+    options = GroupOptions(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}})
+    definitions = build_definitions(lake(options=options))
     graph = definitions.resolve_asset_graph()
     for key in (BUY, SELL):
         one = graph.get(key)
