@@ -3,7 +3,10 @@
 import os
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import KafkaTopic
 from tests.support.impatient import KAFKA
 
 DATABASE = "shop"

@@ -16,19 +16,17 @@ from pyspark.sql import functions as F
 from benchmarks import _orders as orders
 from benchmarks._dlt_home import DltHome
 from benchmarks._plain import newest_rows
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.cdc.job import ChangeJob
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.spark_refresh import follow
+from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.change_tables import CHANGES
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.spark.following.change_job import ChangeJob
-from lakechime_dagster.spark.following.follow import follow
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableResult
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.cdc import CHANGES, CDCMerge
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.names import HIDDEN
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 
 DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"

@@ -13,14 +13,12 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.meaning.fold import Image
-from lakechime_dagster.cdc.meaning.wire import image_text
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.order import READ, Order
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.change import READ, Order
+from lakechime_dagster.cdc.merge import Image
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
+from lakechime_dagster.cdc.wire import image_text
+from lakechime_dagster.tables.databases import Debezium
 
 KEYS = ("id",)
 TOPIC = "shop.shop.orders"

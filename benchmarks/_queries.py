@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.spark.events.group import WRITERS
+from lakechime_dagster.silver.refresh import WRITERS
+from lakechime_dagster.tables.events import table_of
 
 
 def query_per_type(spark: SparkSession, file: Path, tables: Path, schemas: Mapping[str, StructType], batch: int) -> None:

@@ -28,14 +28,13 @@ from benchmarks import _orders as orders
 from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.spark_changes import MESSAGE, TOLD_DDL, Reading
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.batches import on_batches
-from lakechime_dagster.spark.ddl import arrow_of
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.following.change_rows import MESSAGE, TOLD_DDL, Reading
+from lakechime_dagster.spark.driver import open_driver
+from lakechime_dagster.spark.session import arrow_of, on_batches
+from lakechime_dagster.tables.cdc import CDCMerge
+from lakechime_dagster.tables.databases import Debezium
 
 ROWS = int(os.environ.get("LAKECHIME_BENCH_ROWS", "1000000"))
 ROUNDS = int(os.environ.get("LAKECHIME_BENCH_ROUNDS", "3" if ROWS < 5_000_000 else "1"))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.drivers.jars import ensure_jars
-from lakechime_dagster.spark.drivers.java import find_java
-from lakechime_dagster.spark.drivers.warm import start_warm_driver
+from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import ensure_jars
+from lakechime_dagster.spark.warm import start_warm_driver
 
 REPOSITORY = Path(__file__).parents[1]
 GOAL_SECONDS = 2.0
@@ -25,7 +25,7 @@ CLIENT = """
 import os
 from pathlib import Path
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.drivers.driver import open_driver
+from lakechime_dagster.spark.driver import open_driver
 settings = SparkSettings.model_validate_json(os.environ["BENCH_SETTINGS"])
 with open_driver(settings, Path(os.environ["BENCH_HOME"]), jars=Path(os.environ["BENCH_JARS"])) as driver:
     if os.environ["BENCH_WRITE"]:

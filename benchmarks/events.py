@@ -14,14 +14,15 @@ from pyspark.sql import functions as F
 
 from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from benchmarks.json_hash import TYPES, messages
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.lake import JsonLines, event_group, event_stream
-from lakechime_dagster.schema.layout import Layout, Observed, next_layout
-from lakechime_dagster.schema.steps import GroupResult
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.events.rows import from_payload
-from lakechime_dagster.spark.events.slices import Slices
+from lakechime_dagster.silver.results import GroupResult
+from lakechime_dagster.silver.rows import from_payload
+from lakechime_dagster.silver.schema import Layout, Observed, next_layout
+from lakechime_dagster.silver.slices import Slices
+from lakechime_dagster.spark.driver import open_driver
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.streams import Stream
 
 MESSAGES = 1_000_000

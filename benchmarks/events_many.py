@@ -24,12 +24,12 @@ from benchmarks._dlt_home import DltHome
 from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from benchmarks._queries import query_per_type
 from benchmarks.json_hash import TYPES, messages
-from lakechime_dagster.lake import JsonLines, event_group, event_stream
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.schema.layout import Layout, next_layout
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.events.rows import schema_of
+from lakechime_dagster.silver.rows import schema_of
+from lakechime_dagster.silver.schema import Layout, next_layout
+from lakechime_dagster.spark.driver import open_driver
+from lakechime_dagster.tables.events import event_group, event_stream, table_of
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.streams import Stream
 
 MESSAGES = 100_000

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 
 from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.events.bronze import COLUMNS, scan
-from lakechime_dagster.spark.events.tokenizer import load_tokenizer
+from lakechime_dagster.silver.bronze import COLUMNS, scan
+from lakechime_dagster.silver.tokenizer import load_tokenizer
+from lakechime_dagster.spark.driver import open_driver
 
 MESSAGES = 300_000
 ROUNDS = 3

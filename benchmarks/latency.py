@@ -22,8 +22,8 @@ import dagster as dg
 
 from benchmarks._lines import Line, at_most, show
 from lakechime_dagster.cli.dev import dagster_yaml
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.runtime.platform import Platform, open_platform
 
 ROOT = Path(__file__).resolve().parent.parent
 GOAL_SECONDS = 7.0

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 
 from benchmarks._lines import Line, at_most, show
 from benchmarks.refresh import Bench
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.plan_dump import dump_of
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.spark import compute_seen, marked
+from lakechime_dagster.lineage.spark_planning import Planner
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.lineage.planning import Planner
-from lakechime_dagster.spark.lineage.seen import compute_seen, marked
+from lakechime_dagster.spark.driver import open_driver
 
 ROUNDS = 30
 NAMES = Names()

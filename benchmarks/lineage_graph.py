@@ -13,19 +13,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks._lines import Line, at_least, at_most, show
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.graph.csr import Edges
-from lakechime_dagster.lineage.graph.flat import table_pairs
-from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
-from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.lineage.graph.parts import Part
-from lakechime_dagster.lineage.graph.paths import nodes_of
-from lakechime_dagster.lineage.graph.reach import Certainty, reach
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.lineage.network import CurrentNetwork
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.region import network_around
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.lineage.answers import hits, neighbourhood, nodes_of
+from lakechime_dagster.lineage.flat import table_pairs
+from lakechime_dagster.lineage.graph import Part
+from lakechime_dagster.lineage.network import Certainty, Edges, Network, reach
+from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around
+from lakechime_dagster.lineage.recording import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
 LAYERS, INPUTS, COLUMNS = 12, 3, 20

@@ -16,13 +16,13 @@ from sqlglot.errors import SqlglotError
 from sqlglot.lineage import lineage
 
 from benchmarks._lines import Line, at_least, run_of_messages
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.lineage.sql.statements import statements_of_sql
-from lakechime_dagster.resources.lineage.ingest import LineageIngest
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.lineage.ingest import SqlIngest
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.ingest_service import LineageIngest
+from lakechime_dagster.lineage.recording import SqlIngest
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.support.tpcds import queries, tables
 
 DOCUMENTS = 5_000

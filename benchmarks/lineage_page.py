@@ -15,15 +15,14 @@ import numpy as np
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.api.lineage_page import around_json, rehearse
-from lakechime_dagster.lake import Lake, SourceTable
-from lakechime_dagster.lineage.record import LineageRecord
-from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.lineage.ready import ReadyNetwork
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.lineage.columns import LineageRecord
+from lakechime_dagster.lineage.network_store import CurrentNetwork
+from lakechime_dagster.lineage.recording import SqlLineage, facts_of
+from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork
+from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage.facts import facts_of
-from lakechime_dagster.store.lineage.network import CurrentNetwork
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lineage.factories import make_record, make_statement
 
 LAYERS, INPUTS, COLUMNS, TOGETHER = 12, 3, 20, 500

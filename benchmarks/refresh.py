@@ -16,16 +16,15 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks._lines import Line, at_least, at_most, show
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.lake.reads import ReadMode
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import open_driver
+from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.spark.refresh import refresh
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 
 SIZES = (100_000, 5_000_000)
 CHANGED = 1_000

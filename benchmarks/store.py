@@ -23,13 +23,12 @@ from sqlalchemy import Engine, insert
 from sqlalchemy.engine.url import make_url
 
 from benchmarks._lines import Line, at_least, show
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.rows import row_of
-from lakechime_dagster.store.schema import dce_event
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent
+from lakechime_dagster.dce.queries import row_of
+from lakechime_dagster.dce.schema import dce_event
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import upgrade
 from tests.support.postgres import find_binaries, started
 
 BATCH = 1000

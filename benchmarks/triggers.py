@@ -13,18 +13,18 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from benchmarks._lines import Line, at_most, show
-from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.engine import open_engine, reading, writing
+from lakechime_dagster.dce.events import DataChangeEvent
+from lakechime_dagster.dce.store import SqlDCEStore, head_within
+from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import open_engine, reading, writing
-from lakechime_dagster.store.evaluation import Evaluator
-from lakechime_dagster.store.events import SqlDCEStore, head_within
-from lakechime_dagster.store.ledger import Ledger
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.store.upgrade import upgrade
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import LaneState, Place
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.ledger import Ledger
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.postgres import find_binaries, started
 
 TABLES = 20_000

@@ -8,52 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakechime_dagster.assets.lineage_flat import lineage_definitions
-    from lakechime_dagster.dce.event import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
-    from lakechime_dagster.dce.store import DCEStore, EventQuery
+    from lakechime_dagster.dce.contract import DCEStore, EventQuery
+    from lakechime_dagster.dce.events import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
     from lakechime_dagster.definitions import build_definitions
     from lakechime_dagster.errors import LakeChimeError
-    from lakechime_dagster.lake import (
-        Account,
-        Asset,
-        Canal,
-        CDCMerge,
-        ChangeTable,
-        Contract,
-        Database,
-        Debezium,
-        Dms,
-        Drift,
-        EventGroup,
-        EventStream,
-        GroupOptions,
-        JsonLines,
-        KafkaTopic,
-        Lake,
-        LakeTable,
-        Limits,
-        Maintenance,
-        Maxwell,
-        Monitor,
-        PathRule,
-        QueryLog,
-        Snapshot,
-        SourceSchema,
-        SourceTable,
-        Storage,
-        TableRows,
-        TrinoLog,
-        change_table,
-        event_group,
-        event_stream,
-        personal,
-        spark_table,
-        sql_table,
-    )
-    from lakechime_dagster.resources.lakechime_resource import LAKECHIME, LakeChimeResource, NothingNewError, open_store
-    from lakechime_dagster.resources.running import RunningExecution
-    from lakechime_dagster.resources.spark import SPARK
+    from lakechime_dagster.runtime.execution import RunningExecution
+    from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError, open_store
+    from lakechime_dagster.runtime.spark import SPARK
     from lakechime_dagster.sensors.trigger import lakechime_sensor
-    from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, Schedule, SnapshotTrigger, TableName, every, hours_of, tick
+    from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, SourceSchema, change_table
+    from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor, Snapshot
+    from lakechime_dagster.tables.declare import spark_table, sql_table
+    from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, PathRule, event_group, event_stream
+    from lakechime_dagster.tables.lake import Lake, QueryLog, TrinoLog
+    from lakechime_dagster.tables.maintenance import Maintenance
+    from lakechime_dagster.tables.names import Account
+    from lakechime_dagster.tables.options import Asset, Storage, personal
+    from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
+    from lakechime_dagster.tables.tables import LakeTable, SourceTable
+    from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
+    from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
+    from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 __all__ = [
     "LAKECHIME",
@@ -118,32 +93,68 @@ __all__ = [
 ]
 
 _MODULES = {
-    "LAKECHIME": "resources.lakechime_resource",
-    "SPARK": "resources.spark",
-    "DCEStore": "dce.store",
-    "DataChangeEvent": "dce.event",
-    "EventQuery": "dce.store",
+    "Account": "tables.names",
+    "Asset": "tables.options",
+    "CDCMerge": "tables.cdc",
+    "Canal": "tables.databases",
+    "ChangeTable": "tables.cdc",
+    "Contract": "tables.events",
+    "DCEStore": "dce.contract",
+    "DataChangeEvent": "dce.events",
+    "Database": "tables.databases",
+    "Debezium": "tables.databases",
+    "Dms": "tables.databases",
+    "Drift": "tables.cdc",
+    "EventGroup": "tables.events",
+    "EventQuery": "dce.contract",
+    "EventStream": "tables.events",
+    "GroupOptions": "tables.events",
+    "JsonLines": "tables.sources",
+    "KafkaTopic": "tables.sources",
+    "LAKECHIME": "runtime.resource",
+    "Lake": "tables.lake",
     "LakeChimeError": "errors",
-    "LakeChimeResource": "resources.lakechime_resource",
-    "NothingNewError": "resources.lakechime_resource",
-    "OperationType": "dce.event",
-    "PartitionCondition": "triggers",
-    "PartitionTrigger": "triggers",
-    "RegisteredEvent": "dce.event",
-    "RunningExecution": "resources.running",
-    "Schedule": "triggers",
-    "SnapshotTrigger": "triggers",
-    "TableFormat": "dce.event",
-    "TableName": "triggers",
+    "LakeChimeResource": "runtime.resource",
+    "LakeTable": "tables.tables",
+    "Limits": "tables.databases",
+    "Maintenance": "tables.maintenance",
+    "Maxwell": "tables.databases",
+    "Monitor": "tables.databases",
+    "NothingNewError": "runtime.resource",
+    "OperationType": "dce.events",
+    "PartitionCondition": "triggers.conditions",
+    "PartitionTrigger": "triggers.triggers",
+    "PathRule": "tables.events",
+    "QueryLog": "tables.lake",
+    "RegisteredEvent": "dce.events",
+    "RunningExecution": "runtime.execution",
+    "SPARK": "runtime.spark",
+    "Schedule": "triggers.schedule",
+    "Snapshot": "tables.databases",
+    "SnapshotTrigger": "triggers.triggers",
+    "SourceSchema": "tables.cdc",
+    "SourceTable": "tables.tables",
+    "Storage": "tables.options",
+    "TableFormat": "dce.events",
+    "TableName": "triggers.conditions",
+    "TableRows": "tables.sources",
+    "TrinoLog": "tables.lake",
     "build_definitions": "definitions",
-    "every": "triggers",
-    "hours_of": "triggers",
+    "change_table": "tables.cdc",
+    "event_group": "tables.events",
+    "event_stream": "tables.events",
+    "every": "triggers.schedule",
+    "hours_of": "triggers.schedule",
     "lakechime_sensor": "sensors.trigger",
     "lineage_definitions": "assets.lineage_flat",
-    "open_store": "resources.lakechime_resource",
-    "tick": "triggers",
+    "needs": "errors",
+    "open_store": "runtime.resource",
+    "personal": "tables.options",
+    "spark_table": "tables.declare",
+    "sql_table": "tables.declare",
+    "tick": "triggers.schedule",
 }
-"""Where each name is defined; those that are not listed are declarations, in `lake`."""
+"""Where each name is defined."""
 
 
 def __getattr__(name: str) -> Any:
@@ -152,6 +163,6 @@ def __getattr__(name: str) -> Any:
     from lakechime_dagster.errors import needs
 
     with needs(name, extra="delta"):
-        value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'lake')}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

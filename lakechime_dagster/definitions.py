@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import dagster as dg
 from typing_extensions import assert_never
 
-from lakechime_dagster.assets.change_table import bronze_asset, change_asset
+from lakechime_dagster.assets.cdc import bronze_asset, change_asset, monitor_checks, watched
 from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import (
     event_asset,
@@ -18,39 +18,30 @@ from lakechime_dagster.assets.events import (
     types_key,
     verify_check,
 )
-from lakechime_dagster.assets.flows import flow_of, group_flow, log_flow
-from lakechime_dagster.assets.lineage import linked
+from lakechime_dagster.assets.jobs import flow_of, group_flow, log_flow, partitions_of, planned_deps
 from lakechime_dagster.assets.maintenance import maintenance_asset
-from lakechime_dagster.assets.monitors import monitor_checks, watched
-from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.assets.planned_deps import planned_deps
 from lakechime_dagster.assets.query_logs import query_log_asset
-from lakechime_dagster.assets.source import source_asset
-from lakechime_dagster.assets.table import table_asset
+from lakechime_dagster.assets.report import linked
+from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-from lakechime_dagster.lake.events import EventGroup, EventTable
-from lakechime_dagster.lake.lake import Lake, Table, Target, foreign_sources, named_types
-from lakechime_dagster.lake.load import load_lake
-from lakechime_dagster.lake.query_logs import reading_name
-from lakechime_dagster.lake.tables import LakeTable, SourceTable
-from lakechime_dagster.lineage.planned.manifest import Manifest, manifest_in
-from lakechime_dagster.lineage.planned.unread import unread_columns
-from lakechime_dagster.resources.keys import asset_key, monitor_check_keys, verify_check_key
-from lakechime_dagster.resources.lakechime_resource import LAKECHIME, declare_flow
-from lakechime_dagster.resources.maintenance import policy_of
-from lakechime_dagster.resources.names import dagster_name, maintenance_name, op_name
-from lakechime_dagster.resources.spark import SPARK
+from lakechime_dagster.lineage.manifest import Manifest, manifest_in, unread_columns
+from lakechime_dagster.runtime.maintenance import policy_of
+from lakechime_dagster.runtime.names import asset_key, dagster_name, maintenance_name, monitor_check_keys, op_name, verify_check_key
+from lakechime_dagster.runtime.resource import LAKECHIME, declare_flow
+from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
-from lakechime_dagster.sensors.maintenance import maintenance_sensor
+from lakechime_dagster.sensors.external import outside_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
-from lakechime_dagster.sensors.monitors import monitors_sensor
-from lakechime_dagster.sensors.outside import outside_sensor
+from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
 from lakechime_dagster.sensors.trigger import flow_sensor
-from lakechime_dagster.sensors.verify import verify_sensor
 from lakechime_dagster.settings import load_settings, project_folder
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.events import EventGroup, EventTable
+from lakechime_dagster.tables.lake import Lake, Table, Target, foreign_sources, named_types, reading_name
+from lakechime_dagster.tables.load import load_lake
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.subscription import Flow
 
 SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "outside")  # of a lake, beside triggers'
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
@@ -111,9 +102,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
 
 
-def _asset(
-    lake: Lake, table: Table, flows: Mapping[str, Flow], planned: tuple[dg.AssetDep, ...]
-) -> dg.AssetSpec | dg.AssetsDefinition:  # fmt: skip
+def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow], planned: tuple[dg.AssetDep, ...]) -> dg.AssetSpec | dg.AssetsDefinition:
     """The asset of a table; what Dagster refuses about it is told by the table's name."""
     try:
         match table:

@@ -124,11 +124,27 @@ class SparkUnavailableError(LakeChimeError):
 
 
 EXTRA_OF = {
-    "apprise": "alarms", "confluent_kafka": "kafka", "dagster_webserver": "demo", "delta": "spark", "deltalake": "delta",
-    "duckdb": "demo", "email_validator": "personal", "fastapi": "api", "numpy": "lineage", "orjson": "delta", "phonenumbers": "personal",
-    "prometheus_client": "api", "psycopg": "postgres", "py4j": "spark", "pyarrow": "delta", "pymysql": "mysql", "pyspark": "spark",
-    "sqlglot": "lineage", "stdnum": "personal", "uvicorn": "api",
-}  # fmt: skip
+    "apprise": "alarms",
+    "confluent_kafka": "kafka",
+    "dagster_webserver": "demo",
+    "delta": "spark",
+    "deltalake": "delta",
+    "duckdb": "demo",
+    "email_validator": "personal",
+    "fastapi": "api",
+    "numpy": "lineage",
+    "orjson": "delta",
+    "phonenumbers": "personal",
+    "prometheus_client": "api",
+    "psycopg": "postgres",
+    "py4j": "spark",
+    "pyarrow": "delta",
+    "pymysql": "mysql",
+    "pyspark": "spark",
+    "sqlglot": "lineage",
+    "stdnum": "personal",
+    "uvicorn": "api",
+}
 """By top-level module the smallest extra that brings it."""
 
 

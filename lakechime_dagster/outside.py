@@ -8,10 +8,10 @@ import logging
 
 import dagster as dg
 
-from lakechime_dagster.assets.outside import outside_specs
-from lakechime_dagster.lake.load import find_lake
-from lakechime_dagster.resources.lineage.outside import look_outside
+from lakechime_dagster.assets.external import outside_specs
+from lakechime_dagster.lineage.external_service import look_outside
 from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions
+from lakechime_dagster.tables.load import find_lake
 
 logger = logging.getLogger(__name__)
 

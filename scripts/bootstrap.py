@@ -67,7 +67,7 @@ def prepare(*, with_jars: bool) -> None:
         jars = digest(IVY.read_bytes())
         if stamp.get("jars") != jars or not jars_folder().is_dir():
             say("fetching Spark's jars")
-            run([PYTHON, "-m", "lakechime_dagster.spark.drivers.jars", jars_folder()])
+            run([PYTHON, "-m", "lakechime_dagster.spark.jvm", jars_folder()])
             write_stamp({**stamp, "jars": jars})
 
 
@@ -144,7 +144,7 @@ def find_java() -> str | None:
     """The Java that the product would find on this machine, without the Python package that brings one."""
     sys.path.insert(0, str(ROOT))
     from lakechime_dagster.errors import SparkUnavailableError  # these two need nothing but Python
-    from lakechime_dagster.spark.drivers.java import find_java as find
+    from lakechime_dagster.spark.java import find_java as find
 
     preferred = os.environ.get("LAKECHIME_SPARK_JAVA")
     try:

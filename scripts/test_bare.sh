@@ -55,7 +55,7 @@ if unshare -n true 2>/dev/null; then
     second=".venv/bin/python -c 'import lakechime_dagster'"
     [ ! -f lakechime_dagster/cli/main.py ] || second=".venv/bin/lakechime --version"
     [ ! -f lakechime_dagster/definitions.py ] || second="$second && VIRTUAL_ENV=$work/clone/.venv DAGSTER_DISABLE_TELEMETRY=yes .venv/bin/dg check defs"
-    [ ! -f lakechime_dagster/spark/drivers/jars.py ] || second="$second && .venv/bin/python -m lakechime_dagster.spark.drivers.jars .lakechime/jars"
+    [ ! -f lakechime_dagster/spark/jvm.py ] || second="$second && .venv/bin/python -m lakechime_dagster.spark.jvm .lakechime/jars"
     bare "$(command -v unshare)" -n sh -c "sh scripts/bootstrap.sh && $second"
 else
     echo "test-bare: a start without network cannot be tried here (unshare -n is not permitted)"

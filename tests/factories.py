@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lakechime_dagster.dce.event import DataChangeEvent
+from lakechime_dagster.dce.events import DataChangeEvent
 
 
 def make_event(table: str = "bronze.orders", **fields: Any) -> DataChangeEvent:

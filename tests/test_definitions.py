@@ -11,10 +11,14 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo import flights as demo
 from lakechime_dagster.errors import DeclarationError, LakeChimeError, failures_kept
-from lakechime_dagster.lake import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, spark_table, sql_table
-from lakechime_dagster.lake.lake import Table
-from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.lake import Lake, Table
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 
 @pytest.fixture(scope="module")

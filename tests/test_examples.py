@@ -10,8 +10,10 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
 from lakechime_dagster.settings import MARKER
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.cli import Cli
 
 ROOT = Path(__file__).resolve().parent.parent

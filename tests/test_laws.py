@@ -17,26 +17,28 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakechime_dagster.assets.table import settle
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.assets.tables import settle
+from lakechime_dagster.dce.contract import EventQuery, Registration, Seen
+from lakechime_dagster.dce.engine import open_engine, reading, shown_url
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
-from lakechime_dagster.dce.store import EventQuery, Registration, Seen
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, LaneConflictError, without_password
-from lakechime_dagster.lake import Storage, sql_table
-from lakechime_dagster.resources.names import run_tags
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import run_tags
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
-from lakechime_dagster.spark.verdicts import first_version
-from lakechime_dagster.store.engine import open_engine, reading, shown_url
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.ledger import Claim, Ledger
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
-from lakechime_dagster.triggers.model import FireKey
+from lakechime_dagster.spark.ranges import first_version
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.ledger import Claim, Ledger
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
 from tests.support.world import World, a_flow, place
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage import external_service
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.reads import keep_reads
 from lakechime_dagster.outside import outside_definitions
-from lakechime_dagster.resources.lineage import outside
 from lakechime_dagster.settings import Settings, load_settings
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.reads import keep_reads
 from tests.support.cli import Cli
 from tests.support.processes import REPOSITORY, free_port
 
@@ -48,7 +47,7 @@ def test_beyond_the_bound_the_rest_is_counted_aloud(
     lakechime: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read(lakechime, "a", "b", "c")
-    monkeypatch.setattr(outside.look_outside, "__defaults__", (2,))
+    monkeypatch.setattr(external_service.look_outside, "__defaults__", (2,))
     keys, said = told(load_settings(lake=LAKE))
     assert (len(keys), said.endswith("1 more are not"), "1 more are not" in caplog.text) == (3, True, True)
 
@@ -69,7 +68,7 @@ def test_a_lake_that_breaks_gives_an_empty_location(tmp_path: Path, monkeypatch:
 
 @pytest.mark.tier2
 def test_what_runs_load_does_not_hold_it() -> None:
-    names = "('lakechime_dagster.outside', 'lakechime_dagster.assets.outside')"
+    names = "('lakechime_dagster.outside', 'lakechime_dagster.assets.external')"
     code = f"import sys, lakechime_dagster.definitions; print(any(name in sys.modules for name in {names}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "False"

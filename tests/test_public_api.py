@@ -45,7 +45,7 @@ print(done.success, seen, len(open_store().fetch(EventQuery(table="silver.orders
 A_MISSING_EXTRA = """
 from lakechime_dagster import DataChangeEvent, Lake, SourceTable, sql_table
 from lakechime_dagster.cli.main import main
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.runtime.platform import open_platform
 
 def said(act):
     try:

@@ -1,7 +1,4 @@
-"""The page of lineage: what is around a table, drawn and as a list; static files of ours, and the answers that they ask for.
-
-Nothing is loaded from anywhere else, and no name is ever more than text: the policy of the page forbids the rest.
-"""
+"""The lineage page: the neighbourhood of a table, drawn and as a list."""
 
 import datetime as dt
 import heapq
@@ -16,21 +13,18 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.gaps import Gap
-from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
-from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.lineage.graph.paths import nodes_of
-from lakechime_dagster.lineage.graph.reach import Certainty, reach
-from lakechime_dagster.lineage.notifications.changes import ChangeState
-from lakechime_dagster.lineage.personal.tags import Reach
-from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer
-from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.personal.data import PersonalData
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.store.lineage.reads import SqlReads
-from lakechime_dagster.store.notifications import KeptChange, Notifications
-from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.governance.changes import ChangeState
+from lakechime_dagster.governance.data import PersonalData
+from lakechime_dagster.governance.notification_store import KeptChange, Notifications
+from lakechime_dagster.governance.tags import Reach
+from lakechime_dagster.lineage.answers import neighbourhood, nodes_of
+from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer
+from lakechime_dagster.lineage.graph import Gap
+from lakechime_dagster.lineage.network import Certainty, Network, reach
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.service import AskedLineage
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.triggers.schedule import from_milliseconds
 
 Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
 FOLDER = Path(__file__).with_name("page")
@@ -38,9 +32,12 @@ SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js")
 FILES = {"lineage.css": "text/css", "icon.svg": "image/svg+xml", **dict.fromkeys(SCRIPTS, "text/javascript")}
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'"
 HEADERS = {
-    "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
-}  # fmt: skip
+}
 MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 NOBODY_TELLS = "who reads without writing, as nobody tells it"
 
@@ -113,21 +110,30 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     changes = planned_changes(lineage, names) if is_now else {}
     tables = [
         {
-            "table": one.table, "layer": one.layer, "columns": list(one.columns), "more": one.more,
-            "owners": list(facts[one.table].owners), "is_source": facts[one.table].is_source,
-            "last": _said(facts[one.table].last_ms), "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
+            "table": one.table,
+            "layer": one.layer,
+            "columns": list(one.columns),
+            "more": one.more,
+            "owners": list(facts[one.table].owners),
+            "is_source": facts[one.table].is_source,
+            "last": _said(facts[one.table].last_ms),
+            "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
             "gap": _gap(gaps.get(one.table)),
-            "personal": tags.get(one.table, []), "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
+            "personal": tags.get(one.table, []),
+            "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
             "planned": changes.get(one.table, []),
         }
         for one in found.tables
-    ]  # fmt: skip
+    ]
     return {
-        "table": ref.table, "column": ref.column, "tables": tables, "more": found.more,
+        "table": ref.table,
+        "column": ref.column,
+        "tables": tables,
+        "more": found.more,
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
         "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways or not is_now else [NOBODY_TELLS])],
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +157,13 @@ def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[Ta
         columns = {*(before.columns if before else ()), *([one.ref.column] if one.ref.column else [])}
         last = before.last_ms if before else one.last_ms
         found[key] = TableReader(
-            consumer=one.consumer, columns=tuple(sorted(columns)), last_ms=last, is_active=now - last <= ACTIVE_MS, owners=one.owners,
+            consumer=one.consumer,
+            columns=tuple(sorted(columns)),
+            last_ms=last,
+            is_active=now - last <= ACTIVE_MS,
+            owners=one.owners,
             link=one.link,
-        )  # fmt: skip
+        )
     by_table: dict[str, list[TableReader]] = {}
     for (table, _), one in found.items():
         by_table.setdefault(table, []).append(one)
@@ -168,9 +178,15 @@ def _columns(network: Network, like: str) -> set[str]:
 
 def _reader(one: TableReader) -> dict[str, Any]:
     return {
-        "kind": one.consumer.kind, "name": one.consumer.name, "namespace": one.consumer.namespace, "columns": list(one.columns),
-        "last": _said(one.last_ms), "active": one.is_active, "owners": list(one.owners), "link": one.link,
-    }  # fmt: skip
+        "kind": one.consumer.kind,
+        "name": one.consumer.name,
+        "namespace": one.consumer.namespace,
+        "columns": list(one.columns),
+        "last": _said(one.last_ms),
+        "active": one.is_active,
+        "owners": list(one.owners),
+        "link": one.link,
+    }
 
 
 def _gap(one: Gap | None) -> dict[str, Any] | None:
@@ -199,8 +215,13 @@ def _affected(network: Network, refs: Collection[ColumnRef], certainty: Certaint
 def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
     change = kept.change
     return {
-        "change": kept.change_id, "state": kept.state, "title": change.title, "what": change.what, "action": change.action, "sure": is_sure,
-    }  # fmt: skip
+        "change": kept.change_id,
+        "state": kept.state,
+        "title": change.title,
+        "what": change.what,
+        "action": change.action,
+        "sure": is_sure,
+    }
 
 
 def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:

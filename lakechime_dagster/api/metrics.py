@@ -1,4 +1,4 @@
-"""Metrics of consumers and of streams of events for Prometheus, from the store alone; docs/metrics.md says what each means."""
+"""Metrics for Prometheus from the store alone."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,9 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.store.types.measures import GroupMeasures, Measures, TypeMeasures
-from lakechime_dagster.store.types.repository import REFUSED, SECONDS
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.silver.metrics import GroupMeasures, Measures, TypeMeasures
+from lakechime_dagster.silver.store import REFUSED, SECONDS
+from lakechime_dagster.triggers.consumers import LaneState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones
 OTHER = "(other)"  # the label of all others of a group, in sum

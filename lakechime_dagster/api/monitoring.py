@@ -66,41 +66,85 @@ PANELS = (
     Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
 )
 ALARMS = (
-    Alarm("LakechimeGroupFailed", 'lakechime_group_state{state="failed"} == 1', "5m", "critical",
-          "Group {{ $labels.group }} is held, stale, or tried again; lakechime status tells more."),
-    Alarm("LakechimeGroupLate", f"{LATE} and on (consumer) {OF_GROUPS}", "5m", "warning",
-          "Group {{ $labels.consumer }} has not consumed what arrived {{ $value }} s ago."),
-    Alarm("LakechimeTypeLate",
-          f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", "consumer", "(.*)")', "5m", "warning",
-          "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why."),
-    Alarm("LakechimeTypeWaits", "lakechime_type_rows_pending > 0", "15m", "warning",
-          "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why."),
-    Alarm("LakechimeTypeConflict", 'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0', "0m", "warning",
-          "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema show names its sibling."),
-    Alarm("LakechimeLaneHeld", 'sum(lakechime_lanes{state=~"held|stale"}) > 0', "5m", "critical",
-          "{{ $value }} lanes wait for a person; lakechime status tells which."),
-    Alarm("LakechimeNoTick", "lakechime_tick_age_seconds > 300", "1m", "critical",
-          "No trigger has been evaluated for {{ $value }} s: no daemon of Dagster runs, or all sensors are stopped."),
-)  # fmt: skip
+    Alarm(
+        "LakechimeGroupFailed",
+        'lakechime_group_state{state="failed"} == 1',
+        "5m",
+        "critical",
+        "Group {{ $labels.group }} is held, stale, or tried again; lakechime status tells more.",
+    ),
+    Alarm(
+        "LakechimeGroupLate",
+        f"{LATE} and on (consumer) {OF_GROUPS}",
+        "5m",
+        "warning",
+        "Group {{ $labels.consumer }} has not consumed what arrived {{ $value }} s ago.",
+    ),
+    Alarm(
+        "LakechimeTypeLate",
+        f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", "consumer", "(.*)")',
+        "5m",
+        "warning",
+        "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why.",
+    ),
+    Alarm(
+        "LakechimeTypeWaits",
+        "lakechime_type_rows_pending > 0",
+        "15m",
+        "warning",
+        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why.",
+    ),
+    Alarm(
+        "LakechimeTypeConflict",
+        'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0',
+        "0m",
+        "warning",
+        "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema show names its sibling.",
+    ),
+    Alarm(
+        "LakechimeLaneHeld",
+        'sum(lakechime_lanes{state=~"held|stale"}) > 0',
+        "5m",
+        "critical",
+        "{{ $value }} lanes wait for a person; lakechime status tells which.",
+    ),
+    Alarm(
+        "LakechimeNoTick",
+        "lakechime_tick_age_seconds > 300",
+        "1m",
+        "critical",
+        "No trigger has been evaluated for {{ $value }} s: no daemon of Dagster runs, or all sensors are stopped.",
+    ),
+)
 
 
 def dashboard() -> dict[str, Any]:
     """The dashboard as Grafana imports it; it asks which Prometheus to read."""
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
-        "uid": "lakechime", "title": "LakeChime", "schemaVersion": 39, "refresh": "30s", "tags": ["lakechime"],
-        "time": {"from": "now-6h", "to": "now"}, "templating": {"list": [source]},
+        "uid": "lakechime",
+        "title": "LakeChime",
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "tags": ["lakechime"],
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [source]},
         "panels": _panels(),
-    }  # fmt: skip
+    }
 
 
 def rules() -> dict[str, Any]:
     """The alarms as a file of Prometheus's rules, which is YAML, of which JSON is a part."""
     alarms = [
-        {"alert": one.name, "expr": one.expression, "for": one.hold, "labels": {"severity": one.severity},
-         "annotations": {"summary": one.summary}}
+        {
+            "alert": one.name,
+            "expr": one.expression,
+            "for": one.hold,
+            "labels": {"severity": one.severity},
+            "annotations": {"summary": one.summary},
+        }
         for one in ALARMS
-    ]  # fmt: skip
+    ]
     return {"groups": [{"name": "lakechime", "rules": alarms}]}
 
 
@@ -122,10 +166,14 @@ def _panels() -> list[dict[str, Any]]:
 
 def _panel(number: int, one: Panel, place: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "id": number, "title": one.title, "type": "timeseries", "datasource": SOURCE, "gridPos": place,
+        "id": number,
+        "title": one.title,
+        "type": "timeseries",
+        "datasource": SOURCE,
+        "gridPos": place,
         "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
         "targets": [{"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}],
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

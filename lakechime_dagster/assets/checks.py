@@ -1,21 +1,30 @@
-"""Checks of a computed table: the rows add up, keys are unique, and it is fresh by its watermark."""
+"""Checks of computed tables, and the check that personal data stays where it is known to be."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.lineage import undeclared
-from lakechime_dagster.assets.report import Report
-from lakechime_dagster.cdc.messages.bronze import Kind
-from lakechime_dagster.lake.change_tables import BronzeTable
-from lakechime_dagster.lake.events import EventTable
-from lakechime_dagster.lake.lake import Lake, Target
-from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.schema.event import NoType, Refusal
-from lakechime_dagster.triggers.grid import from_milliseconds
+from lakechime_dagster.assets.report import Report, undeclared
+from lakechime_dagster.cdc.record import Kind
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.governance.tags import Reach, level_remedy, on_levels, within_reach
+from lakechime_dagster.lineage.runs import statement_of
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import asset_key
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.silver.event import NoType, Refusal
+from lakechime_dagster.spark.job import Seen
+from lakechime_dagster.tables.cdc import BronzeTable
+from lakechime_dagster.tables.events import EventTable
+from lakechime_dagster.tables.lake import Lake, Target
+from lakechime_dagster.tables.tables import LakeTable
+from lakechime_dagster.triggers.schedule import from_milliseconds
+
+if TYPE_CHECKING:
+    from lakechime_dagster.governance.tags import Tagged
+
 
 ROWS_ADD_UP = "rows_add_up"
 NO_DUPLICATE_KEYS = "no_duplicate_keys"
@@ -37,11 +46,12 @@ def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
         return [dg.AssetCheckSpec(NOTHING_UNREADABLE, asset=key, description=told)]
     specs = [
         dg.AssetCheckSpec(
-            ROWS_ADD_UP, asset=key,
+            ROWS_ADD_UP,
+            asset=key,
             description="Rows returned = inserted + updated + deleted + unchanged + deduplicated + quarantined.",
         ),
         dg.AssetCheckSpec(NOTHING_QUARANTINED, asset=key, description=f"No row of the run went to {table.name}__quarantine."),
-    ]  # fmt: skip
+    ]
     if isinstance(table, LakeTable) and table.keys:
         specs.append(
             dg.AssetCheckSpec(
@@ -113,3 +123,70 @@ def _fresh(within: dt.timedelta, newest: int | None, now: dt.datetime) -> dg.Ass
 
 def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
+
+
+PERSONAL_DECLARED = "personal_data_is_declared"
+NOTHING_PERSONAL = "nothing_personal"
+MAX_SHOWN = 50  # columns in the metadata of a check
+
+
+def personal_specs(lake: Lake, table: LakeTable) -> list[dg.AssetCheckSpec]:
+    """The check of a table that is public, or that personal columns reach by the declarations."""
+    if table.public:
+        told = "The table is public: no column of it holds personal data, or a pseudonym, as far as lineage tells."
+    elif table.name in within_reach(lake):
+        told = "Each column that personal data comes to is declared personal, or decided not to be, as far as lineage tells."
+    else:
+        return []
+    return [dg.AssetCheckSpec(_name(table), asset=asset_key(table.name), description=told)]
+
+
+def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[dg.AssetCheckResult]:
+    """What the check says by the lineage that is known now; a table without one has none.
+
+    Values in a partition level are an error, also where that is known only since the commit.
+    """
+    if not personal_specs(lake, table):
+        return []
+    from lakechime_dagster.governance.data import PersonalData  # numpy, which each process would pay for
+
+    data = PersonalData(platform, lake)
+    found = data.found(data.network_above(table.name), [table.name])
+    wrong = data.leaks(found)
+    unsure = sorted({one.ref.column or "its rows" for one in found if one.reach is Reach.UNSURE})
+    metadata: dict[str, str | int] = {"columns that should not be": len({one.tagged.ref for one in wrong})}
+    metadata |= {one.tagged.ref.column or "rows": one.remedy for one in wrong[:MAX_SHOWN]}
+    if unsure:
+        metadata["not known whether personal"] = ", ".join(unsure[:MAX_SHOWN])
+    severity = dg.AssetCheckSeverity.ERROR if any(one.is_level for one in wrong) else dg.AssetCheckSeverity.WARN
+    return [dg.AssetCheckResult(check_name=_name(table), passed=not wrong, severity=severity, metadata=metadata)]
+
+
+def check_levels(running: RunningExecution, lake: Lake, table: LakeTable, seen: Seen) -> None:
+    """Let an execution write only if no partition level of its table holds values of a column that is known to be personal.
+
+    Raises:
+        LaneHeldError: naming table, level, the personal column and the remedy.
+    """
+    if not table.levels:
+        return
+    from lakechime_dagster.governance.data import PersonalData, levels_of  # as above
+
+    data = PersonalData(running.platform, lake)
+    if not data.tags:
+        return
+    network = data.network_above(table.name, statement_of(seen, lake, table, running.platform))
+    found = on_levels(data.found(network, [table.name]), levels_of(lake))
+    if found:
+        raise LaneHeldError(f"a partition level would hold personal values: {'; '.join(map(_sentence, found))}; nothing was written")
+
+
+def _sentence(one: "Tagged") -> str:
+    origin, *between = one.path[:-1] or one.path
+    way = f" by way of {' and '.join(map(str, between))}" if between else ""
+    told = f"is personal ({one.category})" if one.is_source else f"holds values of {origin}, which is personal ({one.category}){way}"
+    return f"level {one.ref.column!r} of {one.ref.table} {told}: {level_remedy(one.ref)}"
+
+
+def _name(table: LakeTable) -> str:
+    return NOTHING_PERSONAL if table.public else PERSONAL_DECLARED

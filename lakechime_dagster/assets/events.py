@@ -1,4 +1,4 @@
-"""Streams of events as assets: the table that holds them as they arrived, each group with its types as partitions, and their checks."""
+"""Event streams and their typed tables as assets, with their checks."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,39 +6,27 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.change_table import inputs_outside
-from lakechime_dagster.assets.flows import event_job_of, group_job_of, groups_beside
-from lakechime_dagster.assets.lineage import page_link
-from lakechime_dagster.assets.report import nothing_new
-from lakechime_dagster.assets.table import attempting_asset, declared
+from lakechime_dagster.assets.cdc import inputs_outside
+from lakechime_dagster.assets.jobs import event_job_of, group_job_of, groups_beside
+from lakechime_dagster.assets.report import nothing_new, page_link
+from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.events import EventGroup, EventTable
-from lakechime_dagster.lake.feeds import KafkaTopic
-from lakechime_dagster.lake.lake import Lake, named_types
-from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage.declared import record_types
-from lakechime_dagster.resources.names import EACH_EVENT_ONCE, dagster_name, op_name
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.resources.spark import Attempted, SparkResource
-from lakechime_dagster.resources.streams.event_types import (
-    Fares,
-    event_breaks,
-    event_hints,
-    event_replays,
-    event_types,
-    settle_group,
-    types_of,
-)
-from lakechime_dagster.schema.conservation import Fault, Verified
-from lakechime_dagster.schema.layout import table_columns
-from lakechime_dagster.schema.learning import Broke, KnownType
-from lakechime_dagster.schema.steps import REBUILT, GroupResult, TypeResult
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.repository import KeptBreak
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.lineage.declared_recording import record_types
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, asset_key, dagster_name, op_name
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
+from lakechime_dagster.runtime.spark import Attempted, SparkResource
+from lakechime_dagster.silver.requests import Fares, event_breaks, event_hints, event_replays, event_types, settle_group, types_of
+from lakechime_dagster.silver.results import REBUILT, Fault, GroupResult, TypeResult, Verified
+from lakechime_dagster.silver.schema import Broke, KnownType, table_columns
+from lakechime_dagster.silver.store import KeptBreak
+from lakechime_dagster.tables.events import EventGroup, EventTable
+from lakechime_dagster.tables.lake import Lake, named_types
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.subscription import Flow
 
 NOTHING_BREAKS = "nothing_breaks"
 ABOUT_BREAKS = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."
@@ -61,24 +49,34 @@ def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetC
         metadata["breaking"] = dg.MetadataValue.json([_break_facts(one) for one in several[:MAX_BREAKS]])
         metadata |= {"owner": group.owner} if group.owner else {}
     return dg.AssetCheckResult(
-        asset_key=asset_key(group.name), check_name=NOTHING_BREAKS, passed=not several, severity=dg.AssetCheckSeverity.WARN,
+        asset_key=asset_key(group.name),
+        check_name=NOTHING_BREAKS,
+        passed=not several,
+        severity=dg.AssetCheckSeverity.WARN,
         metadata=metadata,
         description=_break_sentence(group, several) if several else None,
-    )  # fmt: skip
+    )
 
 
 def _break_facts(one: KeptBreak) -> dict[str, Any]:
     change = one.breaking
-    return {"type": one.type, "path": change.path, "kind": change.kind, "how": change.how.value, "producer": change.producer,
-            "layout": one.layout_version}  # fmt: skip
+    return {
+        "type": one.type,
+        "path": change.path,
+        "kind": change.kind,
+        "how": change.how.value,
+        "producer": change.producer,
+        "layout": one.layout_version,
+    }
 
 
 def _break_sentence(group: EventGroup, several: Sequence[KeptBreak]) -> str:
     told = [
         (f"{one.breaking.kind} at {one.breaking.path} of {one.type}" if one.breaking.path else one.type)
-        + (f", sent by {one.breaking.producer}," if one.breaking.producer else "") + f" {_HOW[one.breaking.how]}"
+        + (f", sent by {one.breaking.producer}," if one.breaking.producer else "")
+        + f" {_HOW[one.breaking.how]}"
         for one in several[:MAX_NAMED_BREAKS]
-    ]  # fmt: skip
+    ]
     told += [f"and {len(several) - MAX_NAMED_BREAKS} more"] if len(several) > MAX_NAMED_BREAKS else []
     return "; ".join([*told, *([f"{group.name} is owned by {group.owner}"] if group.owner else [])])
 
@@ -93,7 +91,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.resources.streams.on_spark import verified
+        from lakechime_dagster.silver.service import verified
 
         platform = lakechime.platform()
         return conserved(verified(platform, group, context.log.info, seed=platform.store.now()))
@@ -108,11 +106,16 @@ def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: s
     more = [f"and {len(told) - MAX_NAMED_FAULTS} more"] if len(told) > MAX_NAMED_FAULTS else []
     severity = dg.AssetCheckSeverity.ERROR if wrong else dg.AssetCheckSeverity.WARN
     metadata: dict[str, Any] = {
-        "types": len(found), "events": sum(one.events for one in found), "rows": sum(one.rows for one in found),
-        "events discarded": sum(one.discarded for one in found), "rows older than the stream": sum(one.gone for one in found),
-        "rows looked into": sum(one.sampled for one in found), "types with faults": len(wrong), "types not looked at": len(unread),
+        "types": len(found),
+        "events": sum(one.events for one in found),
+        "rows": sum(one.rows for one in found),
+        "events discarded": sum(one.discarded for one in found),
+        "rows older than the stream": sum(one.gone for one in found),
+        "rows looked into": sum(one.sampled for one in found),
+        "types with faults": len(wrong),
+        "types not looked at": len(unread),
         "faults": dg.MetadataValue.md(_faults_table(wrong)),
-    }  # fmt: skip
+    }
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=name,
@@ -230,15 +233,20 @@ def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinitio
     """The asset of a stream's table; it depends on the table, or on the topic or folder outside of the lake, that is its feed."""
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {
-        "waits for": flow.condition, "dagster/table_name": table.name, "source": str(table.feed),
+        "waits for": flow.condition,
+        "dagster/table_name": table.name,
+        "source": str(table.feed),
         "type by": "$." + ".".join(table.type_field),
-    }  # fmt: skip
+    }
     given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
-        lake, table, flow, given,
+        lake,
+        table,
+        flow,
+        given,
         lambda spark, running, log: spark.ingest_events(running, event_job_of(lake, table, running), log, table.write_as),
-    )  # fmt: skip
+    )
 
 
 def partitions_of_group(lake: Lake, group: EventGroup) -> dg.DynamicPartitionsDefinition:
@@ -274,9 +282,13 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
     of_op = {name: value for name, value in group.options.dagster.items() if name not in OF_ASSET}
 
     @dg.multi_asset(
-        name=op_name(group.name), specs=[_group_spec(group, flow, of_asset), _types_spec(lake, group), *types], can_subset=True,
-        check_specs=[*group_check_specs(group), *type_check_specs(lake, group)], backfill_policy=dg.BackfillPolicy.single_run(), **of_op,
-    )  # fmt: skip
+        name=op_name(group.name),
+        specs=[_group_spec(group, flow, of_asset), _types_spec(lake, group), *types],
+        can_subset=True,
+        check_specs=[*group_check_specs(group), *type_check_specs(lake, group)],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        **of_op,
+    )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> Iterator[dg.MaterializeResult]:
         platform = lakechime.platform()
         asked_by_partitions(context, platform, group)
@@ -304,7 +316,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
 
 def _shown_types(
     context: dg.AssetExecutionContext, platform: Platform, lake: Lake, group: EventGroup, result: GroupResult
-) -> Iterator[Any]:  # fmt: skip
+) -> Iterator[Any]:
     """What Dagster is told of the types that the lake names; one that was not written is not materialised."""
     named = results_of(lake, group, result.types)
     about = type_metadata(platform, group, {table: one for table, one in named.items() if one.committed is not None})
@@ -344,10 +356,13 @@ def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
 def _group_spec(group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:
     metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
     usual: dict[str, Any] = {
-        "key": asset_key(group.name), "deps": [asset_key(group.stream.table.name)], "group_name": group.name,
-        "owners": [group.owner] if group.owner else None, "kinds": {*KINDS},
+        "key": asset_key(group.name),
+        "deps": [asset_key(group.stream.table.name)],
+        "group_name": group.name,
+        "owners": [group.owner] if group.owner else None,
+        "kinds": {*KINDS},
         "description": group.options.description or f"Types {group.match} of {group.stream.name}, a table each",
-    }  # fmt: skip
+    }
     return dg.AssetSpec(**{**usual, **given, "metadata": metadata | given.get("metadata", {})})
 
 
@@ -366,7 +381,7 @@ def _types_spec(lake: Lake, group: EventGroup) -> dg.AssetSpec:
 
 def _shown(
     context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Any] | None, checks: Iterable[dg.AssetCheckResult]
-) -> Iterator[Any]:  # fmt: skip
+) -> Iterator[Any]:
     """What Dagster is told of an asset: a materialisation where there are metadata, be it selected or not; and its selected checks."""
     wanted = [one for one in checks if dg.AssetCheckKey(key, str(one.check_name)) in context.selected_asset_check_keys]
     if metadata is not None and key in context.selected_asset_keys:
@@ -397,7 +412,7 @@ def log_failures(context: dg.AssetExecutionContext, results: Iterable[TypeResult
 
 def types_to_tell(
     known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int, every: dt.timedelta = MATERIALIZE_EVERY
-) -> dict[str, TypeResult]:  # fmt: skip
+) -> dict[str, TypeResult]:
     """The types of which people are told now: new columns, failures and what follows them at once, mere rows so often."""
     found: dict[str, TypeResult] = {}
     for one in results:
@@ -412,9 +427,13 @@ def types_to_tell(
 
 
 def tell_types(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, group: EventGroup, partitions: dg.DynamicPartitionsDefinition,
-    told: Mapping[str, TypeResult], page_url: str,
-) -> None:  # fmt: skip
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    group: EventGroup,
+    partitions: dg.DynamicPartitionsDefinition,
+    told: Mapping[str, TypeResult],
+    page_url: str,
+) -> None:
     """Add the types that are new as partitions, all at once, and log a materialisation of each type, with a link to its table."""
     if not told:
         return
@@ -430,13 +449,20 @@ def tell_types(
 
 def _standing(platform: Platform, group: EventGroup) -> GroupResult:
     """How the types of a group fare, where a run has nothing to do for them."""
-    return GroupResult(types=tuple(
-        TypeResult(
-            type=one.known.type, table=one.known.table, start=one.known.place.version, end=one.known.place.version,
-            home=one.known.home, put_off=one.known.error, waits=one.reason if one.fares is Fares.WAITS else "",
+    return GroupResult(
+        types=tuple(
+            TypeResult(
+                type=one.known.type,
+                table=one.known.table,
+                start=one.known.place.version,
+                end=one.known.place.version,
+                home=one.known.home,
+                put_off=one.known.error,
+                waits=one.reason if one.fares is Fares.WAITS else "",
+            )
+            for one in types_of(platform, group)
         )
-        for one in types_of(platform, group)
-    ))  # fmt: skip
+    )
 
 
 def _of_type(one: TypeResult) -> dict[str, Any]:
@@ -444,14 +470,20 @@ def _of_type(one: TypeResult) -> dict[str, Any]:
     replays: dict[str, Any] = {
         "rows replaced by a replay": sum(each.replaced for each in one.replayed),
         "rows added by a replay": sum(each.added for each in one.replayed),
-    }  # fmt: skip
+    }
     if any(REBUILT in each.stamp.facts for each in one.commits):
         replays["rows removed by a rebuild"] = sum(each.removed for each in one.replayed)
         replays["breaking"] = "the table was made anew, and its columns; who reads it computes anew what he made of it"
     return {
-        "dagster/row_count": one.written, "rows rescued": one.rescued, "rows discarded": one.discarded, "columns added": one.columns_added,
-        "layout": one.layout, "commit": version, "table": one.table, **(replays if one.replayed else {}),
-    }  # fmt: skip
+        "dagster/row_count": one.written,
+        "rows rescued": one.rescued,
+        "rows discarded": one.discarded,
+        "columns added": one.columns_added,
+        "layout": one.layout,
+        "commit": version,
+        "table": one.table,
+        **(replays if one.replayed else {}),
+    }
 
 
 def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""The table of flattened lineage as an asset that a schedule keeps; a code location has it that merges these definitions."""
+"""The flat table of lineage as an asset."""
 
 import dagster as dg
 
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime_resource import LAKECHIME, LakeChimeResource
-from lakechime_dagster.resources.lineage.flat import COLUMN_ROWS, TABLE, flatten
-from lakechime_dagster.resources.names import dagster_name
+from lakechime_dagster.lineage.flat_table import COLUMN_ROWS, TABLE, flatten
+from lakechime_dagster.runtime.names import asset_key, dagster_name
+from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource
+from lakechime_dagster.tables.lake import Lake
 
 
 def lineage_definitions(lake: Lake, *, cron: str = "5 * * * *", column_rows: int = COLUMN_ROWS) -> dg.Definitions:
@@ -31,10 +30,13 @@ def lineage_definitions(lake: Lake, *, cron: str = "5 * * * *", column_rows: int
         rows = told.tables + (told.columns or 0)
         return dg.MaterializeResult(
             metadata={
-                "dagster/row_count": rows, "pairs of tables": told.tables, "pairs of columns": told.columns or 0,
-                "columns": told.refusal or "told", "written": True,
+                "dagster/row_count": rows,
+                "pairs of tables": told.tables,
+                "pairs of columns": told.columns or 0,
+                "columns": told.refusal or "told",
+                "written": True,
             }
-        )  # fmt: skip
+        )
 
     job = dg.define_asset_job(dagster_name(f"{TABLE}_job"), selection=[body])
     schedule = dg.ScheduleDefinition(

@@ -1,19 +1,17 @@
-"""The maintenance of a table, or of a group's, as an asset of its own: each materialisation is a run of it, with what it did and saved."""
+"""The maintenance of a table as an asset."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.lake.events import EventGroup
-from lakechime_dagster.lake.lake import Lake, Target
-from lakechime_dagster.lake.maintenance_plan import Action
-from lakechime_dagster.resources.dropped import remove_expired
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
-from lakechime_dagster.resources.maintenance import Kept, keep, policy_of
-from lakechime_dagster.resources.names import maintenance_name, pool_of
-from lakechime_dagster.resources.streams.group_maintenance import keep_group
+from lakechime_dagster.runtime.maintenance import Kept, keep, policy_of, remove_expired
+from lakechime_dagster.runtime.names import asset_key, maintenance_name, pool_of
+from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.silver.maintenance import keep_group
+from lakechime_dagster.tables.events import EventGroup
+from lakechime_dagster.tables.lake import Lake, Target
+from lakechime_dagster.tables.maintenance_plan import Action
 
 MAX_SHOWN = 50  # actions in a table of the metadata
 

@@ -6,14 +6,13 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import events_table, nothing_new
-from lakechime_dagster.lake.lake import Lake
-from lakechime_dagster.lake.query_logs import AuditLog
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError
-from lakechime_dagster.resources.lineage.ingest import Refused, TakenLines, lineage_ingest
-from lakechime_dagster.resources.lineage.query_logs import read_query_log
-from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.lineage.ingest_service import Refused, TakenLines, lineage_ingest
+from lakechime_dagster.lineage.query_logs import read_query_log
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import asset_key
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
+from lakechime_dagster.tables.lake import AuditLog, Lake
+from lakechime_dagster.triggers.subscription import Flow
 
 MAX_SHOWN = 20  # rows that were refused, and names of data sets
 

@@ -1,11 +1,4 @@
-"""The canonical text of values: one text for equal values of a business database and of the lake, in whatever engine it is computed.
-
-What a column holds has a kind. A number is its decimal digits without zeros at the end of a fraction; a moment is the
-microseconds since 1970, in UTC where it has a zone and else by its own clock; a date is the days since then; bytes are hex;
-a float is the bits of its double, so that 0.0 and -0.0, which are equal, have one text, and any NaN has one; a time of day
-has no zeros at the end of its fraction. Blanks at the end of a CHAR mean nothing. MySQL's zero dates are null, PostgreSQL's
-infinite ones the last, or the first, of the lake.
-"""
+"""The canonical text of values: equal for equal values of a database and of the lake."""
 
 import datetime
 import json

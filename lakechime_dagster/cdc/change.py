@@ -1,11 +1,60 @@
-"""The one canonical change row that every envelope becomes."""
+"""The one canonical change row that every envelope becomes, and its position in the database's log."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from lakechime_dagster.cdc.order import Order
+import orjson
+
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.errors import InvalidValueError
+
+Position = tuple[int, ...]  # of the connector, such as (file, byte, row); empty for envelopes without one
+
+REPAIRS = (
+    "lakechime-repair/"  # with which the ids of the topics begin by which it is told what was read of a database for a repair or a load
+)
+
+# ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a new state
+BEFORE_READ, READ, DELETE, UPSERT = -1, 0, 1, 2
+
+_OF_WAL = 2  # parts of a position of PostgreSQL: that of its transaction, and its own
+
+
+class Order(NamedTuple):
+    """Where a change stands among those of its source; of two changes the greater one came later.
+
+    An `epoch` begins when a source's positions begin anew. The `rank` orders what shares a position, as the two halves of
+    a key change do; envelopes without a position leave it 0 and are ordered by their Kafka coordinate alone.
+    """
+
+    epoch: int = 0
+    position: Position = ()
+    rank: int = 0
+    topic: str = ""  # the topic's id
+    partition: int = -1
+    offset: int = -1
+    item: int = 0  # of several in one message
+
+    def is_read_after(self, change: "Order") -> bool:
+        """Whether this is a row of PostgreSQL read for a repair when a change had been made above which it does not stand.
+
+        Its position is that of the newest change of which messages had told, and beside it the place in the log where it was read.
+        """
+        return (
+            self.topic.startswith(REPAIRS)
+            and len(self.position) == len(change.position) == _OF_WAL
+            and self < change
+            and self.position[1] >= change.position[1]
+        )
+
+    def before_deletion(self) -> "Order":
+        """The bound below which everything came before the deletion at this position: where a key change takes its columns from."""
+        if self.position:
+            return Order(self.epoch, self.position, DELETE)
+        return self._replace(item=self.item - 1)
+
 
 Key = tuple[Any, ...]  # the values of the key's columns, in the order of the declaration
 
@@ -42,3 +91,168 @@ class Change:
     transaction: int | None = None  # of a database that may check its keys at the end of one only; see `fold`
     event_ms: int | None = None  # the database's time of the change: information, never an order
     snapshot: str | None = None  # the connector's mark of a row that a snapshot read, such as `first` or `incremental`
+
+
+_FILE_NUMBER = re.compile(r"(\d+)$")
+_BINLOG_PLACE = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
+
+
+def position_of(source: Mapping[str, Any]) -> Position:
+    """The position in the database's log that a `source` block names.
+
+    It is empty for an unknown connector and for a block without one, as those of rows that Flink CDC, or a connector of MySQL, read in a
+    snapshot: such changes are ordered by Kafka's offsets, and below all changes of their source that have a position.
+
+    Raises:
+        ValueError: A part of the position is missing, or is no number.
+    """
+    known = _BY_CONNECTOR.get(str(source.get("connector")))
+    if known is None:
+        return ()
+    try:
+        return known(source)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"source: no position of {source.get('connector')} in {repr(dict(source))[:200]}: {problem}") from problem
+
+
+def binlog_place(text: str) -> Position:
+    """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with; empty if it does not."""
+    found = _BINLOG_PLACE.match(text)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+def transaction_of(source: Mapping[str, Any]) -> int | None:
+    """The transaction of a change, for databases that may check at its end alone that a key is that of one row (DEFERRABLE)."""
+    found = source.get("txId")
+    return found if source.get("connector") == "postgresql" and isinstance(found, int) else None
+
+
+def table_of(source: Mapping[str, Any], topic: str) -> tuple[str, str]:
+    """The database (or schema) and the table of a change: as its `source` block names them, else the last two parts of the topic."""
+    *_, database, table = ("", *topic.split("."))
+    return str(source.get("schema") or source.get("db") or database), str(source.get("table") or table)
+
+
+def _binlog(source: Mapping[str, Any]) -> Position:
+    """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not when."""
+    if not source.get("file"):
+        return ()
+    number = _FILE_NUMBER.search(source["file"])
+    if number is None:
+        raise ValueError("the name of a binlog file ends with its number")
+    return int(number[1]), int(source["pos"]), int(source.get("row") or 0)
+
+
+def _wal(source: Mapping[str, Any]) -> Position:
+    """PostgreSQL: a place of its transaction in the order of commits, then that of the change itself.
+
+    Changes are sent by transaction; places of transactions that ran beside each other interleave. A row that a snapshot read
+    tells the snapshot's place alone, which all transactions that it saw are below, and all others above.
+    """
+    committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
+    return () if place is None else (int(committed or place), int(place))
+
+
+def _sql_server(source: Mapping[str, Any]) -> Position:
+    if not source.get("commit_lsn"):
+        return ()
+    return *_hexadecimal(source["commit_lsn"]), *_hexadecimal(source["change_lsn"]), int(source.get("event_serial_no") or 0)
+
+
+def _hexadecimal(lsn: str | None) -> Position:
+    """Three numbers; of a snapshot's rows, which have no place of their own, the lowest."""
+    first, second, third = (lsn or "0:0:0").split(":")
+    return int(first, 16), int(second, 16), int(third, 16)
+
+
+_BY_CONNECTOR: dict[str, Callable[[Mapping[str, Any]], Position]] = {
+    "mariadb": _binlog,
+    "mysql": _binlog,
+    "postgresql": _wal,
+    "sqlserver": _sql_server,
+}
+
+
+# Places of the log, which a state of the database is the state of
+
+
+@dataclass(frozen=True)
+class BinlogPlace:
+    """Where the binary log stood: all that lies below is in the cut, nothing else."""
+
+    position: Position
+
+    def __str__(self) -> str:
+        return "binlog " + ":".join(map(str, self.position))
+
+    def includes(self, position: Position, transaction: int | None = None) -> bool:
+        """Whether a change is in the cut, by its position."""
+        return position[: len(self.position)] < self.position
+
+
+@dataclass(frozen=True)
+class TransactionSnapshot:
+    """Which transactions the cut of PostgreSQL sees: those below `end` but for the ones that were `open` then.
+
+    All that it sees was committed below the log's place `lsn`; what lies below that place and is not seen, its number tells.
+    Numbers are those of the log, of 32 bits, which begin anew.
+    """
+
+    lsn: int
+    end: int
+    open: frozenset[int]
+
+    def __str__(self) -> str:
+        without = f" but {', '.join(map(str, sorted(self.open)))}" if self.open else ""
+        return f"{WalPlace(self.lsn)}, transactions below {self.end}{without}"
+
+    def includes(self, position: Position, transaction: int | None = None) -> bool:
+        """Whether a change is in the cut, by its transaction.
+
+        Raises:
+            InvalidValueError: The change tells no transaction.
+        """
+        if transaction is None:
+            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is told by the number of its transaction")
+        ahead = (transaction - self.end) % 2**32 < 2**31
+        return not ahead and transaction % 2**32 not in self.open
+
+
+@dataclass(frozen=True)
+class WalPlace:
+    """Where the log of PostgreSQL stood: all transactions that were committed up to there are in the state, no other."""
+
+    lsn: int
+
+    def __str__(self) -> str:
+        return f"log {self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"
+
+    @property
+    def position(self) -> Position:
+        """As far as positions tell it: their first part is where the transaction before had ended, so that one above may be below this."""
+        return (self.lsn,)
+
+
+LogPlace = BinlogPlace | TransactionSnapshot
+StatedPlace = BinlogPlace | WalPlace  # as a tool writes down of what its dump is the state
+
+
+def stated_place(text: str) -> StatedPlace:
+    """The place that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    if binlog := binlog_place(text):
+        return BinlogPlace(binlog)
+    return WalPlace(lsn_of(text))
+
+
+def lsn_of(text: str) -> int:
+    """A place of PostgreSQL's log as a number.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)

@@ -1,9 +1,4 @@
-"""Comparing a table with that of its database: one engine, which goes by the checksums of ranges of keys down to the rows that differ.
-
-The hash of a row is the first 64 bits of MD5 over the canonical texts of its columns, each after its length, so that rows
-that differ in any value have different texts; null is none of them. The checksum of a range of keys is the count of rows, the
-count of distinct keys and the exact sum of the hashes. A key travels as the canonical texts of its columns.
-"""
+"""Compares a CDC table with its database by checksums of key ranges, down to the rows that differ."""
 
 import datetime
 import hashlib
@@ -20,10 +15,9 @@ from lakechime_dagster.cdc import change
 from lakechime_dagster.cdc.canonical import Canonical, Dialect, Kind, canonical
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lake.databases import Database
-from lakechime_dagster.lake.feeds import shard_columns
-from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.lake.names import spelled_as
+from lakechime_dagster.tables.databases import Database, Monitor
+from lakechime_dagster.tables.names import spelled_as
+from lakechime_dagster.tables.sources import shard_columns
 
 Key = tuple[str, ...]
 Row = tuple[Key, int]  # its key and its hash
@@ -272,10 +266,13 @@ class Comparison:
     ) -> "Queries":
         keys = [_key(dialect, *self.columns[key], _column(dialect, names[key]), texts[key]) for key in self.keys]
         return Queries(
-            dialect=dialect, table=".".join(quoted(dialect, part) for part in table), keys=tuple(keys),
-            row=_row(dialect, texts.values()), values=tuple(texts.values()),
+            dialect=dialect,
+            table=".".join(quoted(dialect, part) for part in table),
+            keys=tuple(keys),
+            row=_row(dialect, texts.values()),
+            values=tuple(texts.values()),
             only={_column(dialect, name): value for name, value in only.items()},
-        )  # fmt: skip
+        )
 
     def row_text(self, row: Mapping[str, Any]) -> str:
         """The text that is hashed of a row of the lake, by its columns there."""
@@ -375,12 +372,14 @@ class Queries:
         """Conditions for keys on one side of another, column by column; the first one serves an index of several columns."""
         orders = [key.order for key in self.keys]
         cases = [
-            " AND ".join([
-                *(f"{order} = {place}" for order, place in zip(orders[:i], places[:i], strict=True)),
-                f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} {places[i]}",
-            ])
+            " AND ".join(
+                [
+                    *(f"{order} = {place}" for order, place in zip(orders[:i], places[:i], strict=True)),
+                    f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} {places[i]}",
+                ]
+            )
             for i in range(len(orders))
-        ]  # fmt: skip
+        ]
         return cases if len(cases) == 1 else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
 
 
@@ -559,12 +558,19 @@ def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
         unchecked |= one.unchecked
     cuts = [f"{name}: {one.cut}" if name else one.cut for name, one in shards.items()]
     return Monitored(
-        table=table, cut="; ".join(cuts), version=min(one.version for one in found),
-        source_rows=sum(one.source_rows for one in found), lake_rows=sum(one.lake_rows for one in found),
-        faults={key: fault for one in found for key, fault in one.faults.items()}, left_out=sum(one.left_out for one in found),
-        unchecked=unchecked, unresolved=sum(one.unresolved for one in found), is_passed=all(one.is_passed for one in found),
-        is_truncated=any(one.is_truncated for one in found), seconds=sum(one.seconds for one in found),
-    )  # fmt: skip
+        table=table,
+        cut="; ".join(cuts),
+        version=min(one.version for one in found),
+        source_rows=sum(one.source_rows for one in found),
+        lake_rows=sum(one.lake_rows for one in found),
+        faults={key: fault for one in found for key, fault in one.faults.items()},
+        left_out=sum(one.left_out for one in found),
+        unchecked=unchecked,
+        unresolved=sum(one.unresolved for one in found),
+        is_passed=all(one.is_passed for one in found),
+        is_truncated=any(one.is_truncated for one in found),
+        seconds=sum(one.seconds for one in found),
+    )
 
 
 def key_shown(key: Key) -> str:
@@ -643,9 +649,18 @@ def document(found: Monitored, most: int = 50) -> Document:
     """The finding as JSON; of the keys that differ the first so many."""
     shown = dict(list(found.faults.items())[:most])
     return {
-        "table": found.table, "same": found.is_same, "cut": found.cut, "version": found.version, "source_rows": found.source_rows,
-        "lake_rows": found.lake_rows, **{fault.value: count for fault, count in found.counts.items()},
-        "keys": {key_shown(key): fault.value for key, fault in shown.items()}, "left_out": found.left_out,
-        "unchecked": dict(found.unchecked), "not_compared_ranges": found.unresolved, "passed": found.is_passed,
-        "truncated": found.is_truncated, "seconds": round(found.seconds, 3),
-    }  # fmt: skip
+        "table": found.table,
+        "same": found.is_same,
+        "cut": found.cut,
+        "version": found.version,
+        "source_rows": found.source_rows,
+        "lake_rows": found.lake_rows,
+        **{fault.value: count for fault, count in found.counts.items()},
+        "keys": {key_shown(key): fault.value for key, fault in shown.items()},
+        "left_out": found.left_out,
+        "unchecked": dict(found.unchecked),
+        "not_compared_ranges": found.unresolved,
+        "passed": found.is_passed,
+        "truncated": found.is_truncated,
+        "seconds": round(found.seconds, 3),
+    }

@@ -1,7 +1,4 @@
-"""Rows of a database, read at a consistent snapshot, in the form in which a repair, a load or a dump appends them to a bronze table.
-
-No database is asked here. A row is held against what was read before it is written, so that no value is rounded, cut or guessed.
-"""
+"""Rows read from a database at a consistent snapshot, for a repair, a load or a dump."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,21 +11,15 @@ from typing import Any
 import orjson
 
 from lakechime_dagster.cdc.canonical import Kind, lake_twin, value_of
+from lakechime_dagster.cdc.change import REPAIRS, BinlogPlace, Position, StatedPlace, WalPlace
 from lakechime_dagster.cdc.compare import Comparison, Key
-from lakechime_dagster.cdc.messages.debezium import is_envelope, source_block
-from lakechime_dagster.cdc.messages.flattened import unflattened
-from lakechime_dagster.cdc.messages.message import parsed, parts_of
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.cdc.messages.snapshot_rows import SnapshotRows
-from lakechime_dagster.cdc.order import REPAIRS, Position
-from lakechime_dagster.cdc.position import BinlogPlace, StatedPlace, WalPlace
-from lakechime_dagster.cdc.schemas.columns import decoded
-from lakechime_dagster.cdc.schemas.connect import ConnectSchema, connect_schema
-from lakechime_dagster.cdc.schemas.natural import natural_type
-from lakechime_dagster.cdc.schemas.values import EXACT, InexactNumberError, ValueType
+from lakechime_dagster.cdc.debezium import is_envelope, source_block, unflattened
+from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record, SnapshotRows, parsed, parts_of
+from lakechime_dagster.cdc.values import EXACT, ConnectSchema, InexactNumberError, ValueType, connect_schema, decoded
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.envelopes import Debezium, Maxwell
+from lakechime_dagster.tables.databases import Debezium, Maxwell
 
 LOADS = f"{REPAIRS}load/"  # with which the topic ids of loaded rows begin
 LOAD = "lakechime-load"  # the header that says how far the load is with the chunk
@@ -41,9 +32,11 @@ _DIGITS = {
     "io.debezium.time.NanoTime": 9,
 }
 _KINDS = {  # what a text means, by the name of its schema
-    "io.debezium.data.Uuid": Kind.UUID, "io.debezium.data.VariableScaleDecimal": Kind.NUMBER,
-    "org.apache.kafka.connect.data.Decimal": Kind.NUMBER, **dict.fromkeys(_DIGITS, Kind.TIME),
-}  # fmt: skip
+    "io.debezium.data.Uuid": Kind.UUID,
+    "io.debezium.data.VariableScaleDecimal": Kind.NUMBER,
+    "org.apache.kafka.connect.data.Decimal": Kind.NUMBER,
+    **dict.fromkeys(_DIGITS, Kind.TIME),
+}
 Texts = Mapping[str, str | None]  # the canonical texts of a row, by column
 
 
@@ -119,7 +112,7 @@ class Progress:
         found = orjson.loads(told)
         return Progress(
             load=found["id"], rows=found["rows"], last=tuple(found["last"]), is_last=found["is_last"], dump=found.get("dump", "")
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +204,17 @@ def form_of(table: str, message: Record, messages: MessageFormat, newest_ms: int
     described = connect_schema(schema) if schema else None
     row = described and (described.field("after") or described)
     return Form(
-        table=table, source=change.source, connector=connector, newest_ms=newest_ms, types=reading.types, defaults=reading.defaults,
-        row=change.columns, schemas=dict(row.fields) if row else {}, parts=2 if isinstance(messages.envelope, Maxwell) else 3,
+        table=table,
+        source=change.source,
+        connector=connector,
+        newest_ms=newest_ms,
+        types=reading.types,
+        defaults=reading.defaults,
+        row=change.columns,
+        schemas=dict(row.fields) if row else {},
+        parts=2 if isinstance(messages.envelope, Maxwell) else 3,
         is_first=connector == OF_WAL and orjson.loads(str(sequence))[0] is None,
-    )  # fmt: skip
+    )
 
 
 def snapshot_position(form: Form, place: StatedPlace, newest: int) -> Position:
@@ -429,10 +429,13 @@ def writer_of(now: Form, then: Form, position: Position, keys: tuple[str, ...], 
     unknown = tuple(name for name in columns if name not in now.types and name not in then.types)
     by_name = {name: now if name in now.types else then for name in [*then.types, *now.types] if name in columns}
     form = replace(
-        now, newest_ms=then.newest_ms, types={name: one.types[name] for name, one in by_name.items()},
+        now,
+        newest_ms=then.newest_ms,
+        types={name: one.types[name] for name, one in by_name.items()},
         defaults={name: one.defaults[name] for name, one in by_name.items() if name in one.defaults},
-        row={**then.row, **now.row}, schemas={name: one.schemas[name] for name, one in by_name.items() if name in one.schemas},
-    )  # fmt: skip
+        row={**then.row, **now.row},
+        schemas={name: one.schemas[name] for name, one in by_name.items() if name in one.schemas},
+    )
     return DumpWriter(form=form, position=position, keys=keys, left_out=unknown)
 
 

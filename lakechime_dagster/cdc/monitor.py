@@ -1,11 +1,11 @@
-"""Delay and loss of a CDC table: what was measured of it, what of that is beyond the declared limits, and which changes were lost."""
+"""Delay and loss of a CDC table."""
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lakechime_dagster.lake.monitors import Limits
+from lakechime_dagster.tables.databases import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,9 +272,13 @@ def counted(ends: Iterable[End], came: Came, now_ms: int, patience_ms: int) -> C
         else:
             on_their_way += 1
     return Counted(
-        transactions=len(told), changes=sum(expected for _, expected in told.values()), on_their_way=on_their_way,
-        lacking=tuple(sorted(lacking, key=lambda one: one.end.at_ms)), problems=tuple(problems.values()), unreadable=came.unreadable,
-    )  # fmt: skip
+        transactions=len(told),
+        changes=sum(expected for _, expected in told.values()),
+        on_their_way=on_their_way,
+        lacking=tuple(sorted(lacking, key=lambda one: one.end.at_ms)),
+        problems=tuple(problems.values()),
+        unreadable=came.unreadable,
+    )
 
 
 def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tuple[End, int]]:

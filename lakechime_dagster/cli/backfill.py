@@ -4,23 +4,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_flows, declared_lake, open_platform
-from lakechime_dagster.cli.options import Json, Reason, Since, TimeColumn, Until, Who
-from lakechime_dagster.cli.output import count, print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    Json,
+    Reason,
+    Since,
+    TimeColumn,
+    Until,
+    Who,
+    count,
+    declared_flows,
+    declared_lake,
+    open_platform,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    when,
+)
 
 if TYPE_CHECKING:
-    from lakechime_dagster.resources.backfill import BackfillPlan
-    from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.store.backfills import Backfill
-    from lakechime_dagster.store.interventions import By
-    from lakechime_dagster.triggers.orders import Order
+    from lakechime_dagster.lineage.backfills import BackfillPlan
+    from lakechime_dagster.runtime.platform import Platform
+    from lakechime_dagster.triggers.backfills import Backfill
+    from lakechime_dagster.triggers.consumers import Order
+    from lakechime_dagster.triggers.interventions import By
 
 app = typer.Typer(name="backfill", help="Backfills: plan what a change of columns hits, order it, follow and cancel it.")
 
 Columns = Annotated[
     str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; apart by commas.")
-]  # fmt: skip
+]
 Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
 Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
 InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Lanes that may run at once.")]
@@ -31,9 +45,14 @@ MAX_KEYS = 8  # of a table that are shown
 
 @app.command()
 def plan(
-    columns: Columns = "", selection: Selection = "", since: Since = None, until: Until = None, time_column: TimeColumn = None,
-    leave_out: Except = "", as_json: Json = False,
-) -> None:  # fmt: skip
+    columns: Columns = "",
+    selection: Selection = "",
+    since: Since = None,
+    until: Until = None,
+    time_column: TimeColumn = None,
+    leave_out: Except = "",
+    as_json: Json = False,
+) -> None:
     """Tell what a backfill would run, what holds it, what is spared and why, and what that saves; nothing is written."""
     planned = _planned(open_platform(), columns, selection, since, until, time_column, leave_out)
     if as_json:
@@ -44,20 +63,28 @@ def plan(
 
 @app.command()
 def run(
-    reason: Reason, columns: Columns = "", selection: Selection = "", since: Since = None, until: Until = None,
-    time_column: TimeColumn = None, leave_out: Except = "", in_flight: InFlight = 4, who: Who = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    reason: Reason,
+    columns: Columns = "",
+    selection: Selection = "",
+    since: Since = None,
+    until: Until = None,
+    time_column: TimeColumn = None,
+    leave_out: Except = "",
+    in_flight: InFlight = 4,
+    who: Who = None,
+    as_json: Json = False,
+) -> None:
     """Order it: the next run of each lane does it beside what came; while an input's order is open, no reader runs.
 
     Sensors launch the runs. It goes on by itself after whatever dies; tables that cannot be done in part are refused.
     """
-    from lakechime_dagster.resources import backfill
+    from lakechime_dagster.lineage import backfills as backfill
 
     platform = open_platform()
     planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
     for flow in declared_flows(manual=True).values():
         platform.evaluator.activate(flow)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
     change = _drafted(platform, planned, backfill_id, by)
     if as_json:
@@ -70,9 +97,9 @@ def run(
 
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
     """The number of the draft that tells of it, for a person to send."""
+    from lakechime_dagster.governance.changes import ChangeKind, automatic_change
+    from lakechime_dagster.governance.notification_store import Notifications
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.notifications.changes import ChangeKind, automatic_change
-    from lakechime_dagster.store.notifications import Notifications
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
     change = automatic_change(ChangeKind.BACKFILL, f"It is computed again: {by.reason}", refs)
@@ -83,7 +110,7 @@ def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by
 @app.command()
 def status(backfill_id: OfId = None, as_json: Json = False) -> None:
     """Tell how far backfills are, or each order of one."""
-    from lakechime_dagster.store.backfills import Backfills
+    from lakechime_dagster.triggers.backfills import Backfills
 
     backfills = Backfills(open_platform().ledger)
     if backfill_id is None:
@@ -106,9 +133,9 @@ def status(backfill_id: OfId = None, as_json: Json = False) -> None:
 @app.command()
 def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = False) -> None:
     """Drop what no run has claimed yet; what is in flight ends as ever."""
-    from lakechime_dagster.store.backfills import Backfills
+    from lakechime_dagster.triggers.backfills import Backfills
 
-    dropped = Backfills(open_platform().ledger).cancel(backfill_id, parse.by(who, reason))
+    dropped = Backfills(open_platform().ledger).cancel(backfill_id, common.by(who, reason))
     if as_json:
         print_json({"backfill": backfill_id, "dropped": dropped})
         return
@@ -118,21 +145,21 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
 def _planned(
     platform: "Platform", columns: str, selection: str, since: str | None, until: str | None, time_column: str | None, leave_out: str
 ) -> "BackfillPlan":
-    from lakechime_dagster.lineage.backfill.window import Window
-    from lakechime_dagster.resources import backfill
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.selection import selected_tables
+    from lakechime_dagster.lineage import backfills as backfill
+    from lakechime_dagster.lineage.backfill import Window
+    from lakechime_dagster.lineage.service import AskedLineage
+    from lakechime_dagster.runtime.selection import selected_tables
 
     if bool(columns) == bool(selection):
         both = "both are given" if columns else "neither says anything"
-        raise parse.wrong("--columns / --from-selection", f"{both}; give one of them")
+        raise common.wrong("--columns / --from-selection", f"{both}; give one of them")
     lake = declared_lake(platform.settings)
     left_out = _names(leave_out)
     for name in left_out:
         lake.table(name)
-    with parse.reading("--since / --until"):
+    with common.reading("--since / --until"):
         window = Window(since=since, until=until, column=time_column)
-    with parse.reading("--from-selection"):
+    with common.reading("--from-selection"):
         tables = selected_tables(lake, selection) if selection else ()
     columns_asked = tuple(map(AskedLineage(platform, lake).ref, _names(columns)))
     asked = backfill.Asked(columns=columns_asked, tables=tables, leave_out=left_out, window=window)
@@ -149,18 +176,21 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
     return {
         "asked": planned.asked.to_json(),
         "orders": [_order(order) | {"partition": orders.partitions.get(order.number)} for order in orders.orders],
-        "held": dict(orders.held), "pending": dict(orders.pending), "refused": dict(orders.refused),
+        "held": dict(orders.held),
+        "pending": dict(orders.pending),
+        "refused": dict(orders.refused),
         "spared": {**planned.found.spared, **orders.spared},
         "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
-        "lanes": len(orders.orders), "lanes_of_everything": len(planned.everything.orders),
-    }  # fmt: skip
+        "lanes": len(orders.orders),
+        "lanes_of_everything": len(planned.everything.orders),
+    }
 
 
 def _print_plan(planned: "BackfillPlan") -> None:
     orders, tables = planned.orders, dict.fromkeys(order.flow for order in planned.orders.orders)
     rows = [
         [table, len(mine := [one for one in orders.orders if one.flow == table]), _keys(planned, mine), mine[0].why] for table in tables
-    ]  # fmt: skip
+    ]
     print_table(["table", "lanes", "what", "because"], rows, empty="nothing is to be run")
     for head, several in (
         ("held", orders.held),
@@ -181,16 +211,28 @@ def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
 
 def _order(order: "Order") -> dict[str, Any]:
     return {
-        "number": order.number, "table": order.flow, "key": order.key, "waits_for": list(order.waits_for), "why": order.why,
-        "state": str(order.state), "span": order.span.to_json() if order.span is not None else None, "execution": order.execution_id,
-    }  # fmt: skip
+        "number": order.number,
+        "table": order.flow,
+        "key": order.key,
+        "waits_for": list(order.waits_for),
+        "why": order.why,
+        "state": str(order.state),
+        "span": order.span.to_json() if order.span is not None else None,
+        "execution": order.execution_id,
+    }
 
 
 def _facts(one: "Backfill") -> dict[str, Any]:
     return {
-        "backfill": one.backfill_id, "is": _state(one), "asked": dict(one.asked), "states": {str(k): v for k, v in one.states.items()},
-        "max_in_flight": one.max_in_flight, "who": one.who, "reason": one.reason, "created_ts": one.created_ts,
-    }  # fmt: skip
+        "backfill": one.backfill_id,
+        "is": _state(one),
+        "asked": dict(one.asked),
+        "states": {str(k): v for k, v in one.states.items()},
+        "max_in_flight": one.max_in_flight,
+        "who": one.who,
+        "reason": one.reason,
+        "created_ts": one.created_ts,
+    }
 
 
 def _state(one: "Backfill") -> str:

@@ -9,14 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import open_platform
-from lakechime_dagster.cli.options import MAX_LIMIT, Cluster, DryRun, Json, Table, TagPairs
-from lakechime_dagster.cli.output import count, print_json, print_table, say, when
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, from_json, to_json
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import EventQuery, Registration
-from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    MAX_LIMIT,
+    Cluster,
+    DryRun,
+    Json,
+    OptionsTable,
+    TagPairs,
+    count,
+    open_platform,
+    print_json,
+    print_table,
+    say,
+    when,
+)
+from lakechime_dagster.dce.contract import EventQuery, Registration
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, Tags, from_json, to_json
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, shown
 from lakechime_dagster.settings import load_settings
 
@@ -25,16 +34,24 @@ app = typer.Typer(name="dce", help="Data change events: register, list, follow."
 PARTITION_HELP = """The partition as a JSON array, a value per level, such as '["2013-01-01", 5]'."""
 POLL_SECONDS = 0.5
 OPTIONS = {  # of the fields of an event
-    "table": "--table", "table_format": "--format", "operation_type": "--operation", "partition": "--partition",
-    "snapshot_id": "--snapshot-id", "prev_snapshot_id": "--prev-snapshot-id", "snapshot_ts": "--snapshot-ts", "tags": "--tag",
-    "cluster": "--cluster", "table_uid": "--table-uid", "event_key": "--event-key",
-}  # fmt: skip
+    "table": "--table",
+    "table_format": "--format",
+    "operation_type": "--operation",
+    "partition": "--partition",
+    "snapshot_id": "--snapshot-id",
+    "prev_snapshot_id": "--prev-snapshot-id",
+    "snapshot_ts": "--snapshot-ts",
+    "tags": "--tag",
+    "cluster": "--cluster",
+    "table_uid": "--table-uid",
+    "event_key": "--event-key",
+}
 TIME = "TIME"  # ISO 8601, UTC where it names no zone, or milliseconds since the epoch
 
 
 @app.command()
 def register(
-    table: Table = None,
+    table: OptionsTable = None,
     table_format: Annotated[str | None, typer.Option("--format", help="DELTA (unless given), ICEBERG or HIVE.")] = None,
     operation: Annotated[str | None, typer.Option("--operation", help="APPEND, DELETE or UPDATE (unless given).")] = None,
     partition: Annotated[str | None, typer.Option("--partition", metavar="JSON", help=PARTITION_HELP)] = None,
@@ -51,19 +68,26 @@ def register(
 ) -> None:
     """Register the event that the options describe, or those of a file; a repeat is a duplicate."""
     given = {
-        "table": table, "table_format": table_format, "operation_type": operation,
-        "partition": parse.partition("--partition", partition), "snapshot_id": snapshot_id, "prev_snapshot_id": prev_snapshot_id,
-        "snapshot_ts": parse.optional_milliseconds("--snapshot-ts", snapshot_ts), "tags": parse.tags("--tag", tag or []) or None,
-        "cluster": cluster, "table_uid": table_uid, "event_key": event_key,
-    }  # fmt: skip
+        "table": table,
+        "table_format": table_format,
+        "operation_type": operation,
+        "partition": common.partition("--partition", partition),
+        "snapshot_id": snapshot_id,
+        "prev_snapshot_id": prev_snapshot_id,
+        "snapshot_ts": common.optional_milliseconds("--snapshot-ts", snapshot_ts),
+        "tags": common.tags("--tag", tag or []) or None,
+        "cluster": cluster,
+        "table_uid": table_uid,
+        "event_key": event_key,
+    }
     wire = {name: value for name, value in given.items() if value is not None}
     if file is not None and set(wire) - {"cluster"}:
-        raise parse.wrong("--file", "takes no event options but --cluster: the file describes the events")
+        raise common.wrong("--file", "takes no event options but --cluster: the file describes the events")
     if file is None and table is None:
-        raise parse.wrong("--table", "name the table that changed, or a --file of events")
+        raise common.wrong("--table", "name the table that changed, or a --file of events")
     default = {"cluster": load_settings().cluster if cluster is None else cluster}
     if file is None:
-        with parse.reading_fields(OPTIONS):
+        with common.reading_fields(OPTIONS):
             events = [from_json(default | wire)]
     else:
         events = list(_from_lines(_lines(file), default))
@@ -72,7 +96,7 @@ def register(
 
 @app.command("list")
 def list_(
-    table: Table = None,
+    table: OptionsTable = None,
     cluster: Cluster = None,
     partition: Annotated[str | None, typer.Option("--partition", metavar="JSON", help=PARTITION_HELP)] = None,
     tag: TagPairs = None,
@@ -85,12 +109,17 @@ def list_(
 ) -> None:
     """List events in commit order, oldest first; every given condition must hold, all tags on one event."""
     if partition is not None and table is None:
-        raise parse.wrong("--partition", "needs --table: partitions are compared by the levels of their table")
+        raise common.wrong("--partition", "needs --table: partitions are compared by the levels of their table")
     query = EventQuery(
-        table=table, cluster=cluster, partition=parse.partition("--partition", partition), tags=parse.tags("--tag", tag or []),
-        since=parse.optional_milliseconds("--since", since), until=parse.optional_milliseconds("--until", until),
-        after=parse.position("--after", after), limit=limit,
-    )  # fmt: skip
+        table=table,
+        cluster=cluster,
+        partition=common.partition("--partition", partition),
+        tags=common.tags("--tag", tag or []),
+        since=common.optional_milliseconds("--since", since),
+        until=common.optional_milliseconds("--until", until),
+        after=common.position("--after", after),
+        limit=limit,
+    )
     events = open_platform().store.fetch(query)
     if as_json:
         print_json(events_document(events))
@@ -102,7 +131,7 @@ def list_(
 
 @app.command()
 def tail(
-    table: Table = None,
+    table: OptionsTable = None,
     cluster: Cluster = None,
     tag: TagPairs = None,
     after: Annotated[str | None, typer.Option(metavar="POSITION", help="Begin after this event instead of now.")] = None,
@@ -113,10 +142,10 @@ def tail(
 ) -> None:
     """Follow events as they are registered, until Ctrl-C, --limit or --for; --json prints its document at the end."""
     if lines and as_json:
-        raise parse.wrong("--lines", "prints many documents, --json one; give either")
-    wanted = Tags(parse.tags("--tag", tag or []))
+        raise common.wrong("--lines", "prints many documents, --json one; give either")
+    wanted = Tags(common.tags("--tag", tag or []))
     store = open_platform().store
-    start = parse.position("--after", after) or store.head()
+    start = common.position("--after", after) or store.head()
     collected: list[RegisteredEvent] = []
     try:
         for event in _following(store, start, seconds):
@@ -147,16 +176,16 @@ def complete(
     as_json: Json = False,
 ) -> None:
     """State that partitions of a table are complete: a mark with complete=true, all in one transaction."""
-    partitions = [parse.partition("--partition", text) for text in partition or []] or [None]
+    partitions = [common.partition("--partition", text) for text in partition or []] or [None]
     if event_key is not None and len(partitions) > 1:
-        raise parse.wrong("--event-key", "identifies one event; give one --partition with it")
-    stated = {"complete": "true"} | parse.tags("--tag", tag or [])
+        raise common.wrong("--event-key", "identifies one event; give one --partition with it")
+    stated = {"complete": "true"} | common.tags("--tag", tag or [])
     if stated["complete"] != "true":
-        raise parse.wrong(
+        raise common.wrong(
             "--tag", f"complete={stated['complete']}: this command states complete=true; `lakechime dce register` states anything else"
         )
     platform = load_settings().cluster if cluster is None else cluster
-    with parse.reading_fields(OPTIONS | {"table": "TABLE"}):
+    with common.reading_fields(OPTIONS | {"table": "TABLE"}):
         tags = Tags(stated)
         marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
     _register(marks, dry_run=dry_run, as_json=as_json)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli.context import open_platform
-from lakechime_dagster.cli.options import DryRun, Json
-from lakechime_dagster.cli.output import count, print_json, say
+from lakechime_dagster.cli.common import DryRun, Json, count, open_platform, print_json, say
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
-    from lakechime_dagster.demo.database import ReservationsDatabase
-    from lakechime_dagster.demo.findings import TableCheck
     from lakechime_dagster.demo.replay import Progress
+    from lakechime_dagster.demo.reservations import ReservationsDatabase
+    from lakechime_dagster.demo.verify import TableCheck
 
 app = typer.Typer(name="demo", help="The flights lake: replay, verify.")
 
@@ -36,7 +34,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Write the bronze tables hour by hour, with late, restated and poisoned data, from where the last replay stopped."""
-    from lakechime_dagster.demo.announced import FOLDER
+    from lakechime_dagster.demo.flights import FOLDER
     from lakechime_dagster.demo.replay import Replayer, ReplayState
 
     platform = open_platform(dry_run=dry_run)
@@ -44,10 +42,15 @@ def replay(
     begun = ReplayState.load(state_file) or ReplayState(seed=2013, days=365)
     warehouse = _local_warehouse(platform.settings)
     replayer = Replayer(
-        warehouse, platform.store, state_file, seed=begun.seed if seed is None else seed, days=begun.days if days is None else days,
-        cluster=platform.settings.cluster, reservations=_reservations(os.environ.get(DATABASE_URL, "")),
+        warehouse,
+        platform.store,
+        state_file,
+        seed=begun.seed if seed is None else seed,
+        days=begun.days if days is None else days,
+        cluster=platform.settings.cluster,
+        reservations=_reservations(os.environ.get(DATABASE_URL, "")),
         airport=platform.settings.home / FOLDER,
-    )  # fmt: skip
+    )
     before = replayer.state.ticks
     if dry_run:
         left = replayer.plan.ticks - before
@@ -66,12 +69,11 @@ def verify(as_json: Json = False) -> None:
 
     Where the replay writes on meanwhile, tables may have more hours than are expected, and the answer says so.
     """
-    from lakechime_dagster.demo.findings import Finding
-    from lakechime_dagster.demo.followed import kafka_address
+    from lakechime_dagster.demo.flights import kafka_address
     from lakechime_dagster.demo.replay import ReplayState
     from lakechime_dagster.demo.reservations import folded
+    from lakechime_dagster.demo.verify import Finding, warehouse_location
     from lakechime_dagster.demo.verify import verify as verified
-    from lakechime_dagster.demo.verify import warehouse_location
 
     settings = open_platform().settings
     state = ReplayState.load(settings.home / STATE_FILE)
@@ -100,7 +102,7 @@ def _reservations(url: str) -> "ReservationsDatabase | None":
     """The database of that URL; none is written to without one."""
     if not url:
         return None
-    from lakechime_dagster.demo.database import ReservationsDatabase
+    from lakechime_dagster.demo.reservations import ReservationsDatabase
 
     return ReservationsDatabase(url)
 
@@ -130,6 +132,10 @@ def _tell_replay(before: int, after: int, of: int, would: int | None, as_json: b
 
 def _document(check: "TableCheck") -> dict[str, Any]:
     return {
-        "table": check.table, "finding": check.finding.value, "expected_rows": check.expected_rows, "actual_rows": check.actual_rows,
-        "reason": check.reason, "difference": str(check.difference) if check.difference else None,
-    }  # fmt: skip
+        "table": check.table,
+        "finding": check.finding.value,
+        "expected_rows": check.expected_rows,
+        "actual_rows": check.actual_rows,
+        "reason": check.reason,
+        "difference": str(check.difference) if check.difference else None,
+    }

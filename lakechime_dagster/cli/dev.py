@@ -1,12 +1,14 @@
-"""`lakechime dev`: everything of a deployment on one machine, ended by one Ctrl-C."""
+"""`lakechime dev`: a whole deployment on one machine, ended by one Ctrl-C."""
 
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -15,21 +17,96 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakechime_dagster.cli.common import note, relay, say
 from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
-from lakechime_dagster.cli.output import note, relay, say
-from lakechime_dagster.cli.processes import Child, end_children, start_child
 from lakechime_dagster.errors import LakeChimeError, needs
 from lakechime_dagster.settings import MARKER, Settings, lake_name, load_settings, make_home, own_definitions, project_folder
 
 if TYPE_CHECKING:
-    from lakechime_dagster.demo.servers.reservations import Reservations
-    from lakechime_dagster.spark.drivers.warm import WarmHost
+    from lakechime_dagster.demo.servers import Reservations
+    from lakechime_dagster.spark.warm import WarmHost
+
+
+ENDS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))  # signal, seconds to wait for its effect
+LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Child:
+    """A running child."""
+
+    name: str
+    process: subprocess.Popen[str]
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self.process.poll()
+
+
+def start_child(name: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], show: Callable[[str], None]) -> Child:
+    """Start a child in its own session, so that a Ctrl-C of the terminal reaches it through us only.
+
+    The caller must have handlers for its signals: a handled signal has its default effect again in the child, an
+    ignored one, as a background job of a script has it, would stay ignored.
+    """
+    process = subprocess.Popen(
+        list(command),
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+    child = Child(name, process)
+    threading.Thread(target=_show_lines, args=(child, show), daemon=True).start()
+    return child
+
+
+def end_children(children: Sequence[Child], ends: Sequence[tuple[signal.Signals, float]] = ENDS) -> None:
+    """End all children with everything they started: asked first, then told, then killed."""
+    for number, seconds in ends:
+        for child in children:
+            _signal_group(child, number)
+        end = time.monotonic() + seconds
+        while any(_lives(child) for child in children) and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+        if not any(_lives(child) for child in children):
+            return
+
+
+def _show_lines(child: Child, show: Callable[[str], None]) -> None:
+    assert child.process.stdout is not None  # it is a pipe
+    for line in child.process.stdout:
+        show(f"{child.name:<8}| {line.rstrip()}")
+
+
+def _lives(child: Child) -> bool:
+    """Whether the child or something of its group still runs."""
+    child.process.poll()  # takes note of its end, so that it is no zombie in its group
+    try:
+        os.killpg(child.process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return child.process.returncode is None
+    return child.process.returncode is None or sys.platform != "darwin"
+
+
+def _signal_group(child: Child, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.process.pid, number)
+
 
 LOCATIONS = {"lakechime_dagster": "lakechime_dagster.definitions", "outside": "lakechime_dagster.outside"}
 HOST = "127.0.0.1"
 LINEAGE_PORT = 9465  # of the page of lineage, if it is free
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LOOK_SECONDS = 0.2
+DEV_LOOK_SECONDS = 0.2
 QUIET = (
     "Checking for new runs for sensor",
     " skipped: ",
@@ -61,7 +138,7 @@ def dev(
         stack.enter_context(_only_one(settings.home))
         own = own_definitions(settings)
         if own is None and lake_name(settings) is None and not (folder / MARKER).is_file():
-            from lakechime_dagster.lake.load import NO_LAKE
+            from lakechime_dagster.tables.load import NO_LAKE
 
             raise LakeChimeError(NO_LAKE)
         is_demo = own is None and lake_name(settings) == DEMO_LAKE
@@ -118,7 +195,7 @@ class Deployment:
     def _watch(self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event) -> int:
         told = False
         servers = self.reservations.servers if self.reservations else ()
-        while not stop.wait(LOOK_SECONDS):
+        while not stop.wait(DEV_LOOK_SECONDS):
             if dagster.code is not None:
                 note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
                 return 1
@@ -152,7 +229,7 @@ class Deployment:
             relay(line)
 
     def _environment(self) -> Mapping[str, str]:
-        from lakechime_dagster.demo.followed import READER_URL
+        from lakechime_dagster.demo.flights import READER_URL
 
         followed = self.reservations
         page = {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"} if self.lineage_port else {}
@@ -274,8 +351,8 @@ def _stop_on_signals() -> threading.Event:
 
 
 def _prepare_store(settings: Settings) -> None:
-    from lakechime_dagster.store.engine import open_engine
-    from lakechime_dagster.store.upgrade import upgrade
+    from lakechime_dagster.dce.engine import open_engine
+    from lakechime_dagster.dce.upgrade import upgrade
 
     upgrade(open_engine(settings.store_url))
     note(f"lakechime| store {settings.shown_store_url}, lake {own_definitions(settings) or settings.lake}, home {settings.home}")
@@ -283,9 +360,9 @@ def _prepare_store(settings: Settings) -> None:
 
 def _start_warm(settings: Settings) -> "WarmHost | None":
     """Look for Java and the jars, which every local run needs, and start the driver that they share."""
-    from lakechime_dagster.spark.drivers.jars import ensure_jars
-    from lakechime_dagster.spark.drivers.java import find_java
-    from lakechime_dagster.spark.drivers.warm import start_warm_driver
+    from lakechime_dagster.spark.java import find_java
+    from lakechime_dagster.spark.jvm import ensure_jars
+    from lakechime_dagster.spark.warm import start_warm_driver
 
     if settings.spark.driver not in ("warm", "local"):
         return None
@@ -301,10 +378,9 @@ def _start_warm(settings: Settings) -> "WarmHost | None":
 @contextmanager
 def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
     """The database that the demo's lake follows, with what brings its changes; None where it follows none."""
-    from lakechime_dagster.demo.followed import kafka_address
-    from lakechime_dagster.demo.servers.jars import ensure_server_jars
-    from lakechime_dagster.demo.servers.reservations import check_parts, reservations
-    from lakechime_dagster.spark.drivers.java import find_java
+    from lakechime_dagster.demo.flights import kafka_address
+    from lakechime_dagster.demo.servers import check_parts, ensure_server_jars, reservations
+    from lakechime_dagster.spark.java import find_java
 
     kafka = kafka_address(os.environ)
     if kafka is None:

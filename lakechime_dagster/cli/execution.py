@@ -4,16 +4,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import open_platform
-from lakechime_dagster.cli.options import MAX_LIMIT, DryRun, Json, Reason, Who
-from lakechime_dagster.cli.output import print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    MAX_LIMIT,
+    DryRun,
+    Json,
+    Reason,
+    Who,
+    open_platform,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    when,
+)
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.triggers.lanes import Execution
+    from lakechime_dagster.runtime.platform import Platform
+    from lakechime_dagster.triggers.consumers import Execution
 
 app = typer.Typer(name="execution", help="Executions: list, show, retry, skip.")
 
@@ -36,7 +46,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List executions, newest claim first."""
-    from lakechime_dagster.triggers.lanes import ExecutionState
+    from lakechime_dagster.triggers.consumers import ExecutionState
 
     wanted = ExecutionState(state.value.upper()) if state else None
     ledger = open_platform().ledger
@@ -79,10 +89,10 @@ def show(execution_id: Id, as_json: Json = False) -> None:
 @app.command()
 def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Try an open execution again at once, also one whose lane is held."""
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     execution = _open(platform, execution_id)
     following = execution if dry_run else Interventions(platform.ledger).retry(execution, by)
     attempt = execution.attempt + 1 if dry_run else following.attempt
@@ -97,10 +107,10 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
 @app.command()
 def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Give up an open execution: its lane goes on after its range, which nobody processes then."""
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     execution = _open(platform, execution_id)
     if not dry_run:
         Interventions(platform.ledger).skip(execution, by)
@@ -132,10 +142,22 @@ def _named(execution: "Execution") -> str:
 
 def _document(execution: "Execution") -> dict[str, Any]:
     return {
-        "execution_id": execution.execution_id, "trigger": execution.lane.flow, "key": execution.lane.key, "step": execution.step,
-        "state": execution.state.value, "cause": execution.cause.value, "attempt": execution.attempt, "run_id": execution.run_id,
-        "partition_key": execution.partition_key, "start": execution.start.to_json(), "end": execution.end.to_json(),
+        "execution_id": execution.execution_id,
+        "trigger": execution.lane.flow,
+        "key": execution.lane.key,
+        "step": execution.step,
+        "state": execution.state.value,
+        "cause": execution.cause.value,
+        "attempt": execution.attempt,
+        "run_id": execution.run_id,
+        "partition_key": execution.partition_key,
+        "start": execution.start.to_json(),
+        "end": execution.end.to_json(),
         "ranges": [{"table": one.table, "start": one.start, "end": one.end} for one in execution.ranges().values()],
-        "claimed_ts": execution.claimed_ts, "settled_ts": execution.settled_ts, "lease_until": execution.lease_until,
-        "next_attempt_ts": execution.next_attempt_ts, "version": execution.version, "reason": execution.reason,
-    }  # fmt: skip
+        "claimed_ts": execution.claimed_ts,
+        "settled_ts": execution.settled_ts,
+        "lease_until": execution.lease_until,
+        "next_attempt_ts": execution.next_attempt_ts,
+        "version": execution.version,
+        "reason": execution.reason,
+    }

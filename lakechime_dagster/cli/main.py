@@ -18,24 +18,21 @@ from pydantic import ValidationError
 
 from lakechime_dagster.cli import (
     backfill,
+    cdc,
     dce,
     demo,
     dev,
-    drop,
     execution,
-    maintain,
-    metrics,
+    lineage,
     notification,
     personal,
+    schema,
     status,
     store,
     table,
     trigger,
 )
-from lakechime_dagster.cli.cdc import app as cdc
-from lakechime_dagster.cli.lineage import app as lineage
-from lakechime_dagster.cli.output import error_document, note, one_line, print_json
-from lakechime_dagster.cli.schema import app as schema
+from lakechime_dagster.cli.common import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, needs, shown
 from lakechime_dagster.settings import load_settings
 
@@ -48,12 +45,12 @@ app = typer.Typer(
 )
 for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store, demo):
     app.add_typer(noun.app)
-table.app.command("maintain")(maintain.maintain)
-table.app.command("drop")(drop.drop)
-table.app.command("dropped")(drop.dropped)
+table.app.command("maintain")(table.maintain)
+table.app.command("drop")(table.drop)
+table.app.command("dropped")(table.dropped)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
-app.command("metrics")(metrics.metrics)
+app.command("metrics")(status.metrics)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`lakechime notification`: planned changes, whom they affect, and the messages to their owners."""
+"""`lakechime notification`: planned changes, and the messages to owners."""
 
 import difflib
 import os
@@ -8,19 +8,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.options import DryRun, Json, Reason, Who
-from lakechime_dagster.cli.output import count, note, print_facts, print_json, print_table, say, shown_fact, when
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    DryRun,
+    Json,
+    Reason,
+    Who,
+    count,
+    declared_lake,
+    note,
+    open_platform,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    shown_fact,
+    when,
+)
 from lakechime_dagster.compat import date_of_iso
 from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.lineage.columns import ColumnRef
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.notifications.changes import Change
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.notifications import Plan
-    from lakechime_dagster.store.notifications import KeptChange, KeptMessage, Notifications
+    from lakechime_dagster.governance.changes import Change
+    from lakechime_dagster.governance.notification_store import KeptChange, KeptMessage, Notifications
+    from lakechime_dagster.governance.notifications import Plan
+    from lakechime_dagster.lineage.service import AskedLineage
 
 KINDS = "deprecation, retention, schema change, incident, backfill"
 FIELDS = {"what": "--what", "on": "--on", "action": "--action", "sender": "--from", "refs": "OF", "table": "OF", "column": "OF"}
@@ -39,20 +52,27 @@ Amended = Annotated[int | None, typer.Option("--change", metavar="CHANGE", min=1
 
 @app.command()
 def draft(
-    of: Of = None, kind: Kind = None, what: What = None, action: Action = None, on: On = None, sender: From = None, change: Amended = None,
-    who: Who = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    of: Of = None,
+    kind: Kind = None,
+    what: What = None,
+    action: Action = None,
+    on: On = None,
+    sender: From = None,
+    change: Amended = None,
+    who: Who = None,
+    as_json: Json = False,
+) -> None:
     """Draft a change, or amend a draft; nobody is notified. `lakechime notification send` shows whom it affects."""
-    from lakechime_dagster.lineage.notifications.changes import checked_day
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.notifications import notifications
-    from lakechime_dagster.triggers.grid import from_milliseconds
+    from lakechime_dagster.governance.changes import checked_day
+    from lakechime_dagster.governance.notifications import notifications
+    from lakechime_dagster.lineage.service import AskedLineage
+    from lakechime_dagster.triggers.schedule import from_milliseconds
 
     platform = open_platform()
     asked = AskedLineage(platform, declared_lake(platform.settings))
-    by = parse.by(who, "draft")
+    by = common.by(who, "draft")
     given = _given(of, kind, what, action, on, sender, asked)
-    with parse.reading_fields(FIELDS):
+    with common.reading_fields(FIELDS):
         known = None if change is None else notifications(platform).get(change).change
         new = _new(given, asked) if known is None else replace(known, **given)
         if known is None or (new.on, new.kind) != (known.on, known.kind):
@@ -72,8 +92,8 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List changes that are drafted or announced, the newest first, or show one."""
-    from lakechime_dagster.lineage.notifications.changes import ChangeState
-    from lakechime_dagster.resources.notifications import notifications
+    from lakechime_dagster.governance.changes import ChangeState
+    from lakechime_dagster.governance.notifications import notifications
 
     several = notifications(open_platform())
     if change is not None:
@@ -101,12 +121,12 @@ def send(
 
     Exits with 1 if a message was not taken, or if an owner of a change that this announces has no channel.
     """
-    from lakechime_dagster.lineage.notifications.changes import ChangeState
-    from lakechime_dagster.resources import notifications as service
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
+    from lakechime_dagster.governance import notifications as service
+    from lakechime_dagster.governance.changes import ChangeState
+    from lakechime_dagster.lineage.service import AskedLineage
 
     platform = open_platform()
-    by, kept = parse.by(who, "sends"), service.notifications(platform).get(change)
+    by, kept = common.by(who, "sends"), service.notifications(platform).get(change)
     plan = service.plan_of(AskedLineage(platform, declared_lake(platform.settings)), kept, by.who) if kept.state.is_open else None
     if not yes:
         _preview(kept, plan, service.notifications(platform).messages(change), as_json)
@@ -134,10 +154,10 @@ def ack(
     as_json: Json = False,
 ) -> None:
     """Acknowledge a change for an owner."""
-    from lakechime_dagster.resources.notifications import notifications
+    from lakechime_dagster.governance.notifications import notifications
 
-    by = parse.by(who, "acknowledges")
-    with parse.reading_fields({"who": "--who", "note": "--note"}):
+    by = common.by(who, "acknowledges")
+    with common.reading_fields({"who": "--who", "note": "--note"}):
         kept = notifications(open_platform()).acknowledge(change, owner, by.who, text)
     if as_json:
         print_json({"change": change, **asdict(kept)})
@@ -155,10 +175,10 @@ def close(
     as_json: Json = False,
 ) -> None:
     """Close an announced change, as it has happened, or withdraw one; `send` then tells a withdrawal to whoever was notified."""
-    from lakechime_dagster.lineage.notifications.changes import ChangeState
-    from lakechime_dagster.resources import notifications as service
+    from lakechime_dagster.governance import notifications as service
+    from lakechime_dagster.governance.changes import ChangeState
 
-    platform, by = open_platform(dry_run=dry_run), parse.by(who, reason)
+    platform, by = open_platform(dry_run=dry_run), common.by(who, reason)
     state, waiting = ChangeState.WITHDRAWN if withdraw else ChangeState.DONE, 0
     kept = service.notifications(platform).get(change)
     if not dry_run:
@@ -173,21 +193,21 @@ def close(
 
 def _given(
     of: list[str] | None, kind: str | None, what: str | None, action: str | None, on: str | None, sender: str | None, asked: "AskedLineage"
-) -> dict[str, Any]:  # fmt: skip
-    from lakechime_dagster.lineage.notifications.changes import ChangeKind
+) -> dict[str, Any]:
+    from lakechime_dagster.governance.changes import ChangeKind
 
     given: dict[str, Any] = {"what": what, "action": action, "sender": sender}
     known = {*asked.network.tables, *(table.name for table in asked.lake.tables)} if of else set()
     given["refs"] = tuple(_ref(name, known, asked) for name in of) if of else None
     if kind is not None:
         if kind.replace("_", " ") not in list(ChangeKind):
-            raise parse.wrong("--kind", f"{kind!r} is none of {KINDS}")
+            raise common.wrong("--kind", f"{kind!r} is none of {KINDS}")
         given["kind"] = ChangeKind(kind.replace("_", " "))
     if on is not None:
         try:
             given["on"] = date_of_iso(on)
         except ValueError:
-            raise parse.wrong("--on", f"{on!r} is not a date; write such as 2026-12-31") from None
+            raise common.wrong("--on", f"{on!r} is not a date; write such as 2026-12-31") from None
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -209,12 +229,12 @@ def _ref(name: str, tables: Collection[str], asked: "AskedLineage") -> ColumnRef
 
 
 def _new(given: dict[str, Any], asked: "AskedLineage") -> "Change":
-    from lakechime_dagster.lineage.notifications.changes import Change
-    from lakechime_dagster.resources.notifications import default_sender
+    from lakechime_dagster.governance.changes import Change
+    from lakechime_dagster.governance.notifications import default_sender
 
     for name, option in (("kind", "--kind"), ("what", "--what"), ("refs", "OF")):
         if name not in given:
-            raise parse.wrong(option, "is missing; say what changes")
+            raise common.wrong(option, "is missing; say what changes")
     values: dict[str, Any] = {"sender": default_sender(asked, given["refs"])} | given
     return Change(**values)
 
@@ -237,9 +257,9 @@ def _show(several: "Notifications", change: int, as_json: bool) -> None:
 
 
 def _preview(kept: "KeptChange", plan: "Plan | None", known: "Iterable[KeptMessage]", as_json: bool) -> None:
-    from lakechime_dagster.lineage.notifications.digests import Occasion
-    from lakechime_dagster.resources.notifications import problems
-    from lakechime_dagster.store.notifications import MessageState
+    from lakechime_dagster.governance.changes import Occasion
+    from lakechime_dagster.governance.notification_store import MessageState
+    from lakechime_dagster.governance.notifications import problems
 
     occasion = Occasion.WITHDRAWN if plan is None else Occasion.ANNOUNCED
     there = {(one.message.owner, one.message.channel): one for one in known if one.message.occasion is occasion}
@@ -273,29 +293,44 @@ def _document(one: "KeptChange") -> dict[str, Any]:
     """A change as JSON, also as facts for people."""
     change = one.change
     return {
-        "change": one.change_id, "state": one.state.value, "title": change.title, "kind": change.kind.value, "what": change.what,
-        "action": change.action, "on": None if change.on is None else change.on.isoformat(), "of": [str(ref) for ref in change.refs],
-        "sender": change.sender, "source": one.source, "drafted_by": one.drafted_by, "drafted_ts": one.drafted_ts,
-        "announced_by": one.announced_by, "announced_ts": one.announced_ts, "closed_by": one.closed_by, "closed_ts": one.closed_ts,
+        "change": one.change_id,
+        "state": one.state.value,
+        "title": change.title,
+        "kind": change.kind.value,
+        "what": change.what,
+        "action": change.action,
+        "on": None if change.on is None else change.on.isoformat(),
+        "of": [str(ref) for ref in change.refs],
+        "sender": change.sender,
+        "source": one.source,
+        "drafted_by": one.drafted_by,
+        "drafted_ts": one.drafted_ts,
+        "announced_by": one.announced_by,
+        "announced_ts": one.announced_ts,
+        "closed_by": one.closed_by,
+        "closed_ts": one.closed_ts,
         "reason": one.reason,
-    }  # fmt: skip
+    }
 
 
 def _plan_document(kept: "KeptChange", plan: "Plan | None") -> dict[str, Any]:
     if plan is None:
         return _document(kept) | {"recipients": [], "unowned": [], "own": []}
-    recipients = [
-        {"owner": one.digest.owner, "channels": list(one.channels), "reason": one.digest.reason} for one in plan.recipients
-    ]  # fmt: skip
+    recipients = [{"owner": one.digest.owner, "channels": list(one.channels), "reason": one.digest.reason} for one in plan.recipients]
     return _document(kept) | {"recipients": recipients, "unowned": list(plan.unowned), "own": list(plan.own)}
 
 
 def _message(one: "KeptMessage") -> dict[str, Any]:
     """A message, without its text."""
     return {
-        "occasion": one.message.occasion.value, "owner": one.message.owner, "channel": one.message.channel, "state": one.state.value,
-        "attempts": one.attempts, "claimed_ts": one.claimed_ts, "problem": one.problem,
-    }  # fmt: skip
+        "occasion": one.message.occasion.value,
+        "owner": one.message.owner,
+        "channel": one.message.channel,
+        "state": one.state.value,
+        "attempts": one.attempts,
+        "claimed_ts": one.claimed_ts,
+        "problem": one.problem,
+    }
 
 
 def _messages(messages: "Iterable[KeptMessage]", empty: str) -> None:
@@ -306,8 +341,8 @@ def _messages(messages: "Iterable[KeptMessage]", empty: str) -> None:
 
 def _progress(several: "Notifications", change: int) -> dict[str, list[str]]:
     """The owners who were notified of a change, and those who have acknowledged it."""
-    from lakechime_dagster.lineage.notifications.digests import Occasion
-    from lakechime_dagster.store.notifications import MessageState
+    from lakechime_dagster.governance.changes import Occasion
+    from lakechime_dagster.governance.notification_store import MessageState
 
     sent = [
         one.message.owner

@@ -1,4 +1,4 @@
-"""`lakechime personal`: which columns hold personal data, where it goes, what people decided, and access requests."""
+"""`lakechime personal`: personal data."""
 
 import sys
 from pathlib import Path
@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.options import MAX_LIMIT, Json, Who
-from lakechime_dagster.cli.output import count, note, print_json, print_table, say
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import MAX_LIMIT, Json, Who, count, declared_lake, note, open_platform, print_json, print_table, say
 from lakechime_dagster.errors import shown
-from lakechime_dagster.lake.personal import column_of
+from lakechime_dagster.tables.options import column_of
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.personal.scan import Proposal
-    from lakechime_dagster.lineage.personal.tags import Leak, Tagged
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.data import PersonalData
+    from lakechime_dagster.governance.data import PersonalData
+    from lakechime_dagster.governance.scan import Proposal
+    from lakechime_dagster.governance.tags import Leak, Tagged
+    from lakechime_dagster.lineage.service import AskedLineage
 
 NOT = "not"
 
@@ -37,8 +35,8 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the columns that hold personal data, or may, how that is known, and what is wrong with it."""
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.data import PersonalData
+    from lakechime_dagster.governance.data import PersonalData
+    from lakechime_dagster.lineage.service import AskedLineage
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
@@ -49,9 +47,13 @@ def list_(
     cleared = [one for one in data.decided.values() if one.category is None and name in (None, one.ref.table)]
     if as_json:
         told = [{"column": str(one.ref), "who": one.who, "reason": one.reason, "decided_ts": one.decided_ms} for one in cleared]
-        print_json({
-            "columns": [_document(data, one) for one in found], "problems": [_problem(one) for one in wrong], "not_personal": told,
-        })  # fmt: skip
+        print_json(
+            {
+                "columns": [_document(data, one) for one in found],
+                "problems": [_problem(one) for one in wrong],
+                "not_personal": told,
+            }
+        )
         return
     rows = [(one.ref.table, one.ref.column or "(rows)", one.category, one.reach.word, _known_by(data, one)) for one in found]
     empty = "no column is declared or decided to be personal" if not data.tags else "nothing personal is known to come to it"
@@ -73,8 +75,8 @@ def scan(
     as_json: Json = False,
 ) -> None:
     """Propose columns of a table that look personal, by their names and by values of some rows, of which none is shown."""
-    from lakechime_dagster.resources.personal.data import PersonalData
-    from lakechime_dagster.resources.personal.data import scan as scanned
+    from lakechime_dagster.governance.data import PersonalData
+    from lakechime_dagster.governance.data import scan as scanned
 
     platform = open_platform()
     found = scanned(PersonalData(platform, declared_lake(platform.settings)), table, sample)
@@ -82,7 +84,7 @@ def scan(
         proposals = [
             {"column": one.column, "category": one.category, "by_name": one.by_name, "values": one.values, "valid": one.valid}
             for one in found.proposals
-        ]  # fmt: skip
+        ]
         print_json({"table": table, "rows": found.rows, "proposals": proposals, "left_out": found.left_out})
         return
     rows = [(one.column, one.category, "yes" if one.by_name else "", _share(one)) for one in found.proposals]
@@ -103,18 +105,18 @@ def decide(
     as_json: Json = False,
 ) -> None:
     """Decide that a column holds personal data of a category, or none; it is not proposed again, and holds until decided otherwise."""
+    from lakechime_dagster.governance.data import PersonalData
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.resources.lineage.asked import AskedLineage
-    from lakechime_dagster.resources.personal.data import PersonalData
+    from lakechime_dagster.lineage.service import AskedLineage
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
     lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
     name = lineage.ref(table)
     if name.column is not None:
-        raise parse.wrong("TABLE", f"{shown(table)} is a column; write the table and the column apart: {name.table} {name.column}")
+        raise common.wrong("TABLE", f"{shown(table)} is a column; write the table and the column apart: {name.table} {name.column}")
     ref, of = ColumnRef(name.table, _column(lineage, name.table, column)), None if category == NOT else category
-    by = parse.by(who, reason or (f"it is {category}" if of else "it is nothing personal"))
+    by = common.by(who, reason or (f"it is {category}" if of else "it is nothing personal"))
     data.decide(ref, of, by)
     if as_json:
         print_json({"column": str(ref), "category": of, "who": by.who, "reason": by.reason})
@@ -135,9 +137,9 @@ def request(to: To, as_json: Json = False) -> None:
     Keys are categories of personal columns. The rows of each table become a file of JSON lines in a folder for its owner alone.
     Columns with personal data in which subjects cannot be found are listed.
     """
-    from lakechime_dagster.lineage.personal.requests import read_subjects
-    from lakechime_dagster.resources.personal.data import PersonalData
-    from lakechime_dagster.resources.personal.requests import answer, check_new, exporting
+    from lakechime_dagster.governance.data import PersonalData
+    from lakechime_dagster.governance.request_service import answer, check_new, exporting
+    from lakechime_dagster.governance.requests import read_subjects
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
@@ -179,10 +181,14 @@ def _column(lineage: "AskedLineage", table: str, text: str) -> str:
 def _document(data: "PersonalData", one: "Tagged") -> dict[str, Any]:
     decision = data.decided.get(one.path[0])
     return {
-        "table": one.ref.table, "column": one.ref.column, "category": one.category, "how": one.reach.word,
-        "declared": one.is_source and decision is None, "decided_by": decision.who if one.is_source and decision else None,
+        "table": one.ref.table,
+        "column": one.ref.column,
+        "category": one.category,
+        "how": one.reach.word,
+        "declared": one.is_source and decision is None,
+        "decided_by": decision.who if one.is_source and decision else None,
         "path": [str(ref) for ref in one.path],
-    }  # fmt: skip
+    }
 
 
 def _share(one: "Proposal") -> str:

@@ -1,21 +1,22 @@
-"""`lakechime status`: where this deployment stands, in one look."""
+"""`lakechime status` and `lakechime metrics`."""
 
+import threading
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.options import Json
-from lakechime_dagster.cli.output import one_line, print_facts, print_json, print_table, say, when
-from lakechime_dagster.errors import LakeChimeError
+import typer
+
+from lakechime_dagster.cli.common import Json, declared_lake, note, one_line, open_platform, print_facts, print_json, print_table, say, when
+from lakechime_dagster.errors import LakeChimeError, needs
 from lakechime_dagster.settings import Settings, default_home, lake_name, own_definitions
 
 
 def status(as_json: Json = False) -> None:
     """Show the store, the lake, the warm driver, and per trigger what waits, is open or is held."""
-    from lakechime_dagster.resources.alarms import kept
-    from lakechime_dagster.store.overview import overview
-    from lakechime_dagster.store.upgrade import newest_version
+    from lakechime_dagster.dce.upgrade import newest_version
+    from lakechime_dagster.runtime.alarms import kept
+    from lakechime_dagster.triggers.progress import overview
 
     platform = open_platform()
     settings = platform.settings
@@ -40,11 +41,15 @@ def status(as_json: Json = False) -> None:
     alarms = kept(settings.home)
     triggers = [
         {
-            "name": flow.row.name, "paused": flow.row.paused_ts is not None, "waiting": flow.waiting, "open": flow.open, "held": flow.held,
+            "name": flow.row.name,
+            "paused": flow.row.paused_ts is not None,
+            "waiting": flow.waiting,
+            "open": flow.open,
+            "held": flow.held,
             "stale": flow.stale,
         }
         for flow in flows
-    ]  # fmt: skip
+    ]
     if as_json:
         print_json(document | {"triggers": triggers, "alarms": [asdict(one) for one in alarms]})
         return
@@ -71,8 +76,8 @@ def _lake_name(settings: Settings) -> str:
 
 
 def _warm_driver(settings: Settings) -> str:
-    from lakechime_dagster.spark.drivers.jvm import is_alive
-    from lakechime_dagster.spark.drivers.warm_file import WarmFile
+    from lakechime_dagster.spark.driver import WarmFile
+    from lakechime_dagster.spark.jvm import is_alive
 
     if settings.spark.driver != "warm":
         return f"not used: LAKECHIME_SPARK_DRIVER={settings.spark.driver}"
@@ -80,3 +85,23 @@ def _warm_driver(settings: Settings) -> str:
     if found is None or not is_alive(found.host_pid):
         return "not running: runs start their own"
     return "ready" if found.is_warmed else "asleep until the next run" if found.is_asleep else "starting"
+
+
+def metrics(
+    host: Annotated[str, typer.Option(help="The address to serve at; 0.0.0.0 is all of this machine's.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9464,
+) -> None:
+    """Serve /metrics for Prometheus from the store, until Ctrl-C; whoever reaches the address can read names of types."""
+    with needs("`lakechime metrics`"):
+        from lakechime_dagster.api.metrics import serve
+    from lakechime_dagster.silver.metrics import measures
+    from lakechime_dagster.silver.requests import event_types
+
+    types = event_types(open_platform())
+    server = serve(lambda: measures(types), host, port)
+    note(f"lakechime| metrics are at http://{host}:{port}/metrics")
+    try:
+        threading.Event().wait()
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -4,10 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_flows, open_platform
-from lakechime_dagster.cli.options import DryRun, Json, Module
-from lakechime_dagster.cli.output import count, print_json, print_table, say, when
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import DryRun, Json, Module, count, declared_flows, open_platform, print_json, print_table, say, when
 from lakechime_dagster.settings import load_settings
 
 app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
@@ -16,9 +14,9 @@ app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
 @app.command()
 def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
     """Bring the store's tables to this version; many processes may do so at once."""
-    from lakechime_dagster.store.engine import open_engine
-    from lakechime_dagster.store.upgrade import current_version, newest_version
-    from lakechime_dagster.store.upgrade import upgrade as upgraded
+    from lakechime_dagster.dce.engine import open_engine
+    from lakechime_dagster.dce.upgrade import current_version, newest_version
+    from lakechime_dagster.dce.upgrade import upgrade as upgraded
 
     settings = load_settings()
     engine = open_engine(settings.store_url)
@@ -35,8 +33,8 @@ def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
 @app.command()
 def check(as_json: Json = False) -> None:
     """Say whether this program can use the store as it is; changes nothing."""
-    from lakechime_dagster.store.engine import open_engine
-    from lakechime_dagster.store.upgrade import check as checked
+    from lakechime_dagster.dce.engine import open_engine
+    from lakechime_dagster.dce.upgrade import check as checked
 
     settings = load_settings()
     found = checked(open_engine(settings.store_url))
@@ -62,12 +60,12 @@ def expire(
     A trigger that is declared no more needs its events until `lakechime trigger forget`. Runs that told lineage and said no more than
     the one before them go too.
     """
-    from lakechime_dagster.store.lineage.retention import expire_runs
-    from lakechime_dagster.store.retention import expire as expired
-    from lakechime_dagster.store.retention import mark_stale, needed_after, needs, tags_needed
+    from lakechime_dagster.lineage.recording import expire_runs
+    from lakechime_dagster.triggers.retention import expire as expired
+    from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs, tags_needed
 
     platform = open_platform(dry_run=dry_run)
-    before_ms = parse.past_milliseconds("--before", before, platform.store.now())
+    before_ms = common.past_milliseconds("--before", before, platform.store.now())
     declared = {key for flow in declared_flows(module).values() for key in flow.trigger.tags}
     known = tags_needed(platform.store.engine)
     tag_keys = None if known is None else {*known, *declared, *(keep_tag or [])}
@@ -78,11 +76,16 @@ def expire(
     by = {table: need.flow for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
-            "table": one.table, "cluster": one.cluster, "folded": one.folded, "needed": one.needed, "forced": one.forced,
-            "needed_by": by.get(one.table) if one.needed else None, "lost_tags": list(one.lost_tags),
+            "table": one.table,
+            "cluster": one.cluster,
+            "folded": one.folded,
+            "needed": one.needed,
+            "forced": one.forced,
+            "needed_by": by.get(one.table) if one.needed else None,
+            "lost_tags": list(one.lost_tags),
         }
         for one in report.tables
-    ]  # fmt: skip
+    ]
     if as_json:
         told = {"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables}
         print_json(told | {"lineage_runs": runs})

@@ -1,25 +1,43 @@
-"""`lakechime table`: the tables of the lake and of the store, and commits whose events are missing."""
+"""`lakechime table`: the tables of the lake."""
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typing_extensions import assert_never
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_lake, open_platform
-from lakechime_dagster.cli.options import Cluster, DryRun, Json
-from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact
-from lakechime_dagster.dce.event import TableFormat, to_json
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    Cluster,
+    DryRun,
+    Json,
+    Reason,
+    Who,
+    count,
+    declared_lake,
+    note,
+    one_line,
+    open_platform,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    shown_fact,
+)
+from lakechime_dagster.dce.events import TableFormat, to_json
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.capture.delta import DeltaLog
-    from lakechime_dagster.dce.store import TableRecord
-    from lakechime_dagster.lake.lake import Table
-    from lakechime_dagster.resources.dropped import Dropped
-    from lakechime_dagster.resources.platform import Platform
+    from lakechime_dagster.dce.contract import TableRecord
+    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.runtime.maintenance import Dropped, Kept, Looked
+    from lakechime_dagster.runtime.platform import Platform
+    from lakechime_dagster.tables.events import EventGroup
+    from lakechime_dagster.tables.lake import Lake, Table, Target
+    from lakechime_dagster.tables.maintenance_plan import Action, Plan, Refused
+
 
 app = typer.Typer(name="table", help="Tables: list, show, reconcile with their logs.")
 
@@ -79,10 +97,10 @@ def reconcile(
 
     A table that cannot be read hinders no other; the exit code is 1 then.
     """
-    from lakechime_dagster.resources.reconcile import problem_of
+    from lakechime_dagster.runtime.reconcile import problem_of
 
     if location is not None and len(names or []) != 1:
-        raise parse.wrong("--location", "needs exactly one table")
+        raise common.wrong("--location", "needs exactly one table")
     platform = open_platform(dry_run=dry_run)
     logs = _logs(platform, names or [], location)
     results: list[dict[str, Any]] = []
@@ -122,7 +140,7 @@ def _lake_or_none(platform: "Platform") -> "tuple[Table, ...]":
 
 def _dropped(platform: "Platform") -> "dict[str, Dropped]":
     """The tables that were dropped and may still be put back; not those that are there again."""
-    from lakechime_dagster.resources.dropped import BESIDE, dropped_tables
+    from lakechime_dagster.runtime.maintenance import BESIDE, dropped_tables
 
     beside = tuple(suffix for suffix in BESIDE if suffix)
     found = dropped_tables(platform).items()
@@ -152,9 +170,9 @@ def _document(
 
 
 def _role(table: "Table | None") -> str:
-    from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-    from lakechime_dagster.lake.events import EventTable
-    from lakechime_dagster.lake.tables import LakeTable, SourceTable
+    from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+    from lakechime_dagster.tables.events import EventTable
+    from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
     match table:
         case None:
@@ -174,9 +192,9 @@ def _role(table: "Table | None") -> str:
 
 
 def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
-    from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-    from lakechime_dagster.lake.events import EventTable
-    from lakechime_dagster.lake.tables import LakeTable, SourceTable
+    from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+    from lakechime_dagster.tables.events import EventTable
+    from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
     if table is None:
         return {}
@@ -221,7 +239,7 @@ def _logs(platform: "Platform", names: list[str], location: str | None) -> "list
 
 
 def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> dict[str, Any]:
-    from lakechime_dagster.resources.reconcile import reconcile_table
+    from lakechime_dagster.runtime.reconcile import reconcile_table
 
     done = reconcile_table(platform, log, levels, dry_run=dry_run)
     return {
@@ -230,3 +248,179 @@ def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, 
         "duplicates": [to_json(event) for event in done.registration.duplicates],
         "captured_up_to": done.seen.snapshot_id,
     }
+
+
+MAX_DAYS = 3650
+COLUMNS = ("folder", "until")
+
+
+def drop(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake declares no more, as schema.table.")],
+    reason: Reason,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only said what would happen.")] = False,
+    keep_days: Annotated[int, typer.Option("--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be put back.")] = 7,
+    who: Who = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Drop a table: forget its lanes and put its folders aside, with its messages, state and quarantine.
+
+    A later maintenance of any table removes them. Until then they are renamed back by hand.
+    """
+    from lakechime_dagster.runtime import maintenance
+    from lakechime_dagster.tables.names import checked_table_name
+
+    platform = open_platform(dry_run=dry_run)
+    by = common.by(who, reason)
+    _check_declared(checked_table_name(name, "table"), declared_lake(platform.settings))
+    what = maintenance.to_drop(platform, name)
+    sentence = f"{name}: {count(len(what.flows), 'trigger')} forgotten, {count(len(what.folders), 'folder')} put aside for {keep_days} days"
+    if not (dry_run or yes):
+        raise LakeChimeError(f"{sentence}: this is what would happen; nothing was done: say --yes to do it")
+    aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
+    if as_json:
+        flows = [flow.name for flow in what.flows]
+        print_json({"table": name, "triggers": flows, "folders": _documents(aside), "dry_run": dry_run})
+        return
+    say(f"{sentence}{'; nothing was done' if dry_run else ''}")
+    _print(aside)
+
+
+def dropped(as_json: Json = False) -> None:
+    """List the folders that dropped tables left, and until when they stay."""
+    from lakechime_dagster.runtime import maintenance
+
+    aside = maintenance.dropped(open_platform())
+    if as_json:
+        print_json({"folders": _documents(aside)})
+    else:
+        _print(aside)
+
+
+def _check_declared(name: str, lake: "Lake") -> None:
+    """Refuse what the lake has, or what holds a table that it has."""
+    if name in {table.name for table in lake.tables}:
+        raise LakeChimeError(f"{name} is declared here, so that its next run would make it anew; remove it from the code first")
+    within = [table.name for table in lake.tables if table.name.startswith(f"{name}.")]
+    if within:
+        raise LakeChimeError(f"{within[0]} lies within the folder of {name}, and is declared here; drop that one first, or move it")
+
+
+def _documents(aside: "list[Dropped]") -> list[dict[str, str]]:
+    return [{"folder": str(one.folder), "until": one.until.isoformat()} for one in aside]
+
+
+def _print(aside: "list[Dropped]") -> None:
+    print_table(COLUMNS, [(one.folder, f"{one.until:%Y-%m-%d %H:%M} UTC") for one in aside], empty="nothing was dropped")
+
+
+MAINTAIN_COLUMNS = ("table", "what", "partition", "files", "bytes", "why")
+
+
+def maintain(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table, or an event group.")],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Compact, purge and vacuum a table, as far as its lanes and its budget allow.
+
+    One that follows a database is kept with what is beside it; of an event group, the tables of all its types share one budget.
+    Folders of dropped tables whose time is over are removed, whichever table is named.
+    """
+    from lakechime_dagster.runtime.maintenance import expired, remove_expired
+
+    platform = open_platform(dry_run=dry_run)
+    lake = declared_lake(platform.settings)
+    if dry_run:
+        documents = [_planned(one.plan, one.plan.refused) for one in _looked(platform, lake, name)]
+    else:
+        documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _kept(platform, lake, name)]
+    removed = [str(one.folder) for one in (expired(platform) if dry_run else remove_expired(platform))]
+    if as_json:
+        print_json({"tables": documents, "dropped_removed": removed, "dry_run": dry_run})
+        return
+    rows = [_row(document, action) for document in documents for action in (*document["actions"], *document["refused"])]
+    print_table(MAINTAIN_COLUMNS, rows, empty="nothing is to be done" if documents else f"{name} is not there yet")
+    for document in [] if dry_run else documents:
+        say(
+            f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
+            f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed in {document['seconds']} s"
+        )
+    for folder in removed:
+        say(f"{folder} {'would be' if dry_run else 'was'} removed: its table was dropped, and its time is over")
+
+
+def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
+    from lakechime_dagster.runtime.maintenance import look
+    from lakechime_dagster.silver.maintenance import look_at_group
+
+    if groups := _groups(lake, name):
+        return [one for group in groups for one in look_at_group(platform, lake, group, _only(group, name))]
+    return [one for table in _tables(lake, name) for one in look(platform, lake, table)]
+
+
+def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
+    from lakechime_dagster.runtime.maintenance import keep
+    from lakechime_dagster.silver.maintenance import keep_group
+
+    if groups := _groups(lake, name):
+        return [one for group in groups for one in keep_group(platform, lake, group, note, _only(group, name))]
+    return [one for table in _tables(lake, name) for one in keep(platform, lake, table, note)]
+
+
+def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
+    """The group of that name, or those that may write the table of that name; none where it is another table's."""
+    named = [group for group in lake.groups if group.name == name]
+    schema, dot, _ = name.partition(".")
+    return named or [group for group in lake.groups if dot and group.name == schema]
+
+
+def _only(group: "EventGroup", name: str) -> list[str]:
+    """The table to which a look is confined; none where the group itself is named."""
+    return [] if name == group.name else [name]
+
+
+def _tables(lake: "Lake", name: str) -> "list[Target]":
+    """The table, and that of the messages of one that follows a database."""
+    from lakechime_dagster.tables.cdc import ChangeTable
+    from lakechime_dagster.tables.tables import SourceTable
+
+    table = lake.table(name)
+    if isinstance(table, SourceTable):
+        raise NotFoundError(f"{name} is written elsewhere, which is where its files are kept; name one of this lake's own tables")
+    return [table.bronze, table] if isinstance(table, ChangeTable) else [table]
+
+
+def _planned(plan: "Plan", refused: "tuple[Refused, ...]") -> dict[str, Any]:
+    not_done = [_action(one.action) | {"refused": one_line(one.why)} for one in refused]
+    actions = [_action(action) for action in plan.actions]
+    return {"table": plan.table, "actions": actions, "refused": not_done, "bytes_to_rewrite": plan.rewrites}
+
+
+def _action(action: "Action") -> dict[str, Any]:
+    return {
+        "what": action.kind.value,
+        "partition": list(action.partition) if action.partition is not None else None,
+        "files": action.files,
+        "bytes": action.bytes,
+        "score": round(action.score, 3),
+        "properties": dict(action.properties),
+        "reason": one_line(action.reason),
+    }
+
+
+def _done(kept: "Kept") -> dict[str, Any]:
+    return {
+        "files_before": len(kept.before.files.live),
+        "files_after": len(kept.after.live),
+        "bytes_rewritten": kept.maintained.total("rewritten"),
+        "bytes_freed": kept.maintained.total("freed"),
+        "seconds": round(kept.seconds, 1),
+    }
+
+
+def _row(document: dict[str, Any], action: dict[str, Any]) -> list[object]:
+    partition = ", ".join(map(str, action["partition"] or ()))
+    what = f"not: {action['what']}" if "refused" in action else action["what"]
+    why = f"{action['reason']}; {action['refused']}" if "refused" in action else action["reason"]
+    return [document["table"], what, partition, f"{action['files']:,}", f"{action['bytes']:,}", why]

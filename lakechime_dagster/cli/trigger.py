@@ -5,22 +5,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import parse
-from lakechime_dagster.cli.context import declared_flows, flow_declared, flow_known, group_problem, open_platform
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    DryRun,
+    Json,
+    Module,
+    Reason,
+    Who,
+    count,
+    declared_flows,
+    flow_declared,
+    flow_known,
+    group_problem,
+    note,
+    one_line,
+    open_platform,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    shown_fact,
+    when,
+)
 from lakechime_dagster.cli.dce import print_events
-from lakechime_dagster.cli.options import DryRun, Json, Module, Reason, Who
-from lakechime_dagster.cli.output import count, note, one_line, print_facts, print_json, print_table, say, shown_fact, when
-from lakechime_dagster.dce.event import to_json
+from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.resources.platform import Platform
-    from lakechime_dagster.store.interventions import By, PlaceAt
-    from lakechime_dagster.store.ledger_rows import FlowRow, LaneRow
-    from lakechime_dagster.store.overview import FlowOverview
-    from lakechime_dagster.triggers.flow import Flow
-    from lakechime_dagster.triggers.lanes import Place
-    from lakechime_dagster.triggers.model import StartFrom
+    from lakechime_dagster.runtime.platform import Platform
+    from lakechime_dagster.triggers.consumers import Place
+    from lakechime_dagster.triggers.interventions import By, PlaceAt
+    from lakechime_dagster.triggers.progress import FlowOverview
+    from lakechime_dagster.triggers.registry import FlowRow, LaneRow
+    from lakechime_dagster.triggers.subscription import Flow
+    from lakechime_dagster.triggers.triggers import StartFrom
 
 app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek, forget.")
 
@@ -31,7 +49,7 @@ Moved = Sequence[tuple["LaneRow", "Place"]]  # lanes as they were, each with its
 @app.command("list")
 def list_(module: Module = None, as_json: Json = False) -> None:
     """List the triggers that are declared here, and those that the ledger knows."""
-    from lakechime_dagster.store.overview import overview
+    from lakechime_dagster.triggers.progress import overview
 
     flows = _declared_or_none(module)
     seen = {flow.row.name: flow for flow in overview(open_platform().ledger)}
@@ -50,8 +68,8 @@ def list_(module: Module = None, as_json: Json = False) -> None:
 @app.command()
 def show(name: Name, module: Module = None, as_json: Json = False) -> None:
     """Show a trigger: its condition, its lanes, and what people did to it."""
-    from lakechime_dagster.store.interventions import Interventions
-    from lakechime_dagster.store.overview import overview
+    from lakechime_dagster.triggers.interventions import Interventions
+    from lakechime_dagster.triggers.progress import overview
 
     platform = open_platform()
     flow = _declared_or_none(module).get(name)
@@ -86,10 +104,10 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say why a trigger fires or does not, now or at a past time, and on which events that rests."""
-    from lakechime_dagster.resources.explain import explain as explained
+    from lakechime_dagster.runtime.explain import explain as explained
     from lakechime_dagster.triggers.decision import Decision
 
-    at_ms = parse.optional_milliseconds("--at", at)
+    at_ms = common.optional_milliseconds("--at", at)
     if problem := group_problem(name, module):
         failed = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
         decision = Decision(trigger=name, fires=False, reasons=(failed,))
@@ -115,10 +133,10 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
 
     A run that a person launches is not the trigger's: it goes on as ever.
     """
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
@@ -143,14 +161,14 @@ def resume(
     held because its feed lost messages goes on with those that are there; a step that asked for a person is tried again, with
     all that came meanwhile.
     """
-    from lakechime_dagster.resources.feeds import place_at as place_found
-    from lakechime_dagster.resources.feeds import place_kept
-    from lakechime_dagster.resources.held import ends_of_held
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.runtime.platform import ends_of_held
+    from lakechime_dagster.runtime.sources import place_at as place_found
+    from lakechime_dagster.runtime.sources import place_kept
+    from lakechime_dagster.triggers.interventions import Interventions
 
     where = _resume_from(from_)
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     row = flow_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
     place_at = None
@@ -184,7 +202,7 @@ def seek(
     """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
     where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     moved = sought(platform, flow_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
     document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
     _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
@@ -193,10 +211,10 @@ def seek(
 @app.command()
 def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Forget a trigger that is declared no more, with its lanes and executions: `store expire` waits for it no longer."""
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
-    by = parse.by(who, reason)
+    by = common.by(who, reason)
     row = platform.ledger.flow(name)
     if row is None:
         raise NotFoundError(f"the ledger knows no trigger {name!r}; `lakechime trigger list` shows those that it knows")
@@ -209,9 +227,9 @@ def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, d
 
 def sought(platform: "Platform", flow: "Flow", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False) -> Moved:
     """Put the lane of a key, or all lanes, of a trigger at another place; the lanes as they were, each with its new place."""
-    from lakechime_dagster.resources.explain import inactive
-    from lakechime_dagster.resources.feeds import place_at as place_found
-    from lakechime_dagster.store.interventions import Interventions
+    from lakechime_dagster.runtime.explain import inactive
+    from lakechime_dagster.runtime.sources import place_at as place_found
+    from lakechime_dagster.triggers.interventions import Interventions
 
     _check_lanes(platform, flow, key)
     imagined = (platform.ledger.flow(flow.name) or inactive(platform, flow)) if dry_run else None
@@ -233,10 +251,10 @@ def _check_lanes(platform: "Platform", flow: "Flow", key: str | None) -> None:
 
 def _first_lane(platform: "Platform", flow: "Flow", row: "FlowRow", place_at: "PlaceAt", dry_run: bool) -> Moved:
     """A snapshot trigger has one lane, which can be put somewhere before anything was claimed: made, in a dry run only imagined."""
-    from lakechime_dagster.resources.platform import ask_target
-    from lakechime_dagster.store.engine import reading
-    from lakechime_dagster.store.ledger_rows import LaneRow
-    from lakechime_dagster.triggers.lanes import LaneId, LaneState
+    from lakechime_dagster.dce.engine import reading
+    from lakechime_dagster.runtime.platform import ask_target
+    from lakechime_dagster.triggers.consumers import LaneId, LaneState
+    from lakechime_dagster.triggers.registry import LaneRow
 
     if flow.is_partitioned or platform.ledger.lanes(row):
         return []
@@ -246,9 +264,15 @@ def _first_lane(platform: "Platform", flow: "Flow", row: "FlowRow", place_at: "P
         platform.ledger.ensure_lane(row, "", committed)
         return []
     lane = LaneRow(
-        lane_id=0, key="", state=LaneState.ACTIVE, state_reason="", settled=committed.stamp.step if committed else 0,
-        place=committed.stamp.end if committed else row.start, fired=committed is not None, created_ts=row.activated_ts,
-    )  # fmt: skip
+        lane_id=0,
+        key="",
+        state=LaneState.ACTIVE,
+        state_reason="",
+        settled=committed.stamp.step if committed else 0,
+        place=committed.stamp.end if committed else row.start,
+        fired=committed is not None,
+        created_ts=row.activated_ts,
+    )
     with reading(platform.ledger.engine) as connection:
         return [(lane, place_at(connection, lane))]
 
@@ -267,10 +291,17 @@ def _summary(name: str, flow: "Flow | None", seen: "FlowOverview | None") -> dic
     state = "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if flow else "not declared here"
     condition = flow.condition if flow else row.description if row else ""
     return {
-        "name": name, "state": state, "declared": flow is not None, "condition": condition,
-        "waiting": seen.waiting if seen else None, "open": seen.open if seen else 0, "held": seen.held if seen else 0,
-        "stale": seen.stale if seen else 0, "lanes": seen.lanes if seen else 0, "paused_reason": row.paused_reason if row else None,
-    }  # fmt: skip
+        "name": name,
+        "state": state,
+        "declared": flow is not None,
+        "condition": condition,
+        "waiting": seen.waiting if seen else None,
+        "open": seen.open if seen else 0,
+        "held": seen.held if seen else 0,
+        "stale": seen.stale if seen else 0,
+        "lanes": seen.lanes if seen else 0,
+        "paused_reason": row.paused_reason if row else None,
+    }
 
 
 def _details(flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
@@ -278,16 +309,23 @@ def _details(flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]
     tables = flow.pinned if flow else row.tables if row else ()
     assets = flow.asset_keys if flow else row.asset_keys if row else ()
     return {
-        "tables": list(tables), "target": flow.target if flow else row and row.target, "job": flow.job if flow else row and row.job,
-        "assets": list(assets), "activated_ts": row.activated_ts if row else None,
-    }  # fmt: skip
+        "tables": list(tables),
+        "target": flow.target if flow else row and row.target,
+        "job": flow.job if flow else row and row.job,
+        "assets": list(assets),
+        "activated_ts": row.activated_ts if row else None,
+    }
 
 
 def _lane(lane: "LaneRow") -> dict[str, Any]:
     return {
-        "key": lane.key, "state": lane.state.value, "reason": lane.state_reason, "settled": lane.settled, "fired": lane.fired,
+        "key": lane.key,
+        "state": lane.state.value,
+        "reason": lane.state_reason,
+        "settled": lane.settled,
+        "fired": lane.fired,
         "place": lane.place.to_json(),
-    }  # fmt: skip
+    }
 
 
 def _snapshots(lane: "LaneRow") -> str:
@@ -302,21 +340,21 @@ def _resume_from(text: str) -> "StartFrom | None":
         return _start_from("--from", "now")
     kind, colon, where = text.partition(":")
     if kind != "since" or not colon:
-        raise parse.wrong("--from", f"{text!r} is none of all, latest, since:TIME, since:POSITION")
+        raise common.wrong("--from", f"{text!r} is none of all, latest, since:TIME, since:POSITION")
     return _start_from("--from", where)
 
 
 def _start_from(option: str, text: str) -> "StartFrom":
     """`beginning`, `now`, a position, or a time (UTC where it names no zone) or milliseconds."""
-    from lakechime_dagster.triggers.grid import from_milliseconds
-    from lakechime_dagster.triggers.model import StartFrom
+    from lakechime_dagster.triggers.schedule import from_milliseconds
+    from lakechime_dagster.triggers.triggers import StartFrom
 
     if text in ("beginning", "now"):
         return StartFrom(text)
     whole, dash, seq = text.partition("-")
     if dash and whole.isdigit() and seq.isdigit():
-        return StartFrom(str(parse.position(option, text)))
-    return StartFrom(from_milliseconds(parse.milliseconds(option, text)).isoformat())
+        return StartFrom(str(common.position(option, text)))
+    return StartFrom(from_milliseconds(common.milliseconds(option, text)).isoformat())
 
 
 def _moves(moved: Moved) -> list[dict[str, Any]]:

@@ -1,10 +1,13 @@
-"""Snapshot ranges: from the place of a reader to the newest snapshot, chained by `prev_snapshot_id`."""
+"""Chained snapshots of a table: the commits that its log holds, and the range from a checkpoint to the newest one."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue
 
 
 class Verdict(StrEnum):
@@ -112,3 +115,150 @@ def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
 def _newer(one: SnapshotId | None, other: SnapshotId | None) -> SnapshotId | None:
     """The predecessor to believe when the events of one commit differ: one that is known, whatever their order."""
     return max((one, other), key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileAction:
+    """A data file that a commit added or removed.
+
+    `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
+    for an unpartitioned table; `rows` is None where the writer kept no statistics, and `nulls` of which columns he kept them: how
+    many of these rows have none there; `vector` names the deletion vector.
+    One that `is_foreign` is partitioned by other columns than the table is, and its partition is not told.
+    """
+
+    path: str
+    partition: tuple[PartitionValue, ...] | None = None
+    size: int = 0
+    rows: int | None = None
+    nulls: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    vector: str | None = None
+    entry: str = field(default="", repr=False, compare=False)
+    is_foreign: bool = False
+
+    @property
+    def identity(self) -> tuple[str, str | None]:
+        """What tells two states of one file apart: its path and its deletion vector."""
+        return self.path, self.vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCommit:
+    """One commit: what it says about itself (`engine`: the program that wrote it), and the data-changing files it added and removed.
+
+    `timestamp` is in milliseconds. Files rewritten without a change of data (OPTIMIZE) are in `moved_in` and `moved_out`.
+    `table_uid`, `properties` and `columns` are set by a commit that wrote the table's metadata.
+    """
+
+    version: int
+    timestamp: int | None = None
+    operation: str = ""
+    engine: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    user_metadata: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    added: tuple[FileAction, ...] = ()
+    removed: tuple[FileAction, ...] = ()
+    moved_in: tuple[FileAction, ...] = ()
+    moved_out: tuple[FileAction, ...] = ()
+    change_files: tuple[str, ...] = ()
+    table_uid: TableUid | None = None
+    properties: Mapping[str, str] | None = None
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def changes_data(self) -> bool:
+        return bool(self.added or self.removed)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether the commit added whole files and removed none."""
+        return not self.removed and all(file.vector is None for file in self.added)
+
+    @property
+    def has_foreign_files(self) -> bool:
+        """Whether the table was partitioned anew, by this commit or since it."""
+        return any(file.is_foreign for file in (*self.added, *self.removed))
+
+    @property
+    def partitions(self) -> tuple[tuple[PartitionValue, ...] | None, ...]:
+        """The touched partitions in a stable order; `(None,)` for an unpartitioned table."""
+        own = {file.partition for file in (*self.added, *self.removed) if not file.is_foreign}
+        return tuple(sorted(own, key=lambda values: json.dumps(values)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSize:
+    """What files hold: rows, None where a writer kept no statistics, and bytes as they lie there."""
+
+    rows: int | None
+    bytes: int
+
+    @classmethod
+    def of(cls, files: Sequence[FileAction]) -> "TableSize":
+        rows = [file.rows for file in files]
+        return cls(rows=None if None in rows else sum(filter(None, rows)), bytes=sum(file.size for file in files))
+
+    def __le__(self, other: "TableSize") -> bool:
+        """Whether neither is more; False where it is not known."""
+        return self.rows is not None and other.rows is not None and self.rows <= other.rows and self.bytes <= other.bytes
+
+
+def since_first_change(commits: Sequence[TableCommit]) -> Sequence[TableCommit]:
+    """What a reader needs of commits that it has not read: those before the first change of data left its rows as they were."""
+    first = next((at for at, commit in enumerate(commits) if commit.changes_data), len(commits))
+    return commits[first:]
+
+
+class CommitsMissingError(LookupError):
+    """The log no longer holds a commit of the range; `version` is the first one missing."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        super().__init__(f"commit {version} is no longer in the log")
+
+
+class TableLog(Protocol):
+    """The log of one table; each answer is fresh."""
+
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def shown_location(self) -> str:
+        """The location as messages show it, without a password."""
+        ...
+
+    @property
+    def uid(self) -> TableUid: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def exists(self) -> bool:
+        """Whether a table is there.
+
+        Raises:
+            TableUnreadableError: for a place out of reach, of which that cannot be told.
+        """
+        ...
+
+    def levels(self) -> PartitionLevels: ...
+
+    def properties(self, version: int | None = None) -> Mapping[str, str]:
+        """The table's properties at a version, by default the newest."""
+        ...
+
+    def size(self, version: int) -> TableSize:
+        """What the files of a snapshot hold."""
+        ...
+
+    def commits(self, after: int, through: int) -> Sequence[TableCommit]:
+        """The commits of a range, `after` exclusive, `through` inclusive.
+
+        Raises:
+            CommitsMissingError: when the log was cleaned up past a commit of the range.
+        """
+        ...

@@ -1,181 +1,309 @@
-"""The contract of a DCE store: what registering and reading events promise, whatever keeps them."""
+"""The DCE store on SQLite or PostgreSQL: registers, fetches and tails events in commit order."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels, PartitionValue, checked_partition
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.tags import Tags
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import DBAPIError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
+from lakechime_dagster.dce.compaction import kept_availability
+from lakechime_dagster.dce.contract import Availability, EventQuery, FeedPage, Registration, Seen, TableRecord
+from lakechime_dagster.dce.engine import PARAMETERS, among, at_once, high_water, now_ms, reading, slices, writing
+from lakechime_dagster.dce.events import MAX_SEQ, DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, canonical_partition
+from lakechime_dagster.dce.queries import (
+    FORMATS,
+    TableKey,
+    TableRow,
+    carries,
+    changed_table,
+    delta_version,
+    event_of,
+    in_order,
+    is_after,
+    is_data,
+    is_new,
+    is_through,
+    is_visible,
+    known_tables,
+    locked_tables,
+    locked_whole,
+    matching,
+    select_events,
+    table_ids,
+    tables_by_id,
+)
+from lakechime_dagster.dce.registration import last_number, register_batch, register_single, rekey
+from lakechime_dagster.dce.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_folded_version
+from lakechime_dagster.dce.snapshots import SnapshotPlace
 
-class NamedTable(Protocol):
-    """Anything that has a table name: a declaration, or `TableName` for a bare one."""
-
-    @property
-    def name(self) -> str: ...
-
-
-class OvertakenError(LakeChimeError):
-    """Another look at a table's log was registered since this one began, so that this one says what was; look again."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the current one.
-
-    `began_at` is the table uid and the snapshot that the store knew when the look began, which must still hold when it
-    is registered; None says the same whatever the store knows by then.
-    """
-
-    table: str
-    table_uid: TableUid
-    snapshot_id: SnapshotId
-    cluster: str = ""
-    began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
-
-    def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
-        """Refuse what was overtaken: by another look, it would put the table back; by a first push, it would not know that commit.
-
-        Raises:
-            OvertakenError: the store knows another table uid or snapshot by now.
-        """
-        if self.began_at is not None and self.began_at != (table_uid, seen):
-            came = "an event of it was registered" if seen is None else f"it was captured up to snapshot {seen}"
-            raise OvertakenError(f"{self.table}: {came} since this look at its log began; look again")
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Registration:
-    """What one call of `register` did, in the order of its events.
-
-    `registered` holds new events and amendments; `duplicates` the events that were there already, as they are.
-    """
-
-    registered: tuple[RegisteredEvent, ...] = ()
-    duplicates: tuple[RegisteredEvent, ...] = ()
+class _UndoneError(Exception):
+    """The transaction is to be rolled back."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventQuery:
-    """Which events to fetch; every given condition must hold.
-
-    `partition` is compared by the table's declared levels. `tags` must all be on one event. Positions: `after`
-    exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since` inclusive, `until` exclusive. `only_new`
-    leaves out amendments of an event that carried the tags before, and without tags whatever changes no data.
-    """
-
-    table: str | None = None
-    cluster: str | None = None
-    partition: tuple[PartitionValue, ...] | None = None
-    tags: Mapping[str, str] = field(default_factory=Tags)
-    after: Position | None = None
-    through: Position | None = None
-    since: int | None = None
-    until: int | None = None
-    limit: int | None = None
-    only_new: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "partition", checked_partition(self.partition))
-        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
-        if self.partition is not None and self.table is None:
-            raise InvalidValueError("partition", list(self.partition), "needs its table; name the table too")
-        if self.limit is not None and self.limit < 1:
-            raise InvalidValueError("limit", self.limit, "is not a positive number; give at least 1")
+def _lost_a_race(error: BaseException) -> bool:
+    """Whether PostgreSQL ended the transaction to break a deadlock or a conflict; trying again is the answer."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeedPage:
-    """A page of the feed: events in commit order, and the position that reading may go on from."""
+class SqlDCEStore:
+    """A `DCEStore` over an engine of `open_engine`; safe for threads and for many processes."""
 
-    events: tuple[RegisteredEvent, ...]
-    through: Position
-
-
-TagSet = tuple[tuple[str, str], ...]  # tags of one event by key: keys and values
-
-
-@dataclass(frozen=True, kw_only=True)
-class Availability:
-    """What retention kept of the events of one partition when it folded them.
-
-    `newest` and `newest_data` are the positions of the newest event and of the newest one that changed data;
-    `tag_positions` holds, per set of kept tags that an event had together, the newest position of such an event.
-    """
-
-    table: str
-    cluster: str
-    canonical: str
-    table_uid: TableUid | None
-    newest: Position
-    newest_data: Position | None
-    tag_positions: Mapping[TagSet, Position]
-    first_ts: int
-    last_ts: int
-    events: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableRecord:
-    """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again or not."""
-
-    name: str
-    cluster: str
-    levels: PartitionLevels
-    table_uid: TableUid | None
-    seen: SnapshotId | None
-    last_event_ts: int | None
-    events: int
-    dropped_ts: int | None
-
-
-class DCEStore(Protocol):
-    """A store of data change events.
-
-    Registration is atomic per call and idempotent (see `DataChangeEvent.identity`): a repeat is a duplicate; a
-    repeat with other tags an amendment, registered at a new position with the tags merged. Fetching returns
-    events in commit order, oldest first.
-    """
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._tables: dict[TableKey, TableRow] = {}  # what was read last; each use proves that it still holds
 
     def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
-        """Register all events and the marks of capture in one transaction.
+        """Register all events and the marks of capture, or none of them."""
+        if len(events) == 1 and not seen and (table := self._tables.get((events[0].cluster, events[0].table))):
+            with at_once(self.engine) as connection:
+                stored = register_single(connection, events[0], table)
+            if stored is not None:
+                return Registration(registered=(stored,))
+        if not events and not seen:
+            return Registration()
+        registration, tables = self._write(lambda connection: register_batch(connection, events, seen))
+        self._tables.update(tables)
+        return registration
+
+    def would_register(
+        self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = (), declared: Mapping[TableKey, PartitionLevels] | None = None
+    ) -> Registration:
+        """What `register` would answer, but for positions and times: nothing is kept.
+
+        With `declared`, as after `declare` of these levels.
 
         Raises:
-            OvertakenError: a mark is of a look that another, or a first push, has overtaken; nothing was registered.
+            InvalidValueError: what `register` would raise.
         """
-        ...
+        registration = Registration()
+        with suppress(_UndoneError), writing(self.engine) as connection:
+            for key, levels in (declared or {}).items():
+                _declared(connection, key, levels)
+            registration, _ = register_batch(connection, events, seen)
+            raise _UndoneError
+        return registration
 
     def fetch(self, query: EventQuery) -> list[RegisteredEvent]:
         """The events that meet every condition of the query, in commit order, oldest first."""
-        ...
+        with reading(self.engine) as connection:
+            return fetch_within(connection, query)
 
     def feed(self, after: Position, limit: int = 1000) -> FeedPage:
         """The next events of all tables in commit order."""
-        ...
+        limit = max(limit, 1)
+        with reading(self.engine) as connection:
+            page = in_order(select_events().where(is_visible(), is_after(after))).limit(limit)
+            events = tuple(event_of(row) for row in connection.execute(page))
+            through = events[-1].position if len(events) == limit else max(head_within(connection), after)
+        return FeedPage(events=events, through=through)
 
     def head(self) -> Position:
         """The newest position below which nothing can become visible any more."""
-        ...
+        with reading(self.engine) as connection:
+            return head_within(connection)
 
     def now(self) -> int:
         """The store's clock in milliseconds since the epoch."""
-        ...
+        with at_once(self.engine) as connection:
+            return now_ms(connection)
 
     def declare(self, table: str, levels: PartitionLevels, cluster: str = "") -> None:
-        """Set the typed levels of a table; events that are there are compared by them from now on."""
-        ...
+        """Set the typed levels of a table and compare its events by them from now on, in one transaction."""
+        key = (cluster, table)
+        with at_once(self.engine) as connection:
+            known = known_tables(connection, [key]).get(key)
+        if known is None or known.levels != levels:
+            self._tables[key] = self._write(lambda connection: _declared(connection, key, levels))
+
+    def note_dropped(self, table: str, cluster: str = "") -> None:
+        """Note that a table is dropped now."""
+        with writing(self.engine) as connection:
+            known = locked_tables(connection, [(cluster, table)])[cluster, table]
+            locked_whole(connection, [known.table_id])
+            changed_table(connection, known.table_id, dropped_ts=now_ms(connection))
 
     def table(self, name: str, cluster: str = "") -> TableRecord | None:
         """What the store knows of a table, or None for one it never heard of."""
-        ...
+        with reading(self.engine) as connection:
+            records = _records(connection, name, cluster)
+        return records[0] if records else None
 
     def tables(self) -> list[TableRecord]:
         """All tables by cluster and name."""
-        ...
+        with reading(self.engine) as connection:
+            return _records(connection)
 
     def availability(self, table: str, cluster: str = "", partition: tuple[PartitionValue, ...] | None = None) -> list[Availability]:
         """What retention folded of this table, of one partition or of all."""
-        ...
+        with reading(self.engine) as connection:
+            known = known_tables(connection, [(cluster, table)]).get((cluster, table))
+            if known is None:
+                return []
+            chosen = None if partition is None else [canonical_partition(partition, known.levels)]
+            return kept_availability(connection, known, chosen)
+
+    def _write(self, work: Callable[[Connection], Result]) -> Result:
+        for attempt in Retrying(retry=retry_if_exception(_lost_a_race), stop=stop_after_attempt(5), wait=wait_random(0, 0.1), reraise=True):
+            with attempt, writing(self.engine) as connection:
+                return work(connection)
+        raise AssertionError("a retry ends by an answer or an error")
+
+
+def fetch_within(connection: Connection, query: EventQuery) -> list[RegisteredEvent]:
+    """Fetch in a transaction that reads more."""
+    named = query.table is not None or query.cluster is not None
+    tables = tables_by_id(connection, query.table, query.cluster) if named else {}
+    if named and not tables:
+        return []
+    statement = matching(connection.dialect.name, query, tables)
+    return [event_of(row) for row in connection.execute(statement)]
+
+
+def head_within(connection: Connection) -> Position:
+    """The head at the moment that a transaction of `reading` sees."""
+    if connection.dialect.name == "postgresql":
+        return Position(high_water(connection) - 1, MAX_SEQ)
+    return Position(0, last_number(connection))
+
+
+def _declared(connection: Connection, key: TableKey, levels: PartitionLevels) -> TableRow:
+    table = locked_tables(connection, [key])[key]
+    locked_whole(connection, [table.table_id])
+    rekey(connection, table, levels)
+    return changed_table(connection, table.table_id, levels=levels)
+
+
+def _records(connection: Connection, name: str | None = None, cluster: str | None = None) -> list[TableRecord]:
+    tables = tables_by_id(connection, name, cluster)
+    summary: Any = select(dce_event.c.table_id, func.max(dce_event.c.event_ts), func.count()).group_by(dce_event.c.table_id)
+    if name is not None:
+        summary = summary.where(dce_event.c.table_id.in_(list(tables)))
+    found = {table_id: (last, count) for table_id, last, count in connection.execute(summary)}
+    return [
+        TableRecord(
+            name=table.name,
+            cluster=table.cluster,
+            levels=table.levels,
+            table_uid=table.table_uid,
+            seen=table.seen,
+            last_event_ts=found.get(table_id, (None, 0))[0],
+            events=found.get(table_id, (None, 0))[1],
+            dropped_ts=table.dropped_ts,
+        )
+        for table_id, table in tables.items()
+    ]
+
+
+def newest_snapshot(
+    connection: Connection, table: TableKey, tags: Mapping[str, str], place: Position, through: Position
+) -> tuple[SnapshotPlace, TableFormat] | None:
+    """The newest snapshot of a table in (place, through] that the tags vouch for, with its format, or None.
+
+    An event with the tags vouches for its own snapshot; a mark or amendment that brings them for all that was registered
+    before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
+    numbers, since registration may come in any order.
+    """
+    found = table_ids(connection, [table])
+    if table not in found:
+        return None
+    table_id, uid = found[table]
+    mark = _newest_mark(connection, table_id, tags, place, through) if tags else None
+
+    def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
+        if not tags:
+            return is_after(place, event)
+        brings = is_new(connection.dialect.name, dict(tags), event)
+        return sa.or_(sa.and_(is_after(place, event), brings), sa.false() if mark is None else is_through(mark, event))
+
+    known = sa.union_all(
+        *(
+            sa.select(event.c.snapshot_id, event.c.snapshot_ts, event.c.table_format, event.c.tx_id, event.c.seq)
+            .add_columns(delta_version(event).label("version"))
+            .where(*_of_table(event, table_id, uid, through), is_vouched(event))
+            for event in HISTORY
+        )
+    ).subquery()
+    newest_first = [known.c.version.desc().nulls_last(), known.c.snapshot_ts.desc().nulls_last(), known.c.tx_id.desc(), known.c.seq.desc()]
+    row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
+    return None if row is None else (SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
+
+
+def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
+    """The tables of which no snapshot is known yet, so that nothing can read them."""
+    ids = table_ids(connection, tables)
+    return [table[1] for table in tables if table not in ids or not _has_snapshot(connection, *ids[table], through)]
+
+
+def _has_snapshot(connection: Connection, table_id: int, uid: TableUid | None, through: Position) -> bool:
+    there = [sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through))) for event in HISTORY]
+    return bool(connection.execute(sa.select(sa.or_(*there))).scalar())
+
+
+def _of_table(event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position) -> list[sa.ColumnElement[bool]]:
+    """That an event names a snapshot of the table as it is now, not of one that had its name before."""
+    same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
+    return [event.c.table_id == table_id, is_through(through, event), event.c.snapshot_id.is_not(None), same_table]
+
+
+def _newest_mark(connection: Connection, table_id: int, tags: Mapping[str, str], place: Position, through: Position) -> Position | None:
+    """The newest mark or amendment in (place, through] that brings the tags."""
+    brings = sa.and_(is_after(place), is_new(connection.dialect.name, dict(tags)), sa.not_(is_data))
+    live = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.table_id == table_id, is_through(through), brings)
+    row = connection.execute(live.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq) if row else _newest_folded_mark(connection, table_id, tags, place, through)
+
+
+def _newest_folded_mark(
+    connection: Connection, table_id: int, tags: Mapping[str, str], place: Position, through: Position
+) -> Position | None:
+    """The same of what was folded, by the newest positions of tags, which are of marks where they are not of data."""
+    c = dce_availability.c
+    after = sa.tuple_(sa.literal(place.tx_id, c.newest_tx.type), sa.literal(place.seq, c.newest_seq.type))
+    is_later = sa.tuple_(c.newest_tx, c.newest_seq) > after
+    kept = connection.execute(sa.select(c.tag_positions).where(c.table_id == table_id, is_later)).scalars()
+    tagged = {Position.parse(position) for positions in kept for together, position in positions if tags.items() <= together.items()}
+    candidates = sorted(position for position in tagged if place < position <= through)
+    while candidates:
+        position = candidates.pop()
+        is_snapshot = sa.select(1).where(dce_folded.c.seq == position.seq, dce_folded.c.snapshot_id.is_not(None))
+        if connection.execute(is_snapshot).scalar() is None:
+            return position
+    return None
+
+
+def matched_before(
+    engine: Engine, table: TableKey, uid: TableUid | None, tags: Mapping[str, str], snapshots: Sequence[SnapshotId], through: Position
+) -> set[SnapshotId]:
+    """Those of the snapshots that an event at or before a position names, one of this table uid or of none, with all the tags."""
+    if not snapshots:
+        return set()
+    found: set[SnapshotId] = set()
+    with reading(engine) as connection:
+        table_id, _ = table_ids(connection, [table])[table]
+        for event, chunk in itertools.product(HISTORY, slices(snapshots, PARAMETERS)):
+            named = sa.select(event.c.snapshot_id).where(
+                event.c.table_id == table_id,
+                is_through(through, event),
+                among(connection, event.c.snapshot_id, chunk),
+                _carried(connection.dialect.name, dict(tags), event),
+                sa.or_(event.c.table_uid.is_(None), event.c.table_uid == uid),
+            )
+            found.update(map(SnapshotId, connection.execute(named.distinct()).scalars()))
+    return found
+
+
+def _carried(dialect: str, tags: dict[str, str], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether the event has the tags, or a version of it had them that was folded."""
+    if event is dce_event:
+        return carries(dialect, tags, event)
+    version = dce_folded_version
+    before = sa.exists(sa.select(1).select_from(version).where(version.c.seq == event.c.seq, carries(dialect, tags, version)))
+    return sa.or_(carries(dialect, tags, event), before)

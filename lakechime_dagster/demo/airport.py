@@ -1,8 +1,4 @@
-"""What the airports tell of each flight as JSON events: a function of a seed, with the drift that senders bring unannounced.
-
-An hour of 2013 is a file. In the course of the first day a field comes, one changes its kind, an airline spells a name its own
-way and a type appears that nobody knew; now and then a line is cut off.
-"""
+"""The airports' JSON events of each flight, as a function of a seed."""
 
 import datetime as dt
 import json

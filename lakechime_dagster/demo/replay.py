@@ -1,7 +1,4 @@
-"""Replays 2013 into the bronze tables, hour by hour, through delta-rs: a producer that is not our Spark.
-
-Each commit's events are pushed to the store by the producer itself; each hour of each day is marked complete.
-"""
+"""Replays 2013 into the bronze tables, hour by hour."""
 
 import datetime as dt
 import json
@@ -16,20 +13,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakechime_dagster import DataChangeEvent
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.capture.delta_log import TAGS_KEY
-from lakechime_dagster.dce.store import DCEStore, Seen
-from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.dce.contract import DCEStore, Seen
+from lakechime_dagster.dce.events import DataChangeEvent, Tags
 from lakechime_dagster.demo.airport import file_of
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.delta_log import TAGS_KEY
 from lakechime_dagster.lock import locked
 
 if TYPE_CHECKING:
-    from lakechime_dagster.demo.database import ReservationsDatabase
+    from lakechime_dagster.demo.reservations import ReservationsDatabase
 
 APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
 COMPLETE_TAGS = Tags({"complete": "true"})
@@ -102,9 +98,17 @@ class Replayer:
     """
 
     def __init__(
-        self, warehouse: str | Path, store: DCEStore, state: Path, *, seed: int = Plan.seed, days: int = Plan.days, cluster: str = "",
-        reservations: "ReservationsDatabase | None" = None, airport: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        warehouse: str | Path,
+        store: DCEStore,
+        state: Path,
+        *,
+        seed: int = Plan.seed,
+        days: int = Plan.days,
+        cluster: str = "",
+        reservations: "ReservationsDatabase | None" = None,
+        airport: Path | None = None,
+    ) -> None:
         self._warehouse = Path(warehouse)
         self._store = store
         self._path = state

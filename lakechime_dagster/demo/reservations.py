@@ -1,23 +1,23 @@
-"""The reservation system of the flights lake: which rows of its database change in which hour of the replay, by a seed.
-
-Airlines are there from the beginning, and one of them gets another name. A plane is entered when it first flies. A booking
-is made some hours before its flight, and is boarded, or cancelled with it and then refunded, which deletes it. Some are
-given back before, some are reissued under another number, which changes their key.
-"""
+"""The reservation system: which rows of its database change in which hour."""
 
 import csv
 import datetime as dt
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pymysql
+from pymysql.cursors import Cursor
 
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS, data_folder, rows, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, Plan
+from lakechime_dagster.errors import LakeChimeError
 
 Row = Mapping[str, Any]
 
@@ -25,15 +25,31 @@ KEYS = {"airlines": "carrier", "planes": "tailnum", "bookings": "booking"}
 CHANGED_AT = ("changed_at", pa.timestamp("us"))  # the hour of the replay in which a row was written last
 SCHEMAS = {
     "airlines": pa.schema([("carrier", pa.string()), ("name", pa.string()), CHANGED_AT]),
-    "planes": pa.schema([
-        ("tailnum", pa.string()), ("built", pa.int32()), ("manufacturer", pa.string()), ("model", pa.string()), ("seats", pa.int32()),
-        CHANGED_AT,
-    ]),
-    "bookings": pa.schema([
-        ("booking", pa.int64()), ("flight_date", pa.date32()), ("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()),
-        ("sched_dep_time", pa.int32()), ("passengers", pa.int32()), ("fare", pa.decimal128(8, 2)), ("status", pa.string()), CHANGED_AT,
-    ]),
-}  # fmt: skip
+    "planes": pa.schema(
+        [
+            ("tailnum", pa.string()),
+            ("built", pa.int32()),
+            ("manufacturer", pa.string()),
+            ("model", pa.string()),
+            ("seats", pa.int32()),
+            CHANGED_AT,
+        ]
+    ),
+    "bookings": pa.schema(
+        [
+            ("booking", pa.int64()),
+            ("flight_date", pa.date32()),
+            ("carrier", pa.string()),
+            ("flight", pa.int32()),
+            ("origin", pa.string()),
+            ("sched_dep_time", pa.int32()),
+            ("passengers", pa.int32()),
+            ("fare", pa.decimal128(8, 2)),
+            ("status", pa.string()),
+            CHANGED_AT,
+        ]
+    ),
+}
 
 RENAMED = {"FL": (30, "AirTran (Southwest Airlines)")}  # by carrier the tick and the new name
 EARLIEST, REFUNDED_AFTER = 12, 6  # hours before and after a flight in which its bookings change
@@ -119,9 +135,11 @@ def _life_of(number: int, flight: Row, departure: int, dice: random.Random) -> I
     between = dice.randint(min(made + 1, departure), departure)
     fate = dice.random()
     row = {
-        "booking": number, **{name: flight[name] for name in ("flight_date", "carrier", "flight", "origin", "sched_dep_time")},
-        "passengers": dice.choice((1, 1, 1, 2, 2, 3, 4)), "fare": Decimal(dice.randint(4_900, 89_900)) / 100,
-    }  # fmt: skip
+        "booking": number,
+        **{name: flight[name] for name in ("flight_date", "carrier", "flight", "origin", "sched_dep_time")},
+        "passengers": dice.choice((1, 1, 1, 2, 2, 3, 4)),
+        "fare": Decimal(dice.randint(4_900, 89_900)) / 100,
+    }
     yield made, Change(table="bookings", after=row | {"status": "booked", "changed_at": hour_of(made)})
     if fate < GIVEN_BACK:
         yield between, Change(table="bookings", before=number)
@@ -148,3 +166,75 @@ def _read(file: str) -> tuple[dict[str, str], ...]:
 
 def _number(text: str) -> int | None:
     return None if text in ("", "NA") else int(text)
+
+
+INSERTS = {
+    "airlines": "INSERT INTO airlines (carrier, name, changed_at) VALUES (%(carrier)s, %(name)s, %(changed_at)s)",
+    "planes": """
+        INSERT INTO planes (tailnum, built, manufacturer, model, seats, changed_at)
+        VALUES (%(tailnum)s, %(built)s, %(manufacturer)s, %(model)s, %(seats)s, %(changed_at)s)
+    """,
+    "bookings": """
+        INSERT INTO bookings (booking, flight_date, carrier, flight, origin, sched_dep_time, passengers, fare, status, changed_at)
+        VALUES (%(booking)s, %(flight_date)s, %(carrier)s, %(flight)s, %(origin)s, %(sched_dep_time)s, %(passengers)s, %(fare)s,
+                %(status)s, %(changed_at)s)
+    """,
+}
+UPDATES = {
+    "airlines": "UPDATE airlines SET name = %(name)s, changed_at = %(changed_at)s WHERE carrier = %(before)s",
+    "bookings": """
+        UPDATE bookings SET booking = %(booking)s, status = %(status)s, changed_at = %(changed_at)s WHERE booking = %(before)s
+    """,
+}
+DELETES = {"bookings": "DELETE FROM bookings WHERE booking = %(before)s"}
+
+
+class ReservationsDatabase:
+    """The database at a URL such as mysql://user:password@127.0.0.1:3306/reservations; it knows itself how far it got."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._login = {
+            "host": parts.hostname,
+            "port": parts.port or 3306,
+            "user": parts.username,
+            "password": parts.password or "",
+            "database": parts.path.strip("/"),
+            "charset": "utf8mb4",
+        }
+
+    def advance(self, plan: Plan, ticks: int) -> int:
+        """Do what is not done yet of the first `ticks` ticks of a plan; the number of rows that were written.
+
+        Raises:
+            LakeChimeError: the database cannot be reached, or refuses.
+        """
+        written = 0
+        with self._transactions() as cursor:
+            cursor.execute("SELECT ticks FROM replayed")
+            done = (cursor.fetchone() or (0,))[0]
+            for tick in range(done, min(ticks, plan.ticks)):
+                for change in (due := changes(plan, tick)):
+                    _write(cursor, change)
+                cursor.execute("UPDATE replayed SET ticks = %s", (tick + 1,))
+                cursor.connection.commit()
+                written += len(due)
+        return written
+
+    @contextmanager
+    def _transactions(self) -> Iterator[Cursor]:
+        try:
+            with pymysql.connect(**self._login, connect_timeout=10) as connection, connection.cursor() as cursor:
+                yield cursor
+        except pymysql.Error as error:
+            where = f"the reservations at {self._login['host']}:{self._login['port']}"
+            raise LakeChimeError(f"{where} cannot be written: {error.args[-1]}; `lakechime dev` starts this database") from error
+
+
+def _write(cursor: Cursor, change: Change) -> None:
+    if change.after is None:
+        cursor.execute(DELETES[change.table], {"before": change.before})
+    elif change.before is None:
+        cursor.execute(INSERTS[change.table], dict(change.after))
+    else:
+        cursor.execute(UPDATES[change.table], {**change.after, "before": change.before})

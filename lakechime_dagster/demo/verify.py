@@ -1,26 +1,298 @@
-"""Compares the tables of the flights lake with what the raw files say, cell by cell, in an engine that is not Spark."""
+"""Compares the tables of the flights lake with what the raw files say."""
 
-from collections.abc import Callable, Iterator, Mapping
+import datetime as dt
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from duckdb_extensions import import_extension
 
-from lakechime_dagster import LakeTable
-from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.findings import Difference, Finding, Row, TableCheck
-from lakechime_dagster.demo.flights import flights_lake
-from lakechime_dagster.demo.followed import KAFKA
-from lakechime_dagster.demo.plan import Written
-from lakechime_dagster.demo.verify_events import verify_events
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.demo.airport import Line, file_of
+from lakechime_dagster.demo.data import SCHEMAS
+from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, announced_tables, flights_lake
+from lakechime_dagster.demo.plan import TABLES, Written, content_of
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.lake.change_tables import BronzeTable, ChangeTable
-from lakechime_dagster.lake.lake import Table
-from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.events import SIBLING, EventGroup, EventStream, checked_groups, field_of, owner_of
+from lakechime_dagster.tables.lake import Table
+from lakechime_dagster.tables.names import HIDDEN
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.consumers import CommitStamp
+
+CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])  # of the events GATE_CHANGED
+
+SILVER_FLIGHTS = """
+    CREATE TABLE silver_flights AS
+    SELECT f.*, w.temp, w.dewp, w.humid, w.wind_dir, w.wind_speed, w.wind_gust, w.precip, w.pressure, w.visib
+    FROM bronze_flights f
+    LEFT JOIN bronze_weather w ON f.origin = w.origin AND f.time_hour = w.time_hour
+    WHERE f.carrier IS NOT NULL
+"""
+
+ROUTE_HOUR = """
+    CREATE TABLE gold_route_hour AS
+    SELECT origin, dest, hour,
+           count(*) AS flights,
+           count(*) FILTER (dep_delay IS NULL) AS cancelled,
+           sum(dep_delay)::DOUBLE / nullif(count(dep_delay), 0) AS avg_dep_delay,
+           max(dep_delay) AS max_dep_delay
+    FROM silver_flights
+    GROUP BY ALL
+"""
+
+DAILY_DELAYS = """
+    CREATE TABLE gold_daily_delays AS
+    SELECT f.flight_date, f.origin,
+           count(*) AS flights,
+           count(*) FILTER (f.dep_delay IS NULL) AS cancelled,
+           sum(f.dep_delay)::DOUBLE / nullif(count(f.dep_delay), 0) AS avg_dep_delay,
+           sum(f.arr_delay)::DOUBLE / nullif(count(f.arr_delay), 0) AS avg_arr_delay,
+           count(*) FILTER (f.dep_delay > 15) AS late,
+           max(f.wind_speed) AS max_wind_speed,
+           max(f.temp) AS max_temp,
+           min(f.visib) AS min_visibility
+    FROM silver_flights f
+    SEMI JOIN complete_days d ON f.flight_date = d.flight_date
+    GROUP BY ALL
+"""
+
+AIRLINE_SCORECARD = """
+    CREATE TABLE gold_airline_scorecard AS
+    SELECT f.carrier,
+           count(*) AS flights,
+           count(*) FILTER (f.dep_delay IS NULL) AS cancelled,
+           sum(f.dep_delay)::DOUBLE / nullif(count(f.dep_delay), 0) AS avg_dep_delay,
+           count(*) FILTER (f.dep_delay > d.avg_dep_delay) AS worse_than_the_day,
+           count(*) FILTER (f.dep_delay > 15)::DOUBLE / nullif(count(f.dep_delay), 0) AS late_share
+    FROM silver_flights f
+    JOIN gold_daily_delays d USING (flight_date, origin)
+    GROUP BY f.carrier
+"""
+
+GATE_CHANGES = """
+    CREATE TABLE gold_gate_changes AS
+    SELECT origin, airline, count(*) AS changes, min(notice) AS shortest_notice
+    FROM gate_changed
+    GROUP BY ALL
+"""
+
+LATE_PASSENGERS = """
+    CREATE TABLE gold_late_passengers AS
+    SELECT carrier,
+           any_value(a.name) AS airline,
+           sum(b.passengers)::BIGINT AS passengers,
+           coalesce(sum(b.passengers) FILTER (f.dep_delay > 15), 0)::BIGINT AS late_passengers,
+           sum(b.fare * b.passengers) AS paid,
+           max(p.seats) AS seats_of_the_largest_plane
+    FROM cdc_bookings b
+    JOIN cdc_airlines a USING (carrier)
+    JOIN silver_flights f USING (flight_date, carrier, flight, origin, sched_dep_time)
+    LEFT JOIN cdc_planes p USING (tailnum)
+    WHERE b.status = 'boarded'
+    GROUP BY carrier
+"""
+
+
+def build_expected(written: Written, followed: Mapping[str, pa.Table] | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory with every table of the lake, `schema.table` named `schema_table`.
+
+    Args:
+        written: what the replay has written into the bronze tables.
+        followed: the tables of the database that the lake follows, by their names there; none where it follows none.
+    """
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for table in TABLES:
+        parts = [content_of(partition, content) for partition, content in written.contents.items() if partition[0] == table]
+        connection.register("rows", pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks())
+        connection.table("rows").create(relation_name(table))
+        connection.unregister("rows")
+    days: list[dt.date] = written.complete_days
+    connection.register("days", pa.table({"flight_date": pa.array(days, pa.date32())}))
+    connection.table("days").create("complete_days")
+    connection.unregister("days")
+    told = [line.event for line in written.airport_lines() if line.event is not None and line.event["type"] == GATE_CHANGED]
+    connection.register("told", pa.Table.from_pylist([{name: one[name] for name in CHANGED.names} for one in told], schema=CHANGED))
+    connection.table("told").create("gate_changed")
+    connection.unregister("told")
+    for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD, GATE_CHANGES):
+        connection.execute(statement)
+    for name, rows in (followed or {}).items():
+        connection.register("rows", rows)
+        connection.table("rows").create(relation_name(f"cdc.{name}"))
+        connection.unregister("rows")
+    if followed:
+        connection.execute(LATE_PASSENGERS)
+    return connection
+
+
+def relation_name(table: str) -> str:
+    """The name of a lake table in the database of `build_expected`."""
+    return table.replace(".", "_")
+
+
+Row = Mapping[str, Any]  # column → cell
+
+
+class Finding(StrEnum):
+    """How a table compares; BEHIND differs because it, or an input, has not consumed everything yet."""
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    BEHIND = "behind"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The first row, by key, that is not the same: only the cells that differ; no side where the row is absent."""
+
+    key: Row
+    expected: Row | None
+    actual: Row | None
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        if self.actual is None:
+            return f"{where}: is missing"
+        if self.expected is None:
+            return f"{where}: should not be there"
+        cells = ", ".join(f"{name} is {self.actual[name]!r}, should be {value!r}" for name, value in self.expected.items())
+        return f"{where}: {cells}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCheck:
+    """What the comparison of one table found; `reason` says why a table counts as behind."""
+
+    table: str
+    finding: Finding
+    expected_rows: int
+    actual_rows: int
+    difference: Difference | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        rows = f"{self.actual_rows} rows" if self.finding is Finding.EQUAL else f"{self.actual_rows} of {self.expected_rows} rows"
+        parts = [f"{self.table}: {self.finding}, {rows}", self.reason, str(self.difference or "")]
+        return "; ".join(part for part in parts if part)
+
+
+STREAM = "airport.events"
+TIMES = "number of rows"
+TECHNICAL = ("_src", "_ingested_at", "_hash", "_schema_version", "_rescued")
+
+
+def verify_events(location: Callable[[str], str], written: Written) -> tuple[TableCheck, ...]:
+    """The checks of the stream's table, and of the table of each type that was told of so far.
+
+    Rows of files that were written since are left out, so that a replay that goes on makes no difference.
+    """
+    lines = list(written.airport_lines())
+    checks = [_check_events(STREAM, location(STREAM), {line.source: _of_line(line) for line in lines}, written, _of_bronze)]
+    for table, told in _by_table(lines).items():
+        checks.append(_check_events(table, location(table), told, written, event_of_row))
+    return tuple(checks)
+
+
+def event_of_row(row: Row) -> dict[str, Any]:
+    """The event that a row of a type's table means, without what is null in it."""
+    event = _without_null({name: value for name, value in row.items() if name not in TECHNICAL})
+    for rescued in json.loads(row["_rescued"] or "[]"):
+        *parents, name = [part.replace("~1", "/").replace("~0", "~") for part in rescued["p"].split("/")[1:]]
+        inner = event
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[name] = rescued["v"]
+    return event
+
+
+def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
+    """The events of each table by their `_src`."""
+    declared = announced_tables(Path(FOLDER))
+    (stream,) = (one for one in declared if isinstance(one, EventStream))
+    groups = checked_groups(stream, [one for one in declared if isinstance(one, EventGroup)])
+    tables: dict[str, dict[str, Row]] = {one.name: {} for one in declared if isinstance(one, SourceTable)}
+    for line in lines:
+        if line.event is not None:
+            kind = line.event["type"]
+            name = owner_of(groups, kind).table(kind).name
+            tables.setdefault(name, {})[line.source] = _without_null(line.event)
+    return tables
+
+
+def _check_events(
+    table: str, location: str, told: Mapping[str, Row], written: Written, meaning: Callable[[Row], dict[str, Any]]
+) -> TableCheck:
+    if not DeltaTable.is_deltatable(location):
+        finding = Finding.MISSING if told else Finding.EQUAL
+        return TableCheck(table=table, finding=finding, expected_rows=len(told), actual_rows=0)
+    query = QueryBuilder().register("rows", DeltaTable(location)).execute("SELECT * FROM rows")
+    end = file_of(written.hours)
+    rows = [row for row in pa.table(query).to_pylist() if row["_src"] < end]
+    times = Counter(row["_src"] for row in rows)
+    there = {row["_src"]: meaning(row) for row in rows}
+    difference = _first_event_difference(told, there, times)
+    reason = "" if difference is None else _why_events_behind(told, there, times)
+    finding = Finding.EQUAL if difference is None else Finding.BEHIND if reason else Finding.DIFFERS
+    return TableCheck(table=table, finding=finding, expected_rows=len(told), actual_rows=len(rows), difference=difference, reason=reason)
+
+
+def _first_event_difference(told: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> Difference | None:
+    for source in sorted({*told, *there}, key=_in_order):
+        expected, actual = told.get(source), there.get(source)
+        key = {"_src": source}
+        if times.get(source, 0) > 1:
+            return Difference(key=key, expected={TIMES: 1 if expected is not None else 0}, actual={TIMES: times[source]})
+        if expected is None or actual is None:
+            return Difference(key=key, expected=expected, actual=actual)
+        cells = [name for name in {**expected, **actual} if expected.get(name) != actual.get(name)]
+        if cells:
+            wanted, found = ({name: one.get(name) for name in cells} for one in (expected, actual))
+            return Difference(key=key, expected=wanted, actual=found)
+    return None
+
+
+def _why_events_behind(told: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> str:
+    """Why a difference may just be events on their way: only those after the last one that is there are missing."""
+    last = max(map(_in_order, there), default=("", -1))
+    come = {source: row for source, row in told.items() if _in_order(source) <= last}
+    if not there or _first_event_difference(come, there, times) is not None:
+        return ""
+    return f"it has no events after {last[0]}"
+
+
+def _in_order(source: str) -> tuple[str, int]:
+    """The order in which lines come: by file, and where they begin."""
+    name, _, at = source.partition("@")
+    return name, int(at)
+
+
+def _of_line(line: Line) -> Row:
+    event = line.event
+    return {"payload": line.text, "type": event and event["type"], "producer": event and event["airline"], "refused": event is None}
+
+
+def _of_bronze(row: Row) -> dict[str, Any]:
+    return {"payload": row["payload"], "type": row["type"], "producer": row["producer"], "refused": row["reason"] is not None}
+
+
+def _without_null(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of an event by their names, of columns and siblings too; null is as if the field were missing."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        inner = _without_null(value) if isinstance(value, dict) else value
+        if inner is not None and inner != {}:
+            found[field_of(name.partition(SIBLING)[0])] = inner
+    return found
+
 
 BRONZE_KEYS = {
     "bronze.flights": ("flight_date", "hour", "carrier", "flight", "origin", "sched_dep_time"),

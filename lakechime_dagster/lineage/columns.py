@@ -1,10 +1,13 @@
-"""A column of a data set, and how a column of another one came from it; the kinds are those of OpenLineage's column lineage 1-2-0."""
+"""Columns of data sets, how one derives from another, and the record of a run."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import total_ordering
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce, total_ordering
+from typing import Any
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.errors import InvalidValueError
 
 
 @total_ordering
@@ -123,9 +126,11 @@ class ColumnLineage:
     def joined(self, other: "ColumnLineage") -> "ColumnLineage":
         """Of two statements that both give the column."""
         return ColumnLineage(
-            column=self.column, sources=self.sources + other.sources, opaque=self.opaque + other.opaque,
+            column=self.column,
+            sources=self.sources + other.sources,
+            opaque=self.opaque + other.opaque,
             foreign=self.foreign + other.foreign,
-        )  # fmt: skip
+        )
 
 
 def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:
@@ -134,3 +139,300 @@ def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:
     for one in columns:
         found[one.column] = one.joined(found[one.column]) if one.column in found else one
     return tuple(found.values())
+
+
+READ = ""  # the target of a statement that only reads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One write on one target, or a query that only reads; the columns of that are by position, so that a name may come twice.
+
+    `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
+    sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the
+    target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
+    `unknown` holds why something of it could not be told, `foreign` names code that nobody looks into and that says by `indirect`
+    which rows there are, or how many.
+    """
+
+    target: str
+    columns: tuple[ColumnLineage, ...] = ()
+    indirect: tuple[Source, ...] = ()
+    inputs: tuple[str, ...] = ()
+    replaces: bool = False
+    unknown: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order)))
+        for name in ("inputs", "unknown", "foreign"):
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+
+    @property
+    def not_known(self) -> tuple[str, ...]:
+        """All that is not known of which rows there are."""
+        return self.unknown + self.foreign
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that takes part in anything: in which rows there are, then in each column."""
+        return self.indirect + tuple(source for column in self.columns for source in column.sources)
+
+    def added(self, later: "Statement") -> "Statement":
+        """Of two statements of one run on one target: they add up, unless the later one replaces all."""
+        if later.replaces:
+            return later
+        return Statement(
+            target=self.target,
+            columns=joined((*self.columns, *later.columns)),
+            indirect=self.indirect + later.indirect,
+            inputs=self.inputs + later.inputs,
+            replaces=self.replaces,
+            unknown=self.unknown + later.unknown,
+            foreign=self.foreign + later.foreign,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Producer:
+    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the flow."""
+
+    namespace: str
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageRecord:
+    """What a successful run of a producer wrote on one target.
+
+    `at_ms` is when it succeeded. `version` is the snapshot that the target had then, `code` a digest of what was run. A record
+    of the same producer, target and run says the same: what comes again changes nothing.
+    """
+
+    producer: Producer
+    run_id: str
+    at_ms: int
+    statement: Statement
+    lane: str | None = None
+    step: int | None = None
+    version: str | None = None
+    code: str | None = None
+    owners: tuple[str, ...] = ()
+    links: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def target(self) -> str:
+        return self.statement.target
+
+    def with_statement(self, statement: Statement) -> "LineageRecord":
+        """The same of another statement."""
+        return replace(self, statement=statement)
+
+
+def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """One statement a target, of a run's statements in their order."""
+    by_target: dict[str, list[Statement]] = {}
+    for one in statements:
+        by_target.setdefault(one.target, []).append(one)
+    return tuple(reduce(Statement.added, several) for several in by_target.values())
+
+
+def inputs_of(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> tuple[str, ...]:
+    """The data sets that take part in any way, each once."""
+    refs: list[ColumnRef] = [source.ref for source in indirect]
+    refs += [source.ref for one in columns for source in one.sources]
+    return tuple(sorted({ref.table for ref in refs}))
+
+
+def respelled(statement: Statement, names: Mapping[ColumnRef, ColumnRef]) -> Statement:
+    """A statement with other names of columns; what goes by one name then is one column."""
+    columns = [
+        ColumnLineage(
+            column=names.get(ref := ColumnRef(statement.target, one.column), ref).column or one.column,
+            sources=_respelled(one.sources, names),
+            opaque=one.opaque,
+            foreign=one.foreign,
+        )
+        for one in statement.columns
+    ]
+    return replace(statement, columns=joined(columns), indirect=_respelled(statement.indirect, names))
+
+
+def _respelled(sources: Iterable[Source], names: Mapping[ColumnRef, ColumnRef]) -> tuple[Source, ...]:
+    return tuple(Source(names.get(one.ref, one.ref), one.kind, one.is_masking) for one in sources)
+
+
+def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
+    """A statement with its columns by the names of its target's; letter case counts where that has the name as it is written."""
+    exact = set(columns)
+    own = {name.casefold(): name for name in exact}
+    names = {
+        ColumnRef(statement.target, one.column): ColumnRef(statement.target, own[one.column.casefold()])
+        for one in statement.columns
+        if one.column not in exact and one.column.casefold() in own
+    }
+    return respelled(statement, names) if names else statement
+
+
+ACTIVE_MS = 24 * 3_600_000  # a dashboard that was read since then is active
+RECIPIENT_MS = 35 * ACTIVE_MS  # a consumer that read since then is told of changes
+
+
+class ConsumerKind(StrEnum):
+    """What reads."""
+
+    DASHBOARD = "dashboard"
+    USER = "user"
+    JOB = "job"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Consumer:
+    """Who reads: a dashboard or a person by name within what knows it, or a job within its namespace."""
+
+    kind: ConsumerKind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """A consumer read columns, or with None as column a data set of which it is not told which; `at_ms` is when it succeeded."""
+
+    consumer: Consumer
+    refs: tuple[ColumnRef, ...]
+    at_ms: int
+    owners: tuple[str, ...] = ()
+    link: str = ""
+
+
+EVERY = ".*"  # at the end of an alias: all names below
+_SESSION = "spark_catalog."  # what Spark calls the catalog that has no name
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of tables, where they lie, and what others call them.
+
+    `aliases` are from what others say to a table of the lake: a table for a table, or `hive.*` to `*` or to `bronze.*` for all
+    below. Names are told apart without regard to letter case, as engines do.
+    """
+
+    tables: tuple[str, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for said, meant in self.aliases.items():
+            if said.endswith(EVERY) != (meant == "*" or meant.endswith(EVERY)):
+                raise InvalidValueError("aliases", said, f"means {meant!r}; end both with .*, or neither, such as 'hive.*': '*'")
+
+    def with_tables(self, tables: Iterable[str]) -> "Names":
+        """The same with more tables."""
+        more = tuple(dict.fromkeys((*self.tables, *tables)))
+        return self if more == self.tables else Names(more, self.locations, self.aliases)
+
+    def of(self, written: str) -> str | None:
+        """The table of the lake that is called so, or None."""
+        name = written.casefold().removeprefix(_SESSION)
+        if name in self._aliases:
+            return self._aliases[name]
+        if name in self._tables:
+            return self._tables[name]
+        for said, meant in self._prefixes:
+            if name.startswith(said):
+                found = self._tables.get(meant + name[len(said) :])
+                if found is not None:
+                    return found
+        return None
+
+    def at(self, location: str) -> str | None:
+        """The table of the lake that lies there, or None."""
+        return self._locations.get(normalised(location))
+
+    def holding(self, location: str) -> str | None:
+        """The table of the lake that lies there or, the nearest first, in a folder that this is below, or None."""
+        scheme, mark, path = normalised(location).partition("://")
+        parts = path.split("/")
+        above = (scheme + mark + "/".join(parts[:end]) for end in range(len(parts), 0, -1))
+        return next((self._locations[one] for one in above if one in self._locations), None)
+
+    def has_below(self, location: str) -> bool:
+        """Whether tables of the lake lie in folders below."""
+        return any(one.startswith(f"{normalised(location)}/") for one in self._locations)
+
+    def of_dataset(self, namespace: str, name: str) -> str | None:
+        """The table of the lake that OpenLineage calls so: by location, by alias with its namespace or without, by name."""
+        location = name if namespace.rstrip(":/").casefold() == "file" else f"{namespace.rstrip('/')}/{name.lstrip('/')}"
+        return self.at(location) or self.of(f"{namespace}/{name}") or self.of(name)
+
+    @cached_property
+    def _tables(self) -> dict[str, str]:
+        return {name.casefold(): name for name in self.tables}
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        return {said.casefold(): meant for said, meant in self.aliases.items() if not said.endswith(EVERY)}
+
+    @cached_property
+    def _prefixes(self) -> list[tuple[str, str]]:
+        """The longest first."""
+        several = [(said[:-1].casefold(), meant[:-1].casefold()) for said, meant in self.aliases.items() if said.endswith(EVERY)]
+        return sorted(several, key=lambda one: -len(one[0]))
+
+    @cached_property
+    def _locations(self) -> dict[str, str]:
+        return {normalised(location): table for table, location in self.locations.items()}
+
+
+def external(namespace: str, name: str) -> str:
+    """The name of a data set outside of the lake."""
+    return f"{namespace.rstrip('/')}/{name.lstrip('/')}" if namespace else name
+
+
+def outside(path: str) -> str:
+    """The name of what lies there, outside of the lake."""
+    location = normalised(path)
+    scheme, _, rest = location.partition("://")
+    return external(scheme, rest) if scheme == "file" else location
+
+
+def normalised(location: str) -> str:
+    """A location by which two spellings of it are one."""
+    scheme, mark, rest = location.partition("://")
+    if not mark:
+        scheme, rest = "file", location.removeprefix("file:")
+    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
+    path = "/".join(part for part in rest.split("/") if part)
+    return f"{scheme}://{path}"
+
+
+MARKS, EXECUTION = "lakechime_writes", "execution"
+
+
+def to_metadata(marks: Sequence[str]) -> str:
+    """What a commit says of itself that was made while all of these were there, in whichever threads.
+
+    A session puts in for each commit which statement makes it.
+    """
+    return json.dumps({MARKS: [*marks], EXECUTION: "${lakechime:execution}"})
+
+
+def marks_in(metadata: str | None) -> tuple[str, ...]:
+    """The marks under which a commit was made; none of one that bears none."""
+    marks = _told(metadata).get(MARKS)
+    return tuple(map(str, marks)) if isinstance(marks, list) else ()
+
+
+def executions_in(metadata: str | None) -> list[int]:
+    """The ids of the executions in which a commit was made that bears a mark, the inner one first; none where it does not tell."""
+    return [int(one) for one in reversed(str(_told(metadata).get(EXECUTION)).split(".")) if one.isdigit()]
+
+
+def _told(metadata: str | None) -> dict[str, Any]:
+    try:
+        told = json.loads(metadata or "")
+    except json.JSONDecodeError:
+        return {}
+    return told if isinstance(told, dict) and MARKS in told else {}

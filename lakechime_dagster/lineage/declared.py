@@ -1,12 +1,8 @@
-"""Lineage that no plan tells, as the declaration does: of tables that follow a database, and of tables of events' types.
-
-A field of a message or an event is a column of the table that holds these, by its path: `$.user.id` of `bronze.events`.
-"""
+"""Lineage that declarations state."""
 
 from collections.abc import Iterable, Mapping
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
 
 ROOT = "$"
 PAYLOAD = "payload"  # of a table of events: an event as it came
@@ -59,7 +55,7 @@ def of_type(target: str, stream: str, columns: Mapping[str, Iterable[tuple[str, 
     told = tuple(
         ColumnLineage(column=name, sources=tuple(Source(ColumnRef(stream, pointer(*path)), Kind.IDENTITY) for path in paths))
         for name, paths in columns.items()
-    )  # fmt: skip
+    )
     deciding = (Source(ColumnRef(stream, pointer(*type_field)), Kind.FILTER),)
     return Statement(target=target, columns=told, indirect=deciding, inputs=(stream,))
 

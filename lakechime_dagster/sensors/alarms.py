@@ -1,4 +1,4 @@
-"""The sensor that tells people of checks that fail: when one begins to, when it gets worse, and when it passes again."""
+"""The sensor that sends alarms of failing checks."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.alarms import destinations
-from lakechime_dagster.resources.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.sensors.looking import looking_sensor
-from lakechime_dagster.sensors.runs import FAILED, instance_of
+from lakechime_dagster.runtime.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.sensors.observing import looking_sensor
+from lakechime_dagster.sensors.tick import FAILED, instance_of
+from lakechime_dagster.tables.names import destinations
 
 INTERVAL_SECONDS = 30
 DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"

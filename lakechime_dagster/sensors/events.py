@@ -1,22 +1,20 @@
-"""The sensor that keeps events complete and visible: it registers commits that nobody pushed, and shows those of sources."""
+"""The sensor that registers commits that nobody registered, and reports on tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from lakechime_dagster.dce.commits import CommitsMissingError
-from lakechime_dagster.dce.event import RegisteredEvent, version_of
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, RegisteredEvent, version_of
+from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.lake.lake import Lake, foreign_sources
-from lakechime_dagster.lake.tables import SourceTable
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.resources.lineage.schema_hold import resume_fitting
-from lakechime_dagster.resources.names import dagster_name
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.reconcile import reconcile
-from lakechime_dagster.triggers.flow import partition_key
+from lakechime_dagster.lineage.schema_check import resume_fitting
+from lakechime_dagster.runtime.names import asset_key, dagster_name
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
+from lakechime_dagster.tables.lake import Lake, foreign_sources
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.subscription import partition_key
 
 INTERVAL_SECONDS = 4
 MAX_SHOWN = 500  # runless materializations a tick; Dagster takes about 5 ms for each

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.resources.lakechime_resource import declare_flow
-from lakechime_dagster.resources.names import dagster_name
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.streams.due import with_asked
-from lakechime_dagster.sensors.runs import DagsterRuns, instance_of
-from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, Runs, Tick, attended, claim, decided
+from lakechime_dagster.runtime.names import dagster_name
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.resource import declare_flow
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, DagsterRuns, Runs, Tick, attended, claim, decided, instance_of
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
-from lakechime_dagster.store.evaluation import any_key
-from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.registry import TICK_NOTE_MS
-from lakechime_dagster.store.sweep import Sweep
+from lakechime_dagster.silver.requests import with_asked
+from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution, ExecutionState
+from lakechime_dagster.triggers.evaluation import any_key
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, FlowRow
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
 
 MAX_OPEN = 10_000  # open executions looked at in a tick
 
@@ -68,9 +66,13 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
 
 
 def run_many(
-    platform: Platform, sweep: Sweep, launches: Mapping[str, Launch], runs: Runs, accepts: Mapping[str, Callable[[str], bool]],
+    platform: Platform,
+    sweep: Sweep,
+    launches: Mapping[str, Launch],
+    runs: Runs,
+    accepts: Mapping[str, Callable[[str], bool]],
     asked: AskedAt | None = None,
-) -> Tick:  # fmt: skip
+) -> Tick:
     """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them.
 
     A flow that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
@@ -117,7 +119,7 @@ def run_many(
 
 def _asked(
     platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], decisions: Mapping[str, Decision]
-) -> dict[str, Decision]:  # fmt: skip
+) -> dict[str, Decision]:
     """Groups and streams that fire by what people want of them, though no event tells of it."""
     named = [name for name in rows if launches[name].flow.has_types or launches[name].flow.is_stream]
     found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=("no event came",))) for name in named}

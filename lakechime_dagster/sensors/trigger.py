@@ -1,4 +1,4 @@
-"""Sensors from triggers: `lakechime_sensor` puts a trigger on any Dagster job or asset."""
+"""`lakechime_sensor`: a trigger on any Dagster job or asset."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakechime_dagster.dce.partition import LevelType, PartitionLevels
+from lakechime_dagster.dce.partitions import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.resources.lakechime_resource import declare_flow, declared_flows
-from lakechime_dagster.resources.names import dagster_name, run_tags
+from lakechime_dagster.runtime.names import dagster_name, run_tags
+from lakechime_dagster.runtime.resource import declare_flow, declared_flows
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
-from lakechime_dagster.triggers.model import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
-    from lakechime_dagster.sensors.runs import OpenInstance
-    from lakechime_dagster.sensors.tick import AskedAt
+    from lakechime_dagster.sensors.tick import AskedAt, OpenInstance
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
@@ -150,9 +149,8 @@ def flow_sensor(
         **launch,  # type: ignore[arg-type]
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        from lakechime_dagster.resources.platform import open_platform
-        from lakechime_dagster.sensors.runs import DagsterRuns, instance_of
-        from lakechime_dagster.sensors.tick import run_tick
+        from lakechime_dagster.runtime.platform import open_platform
+        from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
 
         try:
             if flow.job is not None and partitions is None:
@@ -192,7 +190,7 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstan
 
 def request(
     execution: Execution, selection: list[dg.AssetKey] | None, job_name: str | None = None, checks: list[dg.AssetCheckKey] | None = None
-) -> dg.RunRequest:  # fmt: skip
+) -> dg.RunRequest:
     """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once.
 
     Dagster takes all checks of the selected assets, also those that the job leaves out, unless `checks` names them.

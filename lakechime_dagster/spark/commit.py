@@ -1,10 +1,14 @@
-"""Writes a target so that a step of a lane commits at most once, and says afterwards whose commit the step holds."""
+"""Commits an execution to its target at most once."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
 import tenacity
 from delta.exceptions import (
     ConcurrentAppendException,
@@ -19,18 +23,68 @@ from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from lakechime_dagster.dce.commits import TableCommit
+from lakechime_dagster.dce.snapshots import TableCommit, TableLog
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError
-from lakechime_dagster.lake.personal import column_of as column_name
 from lakechime_dagster.spark.compare import OPERATION, values_of
-from lakechime_dagster.spark.literals import MAX_LITERALS, sql_literal
-from lakechime_dagster.spark.names import quoted, spelled
-from lakechime_dagster.spark.narrow import literal_filter
-from lakechime_dagster.spark.shape import holds
-from lakechime_dagster.spark.stamp import TargetLog, stamped
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+from lakechime_dagster.spark.driver import activate
+from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
+from lakechime_dagster.spark.rows import holds
+from lakechime_dagster.spark.session import MAX_LITERALS, column, quoted, session_confs, spelled, sql_literal, text_literal
+from lakechime_dagster.tables.options import column_of as column_name
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+
+TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
+TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+class TargetLog(TableLog, Protocol):
+    """A table's log that also knows whose commits of a lane it holds."""
+
+    def committed(self, lane: LaneId, step: int) -> Committed | None: ...
+
+    def last_committed(self, lane: LaneId) -> Committed | None: ...
+
+    def watermark(self, version: int | None = None) -> int | None: ...
+
+    def fed(self, version: int) -> Place | None: ...
+
+    def rows(self, version: int) -> pa.Table | None: ...
+
+    def plain_columns(self) -> str | None: ...
+
+    def add_folder(self, folder: str, stamp: CommitStamp) -> bool: ...
+
+
+@contextmanager
+def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: str) -> Iterator[None]:
+    """Every Delta write inside commits under this transaction, at most once ever: a repeat is silently skipped by Delta.
+
+    The confs hold for the whole session, so they are put back whatever happens. A write of nothing commits too while
+    they are set: decide that there is nothing to write before.
+    """
+    wanted = {TXN_APP_ID: app_id, TXN_VERSION: str(version), USER_METADATA: user_metadata}
+    with session_confs(spark, wanted):
+        yield
+
+
+@contextmanager
+def stamped(spark: SparkSession, stamp: CommitStamp) -> Iterator[None]:
+    """Every Delta write inside is the commit of this step of the lane."""
+    with transaction(spark, stamp.txn_app_id, stamp.step, stamp.to_text()):
+        yield
+
 
 MAX_TRIES = 6
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
@@ -108,9 +162,12 @@ def _create(spark: SparkSession, target: Target, schema: StructType, properties:
 
 
 def commit(
-    spark: SparkSession, target: Target, stamp: CommitStamp, prepare: Callable[[], Callable[[], None] | None],
+    spark: SparkSession,
+    target: Target,
+    stamp: CommitStamp,
+    prepare: Callable[[], Callable[[], None] | None],
     told: Callable[[], Mapping[str, Any]] = dict,
-) -> Committed | None:  # fmt: skip
+) -> Committed | None:
     """Write under the stamp, and ask the log whose commit the step holds then: this attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
@@ -233,3 +290,111 @@ def retrying(*others: type[Exception]) -> tenacity.Retrying:
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,
     )
+
+
+OF_WRITE = 8  # facts of Delta's word for a write beside its mode: of overwriting, and what the session says already
+
+
+def can_insert(rows: DataFrame, held: DataFrame) -> bool:
+    """Whether rows bring just the columns that a table has, in its types."""
+    return len(rows.columns) == len(held.columns) and holds(held.schema, rows.schema)
+
+
+def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:
+    """Commit rows (`can_insert`) of keys that the target did not hold at a version, under the stamp that is set (`stamp.stamped`).
+
+    A MERGE would look for each key again, to find none, and be guarded against others only from then on. This is from that version on: for
+    Delta it is a transaction that began there and has read all of the table.
+
+    Raises:
+        ConcurrentAppendException: another writer has added or changed rows since that version, or Delta's like ones.
+        ConcurrentTransactionException: another attempt at the same step was first.
+    """
+    jvm: Any = spark._jvm
+    log, snapshot = snapshot_at(spark, target.location, since)
+    activate(spark)
+    none = jvm.scala.Option.empty()
+    transaction = log.startTransaction(none, jvm.scala.Option.apply(snapshot))
+    transaction.readWholeTable()
+    app_id, step = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
+    if transaction.txnVersion(app_id) >= step:
+        return  # as Delta's own writes are skipped: the log says whose commit the step holds
+    levels = [column(name) for name in target.partitioned_by]
+    frame: Any = rows.repartition(*levels) if levels else rows  # a file for each partition, as a MERGE writes them
+    named = {"txn": {"appId": app_id, "version": step, "lastUpdated": time.time_ns() // 1_000_000}}
+    of_step = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
+    write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE)
+    transaction.commit(transaction.writeFiles(frame._jdf).appended(of_step), write)
+
+
+LISTED = "delta.dataSkippingStatsColumns"
+MAX_LISTED = 32  # leaves, as many as Delta tells of where a table says nothing
+_BOUNDED = (NumericType, DateType, TimestampType, TimestampNTZType, StringType)  # which Delta lets be listed
+
+
+def listed(schema: StructType, personal: Collection[str], partitioned_by: Collection[str] = ()) -> str:
+    """The property of a table with these columns, of which some are personal; with none left it is empty, which is no bounds at all.
+
+    Args:
+        schema: Of the table.
+        personal: Columns, or fields of structs by dotted names; what lies within one is personal too. Of `column:$.path` it is the column.
+        partitioned_by: Which need no bounds.
+    """
+    hidden = {tuple(name.partition(":")[0].lower().split(".")) for name in personal}
+    levels = {(name.lower(),) for name in partitioned_by}
+    leaves = [leaf for leaf in _leaves(schema) if not _is_within(leaf, hidden) and not _is_within(leaf, levels)]
+    return ",".join(".".join(map(quoted, leaf)) for leaf in leaves[:MAX_LISTED])
+
+
+def properties_of(schema: StructType, target: Target) -> dict[str, str]:
+    """The property as a target is made; none where nothing of it is personal."""
+    return {LISTED: listed(schema, target.personal, target.partitioned_by)} if target.personal else {}
+
+
+def keep_listed(spark: SparkSession, target: Target, schema: StructType) -> None:
+    """See to it that the log of a table that is there tells no bounds of personal columns, before rows of a schema are written.
+
+    Columns are listed that both have: Delta refuses to write a schema that lacks a listed one.
+    """
+    if not target.personal or not target.log.exists():
+        return
+    both = _common(target.read(spark).schema, schema)
+    wanted = listed(both, target.personal, target.partitioned_by)
+    if target.log.properties().get(LISTED) != wanted:
+        spark.sql(f"ALTER TABLE delta.{quoted(target.location)} SET TBLPROPERTIES ('{LISTED}' = {text_literal(wanted)})")
+
+
+def _leaves(kind: StructType, within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for field in kind:
+        path = (*within, field.name)
+        if isinstance(field.dataType, StructType):
+            yield from _leaves(field.dataType, path)
+        elif isinstance(field.dataType, _BOUNDED):
+            yield path
+
+
+def _is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> bool:
+    """Whether a leaf, or what it lies in, is hidden, by names in any case; a name with dots in it may be the column's own."""
+    lowered = tuple(part.lower() for part in leaf)
+    parts = tuple(one for part in lowered for one in part.split("."))
+    return any(parts[: len(one)] == one for one in hidden)
+
+
+def _common(one: StructType, other: StructType) -> StructType:
+    """The columns of one that the other has too, of a type that is listed in both."""
+    had = {field.name.lower(): field.dataType for field in other}
+    fields = []
+    for field in one:
+        kind = had.get(field.name.lower())
+        if isinstance(field.dataType, StructType) and isinstance(kind, StructType):
+            fields.append((field.name, _common(field.dataType, kind)))
+        elif kind is not None and _is_bounded(kind):
+            fields.append((field.name, field.dataType))
+    made = StructType()
+    for name, kind in fields:
+        made.add(name, kind)
+    return made
+
+
+def _is_bounded(kind: DataType) -> bool:
+    return isinstance(kind, _BOUNDED)

@@ -1,4 +1,4 @@
-"""Compares computed rows with those of the target, so that only what differs is written and every row is counted."""
+"""Compares computed rows with those of the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +9,8 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.comparable import comparable, is_comparable
-from lakechime_dagster.spark.literals import plain
-from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.narrow import same
+from lakechime_dagster.spark.ranges import same
+from lakechime_dagster.spark.session import column, comparable, is_comparable, plain
 
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
 DIFFERS = "__lakechime_differs_"  # of an updated row the columns that differ, a bit for each, by so many
@@ -49,9 +47,15 @@ class Difference:
 
 
 def keyed_difference(
-    new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None = None, *, by: Sequence[str] = (), keep: bool = False,
+    new: DataFrame,
+    old: DataFrame,
+    keys: Sequence[str],
+    deletable: Column | None = None,
+    *,
+    by: Sequence[str] = (),
+    keep: bool = False,
     named: bool = False,
-) -> Difference:  # fmt: skip
+) -> Difference:
     """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds.
 
     Groups are told of the columns `by`, the changes kept where `keep` asks for it, and columns that differ where they are to be `named`.
@@ -69,9 +73,7 @@ def values_of(changes: DataFrame) -> list[str]:
     return [name for name in changes.columns if name != OPERATION and not name.startswith(DIFFERS)]
 
 
-def keyed_changes(
-    new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None, told: Sequence[str] = ()
-) -> DataFrame:  # fmt: skip
+def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None, told: Sequence[str] = ()) -> DataFrame:
     """One row per key of either side, with its OPERATION; a key that is neither new nor to be deleted has none.
 
     Rows with U say which of the columns differ that are to be `told`.
@@ -92,9 +94,11 @@ def keyed_changes(
     unchanged = reduce(lambda a, b: a & b, equal.values(), F.lit(True))
     is_gone = F.col("__is_new").isNull()
     operation = (
-        F.when(F.col("__is_old").isNull(), "I").when(is_gone, F.when(F.col("__deletable"), "D").otherwise("keep"))
-        .when(unchanged, "=").otherwise("U")
-    )  # fmt: skip
+        F.when(F.col("__is_old").isNull(), "I")
+        .when(is_gone, F.when(F.col("__deletable"), "D").otherwise("keep"))
+        .when(unchanged, "=")
+        .otherwise("U")
+    )
     values = [F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name) for name, i in places.items()]
     compared = joined.select(*values, operation.alias(OPERATION), *_bits([equal[name] for name in told]))
     return compared.where(F.col(OPERATION) != "keep")
@@ -132,8 +136,11 @@ def _counted(rows: DataFrame, counts: Sequence[Column], by: Sequence[str], other
     return Difference(
         groups=tuple(row[:first] for row in found if any(row[first : last - 1])),
         changed=tuple(name for at, name in enumerate(others) if bits and differs[at // BITS] >> at % BITS & 1),
-        inserted=totals[0], updated=totals[1], deleted=totals[2], unchanged=totals[3],
-    )  # fmt: skip
+        inserted=totals[0],
+        updated=totals[1],
+        deleted=totals[2],
+        unchanged=totals[3],
+    )
 
 
 def _equal(rows: DataFrame, name: str, old: Column) -> Column:

@@ -1,18 +1,17 @@
-"""What a run is asked to do with one table, and what it did: plain values, without Spark."""
+"""What a run does with one table, and what it did: plain values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.partition import PartitionValue
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
-from lakechime_dagster.lake.reads import ReadMode
-from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.schema.steps import Reprocessed
-from lakechime_dagster.triggers.lanes import Committed, Place
-from lakechime_dagster.triggers.orders import Span
+from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import Committed, Place, Span
 
 Partition = tuple[PartitionValue, ...]
 

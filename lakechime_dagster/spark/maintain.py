@@ -1,8 +1,4 @@
-"""Carries out the plan of a table's maintenance by Delta's own statements, and gives way to whoever writes the table meanwhile.
-
-A statement that loses against another writer is not tried again: the next run plans anew. A writer that loses against it is
-(`commit.retrying`).
-"""
+"""Executes a table's maintenance plan."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -13,13 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from lakechime_dagster.dce.commits import TableLog
-from lakechime_dagster.lake.maintenance import Maintenance
-from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Partition, Plan, Refused
+from lakechime_dagster.dce.snapshots import TableLog
 from lakechime_dagster.spark.commit import CONFLICTS
-from lakechime_dagster.spark.literals import sql_literal, text_literal
-from lakechime_dagster.spark.names import quoted
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.session import quoted, session_confs, sql_literal, text_literal
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.maintenance_plan import Action, Done, Kind, Maintained, Partition, Plan, Refused
 
 AT_ONCE = 50  # partitions in one statement, which is one commit: what is lost to another writer
 HOUR_MS = 3_600_000
@@ -97,9 +91,12 @@ def _vacuumed(spark: SparkSession, log: TableLog, action: Action, now: Callable[
 
 def _rewritten(kind: Kind, metrics: Mapping[str, Any]) -> Done:
     return Done(
-        kind=kind, files_removed=metrics["numFilesRemoved"], files_added=metrics["numFilesAdded"],
-        rewritten=metrics["filesRemoved"]["totalSize"] or 0, written=metrics["filesAdded"]["totalSize"] or 0,
-    )  # fmt: skip
+        kind=kind,
+        files_removed=metrics["numFilesRemoved"],
+        files_added=metrics["numFilesAdded"],
+        rewritten=metrics["filesRemoved"]["totalSize"] or 0,
+        written=metrics["filesAdded"]["totalSize"] or 0,
+    )
 
 
 def _set_properties(spark: SparkSession, location: str, properties: Mapping[str, str | None]) -> None:

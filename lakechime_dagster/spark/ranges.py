@@ -1,24 +1,325 @@
-"""Reads what changed in a Delta table between two snapshots.
+"""Reads what changed in a Delta table between two snapshots."""
 
-Every method gives images: rows as they became (`+1`) and as they were (`-1`), with the version that changed them. From
-these follow the net state of changed keys, the net deletes, and the groups or partitions that were touched.
-"""
-
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.commits import FileAction, TableCommit, TableLog, since_first_change
-from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.snapshots import (
+    CommitsMissingError,
+    FileAction,
+    SnapshotRange,
+    TableCommit,
+    TableLog,
+    Verdict,
+    own_uid,
+    since_first_change,
+)
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.spark.comparable import is_comparable
-from lakechime_dagster.spark.delta_files import files_frame, missing_files
-from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.verdicts import Judgement, first_version, judge, later_commits
+from lakechime_dagster.spark.driver import activate
+from lakechime_dagster.spark.session import MAX_LITERALS, column, few_rows, has_literals, is_comparable, literal, plain
+
+_PHYSICAL = "delta.columnMapping.physicalName"
+
+
+def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:
+    """The rows of these files under the schema of the table at a version."""
+    jvm: Any = spark._jvm
+    log, snapshot = snapshot_at(spark, location, version)
+    entries = jvm.java.util.ArrayList()
+    for file in files:
+        entries.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.entry))
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(entries).toSeq()
+    activate(spark)
+    return DataFrame(log.createDataFrame(snapshot, sequence, False, jvm.scala.Option.empty()), spark)
+
+
+def snapshot_at(spark: SparkSession, location: str, version: int) -> tuple[Any, Any]:
+    """Delta's log of a table, and what it says of a version."""
+    jvm: Any = spark._jvm  # the classic session's gateway; Spark Connect has none
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
+    none = jvm.scala.Option.empty()
+    return log, log.getSnapshotAt(version, none, none, False)
+
+
+def live_files(spark: SparkSession, location: str, version: int) -> dict[str, bool]:
+    """The files of the table at a version, by their paths in the log: whether some of their rows are deleted."""
+    _, snapshot = snapshot_at(spark, location, version)
+    files = DataFrame(snapshot.allFiles().toDF(), spark).selectExpr("path", "deletionVector IS NOT NULL AS is_cut")
+    return {row["path"]: row["is_cut"] for row in files.collect()}
+
+
+def names_in_files(spark: SparkSession, location: str, version: int) -> Mapping[str, str]:
+    """What the columns of the table at a version are called in its files."""
+    _, snapshot = snapshot_at(spark, location, version)
+    schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+    return {field.name: field.metadata.get(_PHYSICAL, field.name) for field in schema}
+
+
+def plain_files(spark: SparkSession, location: str, paths: Iterable[str], schema: StructType) -> DataFrame:
+    """These columns of files by the log's paths, as they are called there, with all rows that are or were in them."""
+    jvm: Any = spark._jvm
+    _, root = _file_system(spark, location)
+    named = [jvm.org.apache.hadoop.fs.Path(root, unquote(path)).toString() for path in paths]
+    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*named)  # else brackets in a name are a pattern
+
+
+def root_of(spark: SparkSession, location: str) -> str:
+    """How the paths of a place begin within its file system, as URLs spell them: Spark spells what is before them in several ways."""
+    files, root = _file_system(spark, location)
+    return f"{files.makeQualified(root).toUri().getRawPath()}/"
+
+
+def missing_files(spark: SparkSession, location: str, paths: Iterable[str]) -> list[str]:
+    """Those of the log's paths whose files are gone."""
+    jvm: Any = spark._jvm
+    files, root = _file_system(spark, location)
+    return [path for path in dict.fromkeys(paths) if not files.exists(jvm.org.apache.hadoop.fs.Path(root, unquote(path)))]
+
+
+def remove_folder(spark: SparkSession, location: str) -> None:
+    """Remove a folder with all that is in it, if it is there."""
+    files, root = _file_system(spark, location)
+    files.delete(root, True)
+
+
+def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """The file system of a place, and the place in its words."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc
+    root = jvm.org.apache.hadoop.fs.Path(location)
+    return root.getFileSystem(context.hadoopConfiguration()), root
+
+
+MAX_ALTERNATIVES = 20
+MAX_LISTED = 5_000  # values of a column that a condition lists where they are data of a plan: more take longer than the rows they spare
+ENCODERS = {ByteType: "BYTE", ShortType: "SHORT", IntegerType: "INT", LongType: "LONG", StringType: "STRING"}  # of what is listed at once
+
+
+def same(left: Column, right: Column) -> Column:
+    """Equality under which null equals null."""
+    return left.eqNullSafe(right)
+
+
+def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> DataFrame:
+    """The rows of a frame whose target columns hold one of the value rows; null matches null.
+
+    `values` has the columns that `targets` names. Where no more than `most` values say it all, there is no join.
+    """
+    values = values.select(*[column(name) for name in targets])
+    kinds = {field.name: field.dataType for field in values.schema}
+    rows = few_rows(values, most) if all(map(has_literals, kinds.values())) else None
+    if rows is not None and (len(rows) <= MAX_LITERALS or are_listed(kinds.values())):
+        listed = _listed(values, rows, targets, kinds)
+        exact = _exact(rows, targets, kinds)
+        if exact is not None:
+            return frame.where(listed & exact)
+        return _joined(frame.where(listed), values, targets)
+    literals = _bounded(values, targets, kinds)
+    return _joined(frame if literals is None else frame.where(literals), values, targets)
+
+
+def literal_filter(values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> Column | None:
+    """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
+
+    Values that are no more than `most` are listed, many are bounded by the smallest and the largest. A column of `values` is
+    compared to its target column. Whether they are few is found out first, so that no place ever holds many.
+    """
+    kinds = {field.name: field.dataType for field in values.schema if field.name in targets and has_literals(field.dataType)}
+    if not kinds:
+        return None
+    wanted = values.select(*[column(name) for name in kinds])
+    rows = few_rows(wanted, most)
+    if rows is None or (len(rows) > MAX_LITERALS and not are_listed(kinds.values())):
+        return _bounded(wanted, targets, kinds)
+    return _listed(wanted, rows, {name: targets[name] for name in kinds}, kinds)
+
+
+def are_listed(kinds: Iterable[DataType]) -> bool:
+    """Whether a condition can list more than `MAX_LITERALS` values of these types."""
+    return all(type(kind) in ENCODERS for kind in kinds)
+
+
+def _listed(values: DataFrame, rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+    """Each target column holds one of its values."""
+    conditions = []
+    for i, (name, target) in enumerate(targets.items()):
+        found = {row[i] for row in rows}
+        if len(found) <= MAX_LITERALS:
+            conditions.append(_is_one_of(target, found, kinds[name]))
+            continue
+        within = _is_one_of_many(target, values.select(column(name)).where(column(name).isNotNull()), kinds[name])
+        conditions.append(within | target.isNull() if None in found else within)
+    return reduce(lambda one, other: one & other, conditions)
+
+
+def _is_one_of_many(target: Column, values: DataFrame, kind: DataType) -> Column:
+    """The same of values that the JVM lists itself: a call for each literal takes longer."""
+    spark: Any = values.sparkSession
+    frame: Any = values
+    encoder = getattr(spark._jvm.org.apache.spark.sql.Encoders, ENCODERS[type(kind)])()
+    of_jvm: Any = target
+    return type(target)(of_jvm._jc.isInCollection(getattr(frame._jdf, "as")(encoder).collectAsList()))
+
+
+def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:
+    listed = [literal(value, kind) for value in values if value is not None]
+    within = target.isin(*listed) if listed else F.lit(False)
+    return within | target.isNull() if None in values else within
+
+
+def _exact(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
+    """What the listed values of each column leave open: which of them come together; None where only a join tells."""
+    if any(isinstance(kind, FloatType | DoubleType) for kind in kinds.values()):
+        return None  # of zeros and of what is no number there are several
+    if len(targets) == 1:
+        return F.lit(True)
+    distinct = list(dict.fromkeys(rows))
+    if len(distinct) > MAX_ALTERNATIVES:
+        return None
+    return reduce(lambda a, b: a | b, [_is_row(row, targets, kinds) for row in distinct], F.lit(False))
+
+
+def _is_row(row: tuple[Any, ...], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+    values = zip(targets.items(), row, strict=True)
+    return reduce(lambda a, b: a & b, [same(target, literal(value, kinds[name])) for (name, target), value in values])
+
+
+def _bounded(values: DataFrame, targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
+    """Each target column holds one of its values where they are few, else one between their smallest and their largest."""
+    names = [name for name in targets if name in kinds and has_literals(kinds[name])]
+    if not names:
+        return None
+    measures = [F.count(F.lit(1)).alias("rows")]
+    for i, name in enumerate(names):
+        value, kind = column(name), kinds[name]
+        measures += [
+            F.approx_count_distinct(value).alias(f"count_{i}"),
+            F.max(value.isNull()).alias(f"null_{i}"),
+            plain(F.min(value), kind).alias(f"min_{i}"),
+            plain(F.max(value), kind).alias(f"max_{i}"),
+        ]
+    found = values.agg(*measures).collect()[0]
+    if not found["rows"]:
+        return F.lit(False)
+    listed = _sets(values, [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS], kinds)
+    conditions = []
+    for i, name in enumerate(names):
+        target, kind = targets[name], kinds[name]
+        if name in listed:
+            conditions.append(_is_one_of(target, {*listed[name], *([None] if found[f"null_{i}"] else [])}, kind))
+            continue
+        within = target.between(literal(found[f"min_{i}"], kind), literal(found[f"max_{i}"], kind))
+        conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
+    return reduce(lambda one, other: one & other, conditions)
+
+
+def _sets(values: DataFrame, names: Sequence[str], kinds: Mapping[str, DataType]) -> dict[str, list[Any]]:
+    """All values of these columns, plain and without null."""
+    if not names:
+        return {}
+    sets = [F.collect_set(plain(column(name), kinds[name])) for name in names]
+    return dict(zip(names, values.agg(*sets).collect()[0], strict=True))
+
+
+def _joined(rows: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
+    keyed = rows.withColumns({f"__narrow_{i}": target for i, target in enumerate(targets.values())})
+    wanted = values.select(*[column(name).alias(f"__value_{i}") for i, name in enumerate(targets)]).distinct()
+    condition = reduce(lambda a, b: a & b, [same(F.col(f"__narrow_{i}"), F.col(f"__value_{i}")) for i in range(len(targets))])
+    return keyed.join(wanted, condition, "left_semi").drop(*[f"__narrow_{i}" for i in range(len(targets))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What the log says of a range.
+
+    `version` is the snapshot to read as the end of the range. `commits` are those of the range, oldest first; `later`
+    those after it, whose clean-up may have taken files of the range. `only` names the snapshots whose commits alone are
+    read (None: all). `note` says what a person must know.
+    """
+
+    verdict: Verdict
+    version: int
+    commits: tuple[TableCommit, ...] = ()
+    later: tuple[TableCommit, ...] = ()
+    only: frozenset[SnapshotId] | None = None
+    note: str = ""
+
+    @property
+    def data_commits(self) -> tuple[TableCommit, ...]:
+        """The commits to read: those that changed data."""
+        return tuple(
+            commit for commit in self.commits if commit.changes_data and (self.only is None or SnapshotId(str(commit.version)) in self.only)
+        )
+
+
+def first_version(range_: SnapshotRange) -> int:
+    """The first version of a range, inclusive as Delta's `startingVersion` wants it: the range's own start is exclusive."""
+    return 0 if range_.start is None else int(range_.start) + 1
+
+
+def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
+    """The verdict on a range of a Delta table, by its log alone."""
+    head, end = log.version, int(range_.end)
+    own = None if range_.table_uid is None else own_uid(range_.table_uid)
+    if own is not None and log.uid != own:
+        note = "the table was replaced after this execution was claimed; its newest snapshot is read"
+        return Judgement(verdict=Verdict.RECREATED, version=head, note=note)
+    if range_.is_recreated and end <= head:
+        put_back = range_.start_uid is not None and own_uid(range_.start_uid) == own
+        note = "the log was put back" if put_back else "the table was dropped and created again"
+        verdict = Verdict.ROLLBACK if put_back else Verdict.RECREATED
+        return Judgement(verdict=verdict, version=end, later=later_commits(log, end, head), note=f"{note} since it was last read")
+    if end > head:
+        note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
+        return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
+    if range_.is_whole:
+        return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=later_commits(log, end, head))
+    start = first_version(range_) - 1
+    if start > end:
+        return Judgement(verdict=Verdict.ROLLBACK, version=end, note=f"the log was put back from snapshot {start} to {end}")
+    try:
+        all_commits = log.commits(start, head)
+    except CommitsMissingError as missing:
+        note = f"the log was cleaned up past commit {missing.version}"
+        return Judgement(verdict=Verdict.EXPIRED, version=end, later=later_commits(log, end, head), note=note)
+    commits = tuple(commit for commit in all_commits if commit.version <= end)
+    later = tuple(commit for commit in all_commits if commit.version > end)
+    if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
+    if any(commit.has_foreign_files for commit in commits):
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was partitioned anew")
+    gap = any(not commit.changes_data for commit in commits)
+    return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
+
+
+def later_commits(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
+    """The commits after a snapshot; none where the log cannot say."""
+    try:
+        return tuple(log.commits(end, head))
+    except CommitsMissingError:
+        return ()
+
 
 CHANGE = "__lakechime_change"  # +1: the row as it became, -1: as it was
 VERSION = "__lakechime_version"
@@ -99,9 +400,15 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
 def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement) -> RangeRead:
     require_files(spark, log, judgement.version, judgement.later)
     read = RangeRead(
-        location=log.location, version=judgement.version, method=ReadMethod.WHOLE, verdict=judgement.verdict, note=judgement.note,
-        end=pinned(spark, log.location, judgement.version), commits=len(judgement.commits), data_commits=len(judgement.data_commits),
-    )  # fmt: skip
+        location=log.location,
+        version=judgement.version,
+        method=ReadMethod.WHOLE,
+        verdict=judgement.verdict,
+        note=judgement.note,
+        end=pinned(spark, log.location, judgement.version),
+        commits=len(judgement.commits),
+        data_commits=len(judgement.data_commits),
+    )
     if not judgement.verdict.is_incremental:
         return read
     if range_.is_whole:
@@ -152,9 +459,10 @@ def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, Data
     """The net state of changed keys, and the keys that are net deleted, by each key's last version in the range."""
     by_key = Window.partitionBy(*[column(key) for key in keys])
     last = (
-        images.withColumn("__last", F.max(VERSION).over(by_key)).where(F.col("__last") == F.col(VERSION))
+        images.withColumn("__last", F.max(VERSION).over(by_key))
+        .where(F.col("__last") == F.col(VERSION))
         .withColumn("__became", F.max(CHANGE).over(by_key))
-    )  # fmt: skip
+    )
     upserts = last.where(F.col(CHANGE) == 1).drop("__last", "__became", CHANGE, VERSION)
     deletes = last.where(F.col("__became") == -1).select(*[column(key) for key in keys]).distinct()
     return upserts, deletes
@@ -175,10 +483,12 @@ def _imaged(rows: DataFrame, change: int) -> DataFrame:
 
 def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> DataFrame:
     feed = (
-        spark.read.format("delta").option("readChangeFeed", "true")
-        .option("startingVersion", first_version(range_)).option("endingVersion", int(range_.end))
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", first_version(range_))
+        .option("endingVersion", int(range_.end))
         .load(location)
-    )  # fmt: skip
+    )
     became = F.col("_change_type").isin("insert", "update_postimage")
     return (
         feed.withColumn(CHANGE, F.when(became, F.lit(1)).otherwise(F.lit(-1)))

@@ -1,4 +1,4 @@
-"""Brings one table up to date: reads the ranges, computes by the refresh mode, sifts, compares, and commits once."""
+"""Refreshes one table: reads ranges, computes, validates, compares and commits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,9 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
-from lakechime_dagster.lake.reads import ReadMode
-from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark.commit import CHANGE_FEED, Target, create_if_missing, newest_commit
+from lakechime_dagster.lineage.spark import compute_seen, marked
+from lakechime_dagster.spark.commit import CHANGE_FEED, Target, TargetLog, create_if_missing, keep_listed, newest_commit, properties_of
 from lakechime_dagster.spark.inputs import (
     Input,
     Scope,
@@ -21,34 +20,34 @@ from lakechime_dagster.spark.inputs import (
     groups_work,
     is_from_nothing,
     open_inputs,
+    ordered_notes,
     reread_note,
     rows_work,
     whole,
+    with_ordered,
     within_partitions,
 )
 from lakechime_dagster.spark.job import Executed, Outcome, Seen, TableJob, TableResult
-from lakechime_dagster.spark.lineage.seen import compute_seen, marked
-from lakechime_dagster.spark.literals import local, local_rows
-from lakechime_dagster.spark.names import column, require_columns, spelled
-from lakechime_dagster.spark.narrow import narrowed
-from lakechime_dagster.spark.ordered import ordered_notes, with_ordered
-from lakechime_dagster.spark.phases import Phases
-from lakechime_dagster.spark.quarantine import quarantine, quarantine_location
-from lakechime_dagster.spark.shape import same_type
-from lakechime_dagster.spark.sift import Sifted, sift
-from lakechime_dagster.spark.sql_binder import sql_over
-from lakechime_dagster.spark.stamp import TargetLog
-from lakechime_dagster.spark.statistics import keep_listed, properties_of
-from lakechime_dagster.spark.write import write
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+from lakechime_dagster.spark.ranges import narrowed
+from lakechime_dagster.spark.rows import Sifted, same_type, sift
+from lakechime_dagster.spark.session import Phases, column, local, local_rows, require_columns, spelled
+from lakechime_dagster.spark.sql import sql_over
+from lakechime_dagster.spark.write import quarantine, quarantine_location, write
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed
 
 OpenLog = Callable[[str, str], TargetLog]
 
 
 def refresh(
-    spark: SparkSession, job: TableJob, stamp: CommitStamp, open_log: OpenLog, agree: Callable[[Seen], None] = lambda _: None,
+    spark: SparkSession,
+    job: TableJob,
+    stamp: CommitStamp,
+    open_log: OpenLog,
+    agree: Callable[[Seen], None] = lambda _: None,
     ended: Callable[[Executed], None] = lambda _: None,
-) -> TableResult:  # fmt: skip
+) -> TableResult:
     """One attempt at one step: process the ranges of the job and commit the outcome under the stamp, at most once ever.
 
     Args:
@@ -64,9 +63,14 @@ def refresh(
         TableUnreadableError: an input, or the snapshot to read of it, is not there.
     """
     target = Target(
-        name=job.name, location=job.location, log=open_log(job.location, job.name), keys=job.keys,
-        partitioned_by=job.partitioned_by, comment=job.comment, personal=job.personal,
-    )  # fmt: skip
+        name=job.name,
+        location=job.location,
+        log=open_log(job.location, job.name),
+        keys=job.keys,
+        partitioned_by=job.partitioned_by,
+        comment=job.comment,
+        personal=job.personal,
+    )
     last = newest_commit(target, stamp)
     if last and last.stamp.step == stamp.step:
         return skipped(last)
@@ -129,17 +133,26 @@ class Attempt:
         if written.outcome is Outcome.SKIPPED and written.committed:
             return replace(skipped(written.committed), seen=self._seen)
         return TableResult(
-            outcome=written.outcome, committed=written.committed, replaced=written.replaced,
+            outcome=written.outcome,
+            committed=written.committed,
+            replaced=written.replaced,
             counts=replace(
-                written.counts, rows_in=rows_in, returned=sifted.computed + written.counts.deleted,
-                deduplicated=sifted.deduplicated, quarantined=sifted.quarantined,
+                written.counts,
+                rows_in=rows_in,
+                returned=sifted.computed + written.counts.deleted,
+                deduplicated=sifted.deduplicated,
+                quarantined=sifted.quarantined,
             ),
             sources=tuple(result for one in inputs if (result := one.result()) is not None),
-            partitions=written.partitions, files=written.files, bytes=written.bytes, watermark=stamp.watermark,
+            partitions=written.partitions,
+            files=written.files,
+            bytes=written.bytes,
+            watermark=stamp.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
-            seconds=dict(self._phase.seconds), notes=(*work.notes, *ordered_notes(self.job)),
+            seconds=dict(self._phase.seconds),
+            notes=(*work.notes, *ordered_notes(self.job)),
             seen=self._seen,
-        )  # fmt: skip
+        )
 
     def _work(self, inputs: Sequence[Input]) -> Work:
         """What to compute on, by verdicts and refresh mode."""
@@ -176,8 +189,10 @@ class Attempt:
     def _fired(self, inputs: Sequence[Input]) -> Scope:
         """The partitions that the trigger fired for, in the types that the inputs' columns have."""
         names = self.job.partitioned_by
-        rows = [tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
-                for values in self.job.partitions]  # fmt: skip
+        rows = [
+            tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+            for values in self.job.partitions
+        ]
         values = local_rows(self.spark, names, [StringType()] * len(names), rows)
         for one in inputs:
             mapping = one.source_columns(names)

@@ -1,4 +1,4 @@
-"""Decides what a table's commit holds: the differences by key, the partitions that differ, the whole, or nothing."""
+"""Decides what a table's commit contains."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,30 +8,34 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.dce.changed_columns import changed_fact
-from lakechime_dagster.dce.commits import TableCommit
-from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.dce.events import changed_fact
+from lakechime_dagster.dce.snapshots import TableCommit
 from lakechime_dagster.spark.commit import (
+    CHANGE_FEED,
+    LISTED,
     Target,
     append,
     append_nothing,
+    can_insert,
     commit,
     commit_at,
+    create_if_missing,
+    insert,
     is_own,
     merge,
     replace_all,
     replace_partitions,
+    retrying,
+    transaction,
 )
 from lakechime_dagster.spark.compare import OPERATION, Difference, keyed_difference, unkeyed_difference
 from lakechime_dagster.spark.inputs import Scope, Work
-from lakechime_dagster.spark.insert import can_insert, insert
 from lakechime_dagster.spark.job import Counts, Outcome, Partition, TableJob
-from lakechime_dagster.spark.literals import local, plain
-from lakechime_dagster.spark.names import column, spelled
-from lakechime_dagster.spark.narrow import narrowed
-from lakechime_dagster.spark.shape import shaped
-from lakechime_dagster.spark.sift import Sifted
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed
+from lakechime_dagster.spark.ranges import narrowed
+from lakechime_dagster.spark.rows import REASON, Sifted, shaped
+from lakechime_dagster.spark.session import column, local, plain, spelled
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +99,7 @@ class _Planned:
     is_of_values: bool = False
 
 
-def _planned(
-    spark: SparkSession, job: TableJob, target: Target, sifted: Sifted, work: Work, since: int, *, is_alone: bool
-) -> _Planned:  # fmt: skip
+def _planned(spark: SparkSession, job: TableJob, target: Target, sifted: Sifted, work: Work, since: int, *, is_alone: bool) -> _Planned:
     """Compare with the target as it is now, at a version since; `write` is None when nothing differs.
 
     Rows that are all new are inserted by a lane that is alone in its table: lanes of keys would be in each other's way.
@@ -203,9 +205,11 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
 def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | None) -> Written:
     """The record of a write, counted by what the log says where it says it."""
     difference = plan.difference
-    counts = Counts() if difference is None else Counts(
-        inserted=difference.inserted, updated=difference.updated, deleted=difference.deleted, unchanged=difference.unchanged
-    )  # fmt: skip
+    counts = (
+        Counts()
+        if difference is None
+        else Counts(inserted=difference.inserted, updated=difference.updated, deleted=difference.deleted, unchanged=difference.unchanged)
+    )
     if held is None:
         return Written(outcome=Outcome.NOTHING, counts=counts)
     if not is_own(held, stamp):
@@ -213,9 +217,13 @@ def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | N
     record = commit_at(target.log, int(held.version))
     return Written(
         outcome=Outcome.FENCED if plan.fenced else Outcome.COMMITTED,
-        committed=held, replaced=plan.replaced, counts=_counted(counts, record),
-        partitions=record.partitions, files=len(record.added), bytes=sum(file.size for file in record.added),
-    )  # fmt: skip
+        committed=held,
+        replaced=plan.replaced,
+        counts=_counted(counts, record),
+        partitions=record.partitions,
+        files=len(record.added),
+        bytes=sum(file.size for file in record.added),
+    )
 
 
 def _counted(counts: Counts, record: TableCommit) -> Counts:
@@ -223,7 +231,57 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
     metrics = record.metrics
     if record.operation == "MERGE":
         return Counts(
-            inserted=int(metrics["numTargetRowsInserted"]), updated=int(metrics["numTargetRowsUpdated"]),
-            deleted=int(metrics["numTargetRowsDeleted"]), unchanged=counts.unchanged,
-        )  # fmt: skip
+            inserted=int(metrics["numTargetRowsInserted"]),
+            updated=int(metrics["numTargetRowsUpdated"]),
+            deleted=int(metrics["numTargetRowsDeleted"]),
+            unchanged=counts.unchanged,
+        )
     return counts
+
+
+SUFFIX = "__quarantine"
+STATISTICS = {LISTED: "lane,step,execution,reason"}  # not of the rows, which may hold anything
+ATTEMPTS = 1024  # transactions of one step, in the order of its attempts
+KEPT = ("lane", "step", "execution", "reason", "row")
+AS_TEXT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",  # by default to the millisecond, which makes different rows one
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def quarantine_location(location: str) -> str:
+    return location.rstrip("/") + SUFFIX
+
+
+def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: DataFrame) -> int:
+    """Add the bad rows of a step, each once, whichever of its attempts comes first; give how many were new.
+
+    An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
+    own, below those of later attempts: one that wakes up late adds nothing.
+    """
+    values = [column(name) for name in bad.columns if name != REASON]
+    rows = bad.select(
+        F.lit(str(stamp.lane)).alias("lane"),
+        F.lit(stamp.step).cast("long").alias("step"),
+        F.lit(stamp.execution_id).alias("execution"),
+        F.col(REASON).alias("reason"),
+        F.to_json(F.struct(*values), AS_TEXT).alias("row"),
+    )
+    create_if_missing(spark, target, rows.schema, CHANGE_FEED | STATISTICS)
+    count = 0
+    version = stamp.step * ATTEMPTS + min(stamp.attempt, ATTEMPTS - 1)
+    for tried in retrying():
+        with tried:
+            held = target.read(spark).where((F.col("lane") == str(stamp.lane)) & (F.col("step") == stamp.step))
+            new = rows.select("reason", "row").exceptAll(held.select("reason", "row"))
+            new = new.select(*[F.lit(value).alias(name) for name, value in _who(stamp)], "reason", "row").select(*KEPT)
+            count = new.count()
+            if count:
+                with transaction(spark, str(stamp.lane), version, stamp.to_text()):
+                    new.withColumn("step", F.col("step").cast("long")).write.format("delta").mode("append").save(target.location)
+    return count
+
+
+def _who(stamp: CommitStamp) -> tuple[tuple[str, str | int], ...]:
+    return ("lane", str(stamp.lane)), ("step", stamp.step), ("execution", stamp.execution_id)

@@ -1,4 +1,4 @@
-"""Partition conditions: which partitions of which table must be there at a grid point."""
+"""Partition conditions: which partitions of which table must exist at a tick."""
 
 import datetime as dt
 import itertools
@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from lakechime_dagster.dce.partition import LevelType, PartitionLevels, canonical_json, canonical_partition, checked_partition, typed_value
-from lakechime_dagster.dce.text import checked_text
+from lakechime_dagster.dce.partitions import (
+    LevelType,
+    PartitionLevels,
+    canonical_json,
+    canonical_partition,
+    checked_partition,
+    checked_text,
+    typed_value,
+)
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.triggers.tick import HoursOf, Tick
+from lakechime_dagster.triggers.schedule import HoursOf, Tick
 
 MAX_PARTITIONS = 10_000  # of one condition at one grid point
 LevelSpec = Any  # a literal, a tick, hours_of a tick, or several of the first two

@@ -1,22 +1,44 @@
-"""The decision: does this evidence fire this trigger now, and in words why or why not.
-
-One pure function per trigger. Evidence is what SQL narrows down to for the due trigger, or the whole history: the
-decision is the same, which a property test holds.
-"""
+"""Decides whether the evidence fires a trigger, and explains why or why not."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakechime_dagster.dce.event import RegisteredEvent
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.feeds import FeedPlace
-from lakechime_dagster.triggers.grid import Schedule, from_milliseconds
-from lakechime_dagster.triggers.lanes import Place
-from lakechime_dagster.triggers.model import FireKey, Late, PartitionTrigger, SnapshotTrigger
-from lakechime_dagster.triggers.orders import NO_ORDERS, LaneOrders
-from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread, due_ms
+from lakechime_dagster.triggers.consumers import NO_ORDERS, FeedPlace, LaneOrders, Place
+from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
+from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
+
+AT_THE_LATEST = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """How many such events of one table wait, when they were registered, and which columns they changed."""
+
+    count: int = 0
+    first_ts: int | None = None
+    last_ts: int | None = None
+    columns: tuple[str, ...] = ()
+
+
+NOTHING_UNREAD = Unread()
+
+
+def due_ms(unread: Unread, every: Schedule | None) -> int:
+    """When they wake the lane all the same: a day after the first of them, or at the last grid point before that.
+
+    Where no grid point is within that day, it is no use to wait: they wake it as any other event.
+    """
+    assert unread.first_ts is not None
+    first = from_milliseconds(unread.first_ts)
+    latest = first + AT_THE_LATEST
+    if every is None:
+        return to_milliseconds(latest)
+    point = every.last(latest)
+    return to_milliseconds(point) if point is not None and point > first else unread.first_ts
+
 
 COMPACTED = "its earlier history is compacted: `store expire` kept only the tags that triggers asked for then"
 
@@ -82,9 +104,12 @@ class Waiting:
         first = [one for one in (self.first_ts, self.unread.first_ts) if one is not None]
         last = [one for one in (self.last_ts, self.unread.last_ts) if one is not None]
         return replace(
-            self, count=self.count + self.unread.count, first_ts=min(first, default=None), last_ts=max(last, default=None),
+            self,
+            count=self.count + self.unread.count,
+            first_ts=min(first, default=None),
+            last_ts=max(last, default=None),
             unread=NOTHING_UNREAD,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +212,17 @@ class KeyEvidence:
 
 
 def decide_partition(
-    name: str, trigger: PartitionTrigger, keys: Sequence[KeyEvidence], *, in_flight: int, activated_ms: int, now_ms: int,
-    through: Position, blocked: str = "", accepts: Callable[[Firing], bool] = lambda firing: True,
-) -> Decision:  # fmt: skip
+    name: str,
+    trigger: PartitionTrigger,
+    keys: Sequence[KeyEvidence],
+    *,
+    in_flight: int,
+    activated_ms: int,
+    now_ms: int,
+    through: Position,
+    blocked: str = "",
+    accepts: Callable[[Firing], bool] = lambda firing: True,
+) -> Decision:
     """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys and what backfills ordered.
 
     What `accepts` says cannot be launched takes no room; it is asked until there is no room left.
@@ -248,9 +281,14 @@ def decide_partition(
         reasons.append(f"{_keys(len(waiting) - 3)} more {'waits' if len(waiting) == 4 else 'wait'}")
     reasons += reversed(expired[-3:])
     return Decision(
-        trigger=name, fires=bool(chosen), reasons=(*reasons, counts), firings=chosen, refused=refused, through=through,
+        trigger=name,
+        fires=bool(chosen),
+        reasons=(*reasons, counts),
+        firings=chosen,
+        refused=refused,
+        through=through,
         waits=bool(busy or firings or kept),
-    )  # fmt: skip
+    )
 
 
 def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing], bool]) -> tuple[tuple[Firing, ...], tuple[Firing, ...]]:

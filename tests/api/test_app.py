@@ -14,18 +14,17 @@ import pytest
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
-from lakechime_dagster.api.app import Served, build_app
-from lakechime_dagster.api.serve import bound, build_server, check_address
+from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage.answers import hits
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.resources.lineage.ingest import LineageIngest
-from lakechime_dagster.store.lineage.ingest import SqlIngest
-from lakechime_dagster.store.lineage.network import network_at
-from lakechime_dagster.store.lineage.reads import SqlReads
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.store.types.measures import Measures
+from lakechime_dagster.lineage.ingest_service import LineageIngest
+from lakechime_dagster.lineage.network_store import network_at
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.recording import SqlIngest
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.silver.metrics import Measures
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event
 
 TOKEN = "a-token-that-nobody-guesses"

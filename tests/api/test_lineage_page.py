@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from lakechime_dagster.api.app import Served, build_app
+from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
-from lakechime_dagster.api.serve import bound, build_server
-from lakechime_dagster.lake import Asset, Lake, SourceTable, personal
-from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.record import LineageRecord
-from lakechime_dagster.resources.lineage.asked import AskedLineage
-from lakechime_dagster.resources.lineage.ingest import lineage_ingest
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.lineage.columns import Kind, LineageRecord
+from lakechime_dagster.lineage.ingest_service import lineage_ingest
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.service import AskedLineage
+from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, personal
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.processes import PATIENCE
 

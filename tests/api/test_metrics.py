@@ -13,17 +13,17 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api import metrics
 from lakechime_dagster.api.metrics import StoreCollector, serve
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.learning import KnownType, Learning, TypePlace, learned
-from lakechime_dagster.schema.shape import Rescue
-from lakechime_dagster.schema.steps import GroupResult, TypeResult
-from lakechime_dagster.store import ledger_schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import SqlEventTypes, add_to_group
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.silver.metrics import measures
+from lakechime_dagster.silver.results import GroupResult, TypeResult
+from lakechime_dagster.silver.schema import KnownType, Learning, TypePlace, learned
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
+from lakechime_dagster.tables.events import Contract
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.ledger import Claim
 from tests.store.test_event_types import prototype, result
 from tests.support.processes import free_port
 from tests.support.world import World, a_flow, place
@@ -178,7 +178,7 @@ def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: S
     world.ledger.claim(row, world.ledger.lanes(row)[""], Claim(end=place(2)))
     assert state() == ["live"]
     with writing(types.engine) as connection:
-        connection.execute(sa.update(ledger_schema.lane).values(state=LaneState.HELD))
+        connection.execute(sa.update(schema.lane).values(state=LaneState.HELD))
     assert state() == ["failed"]
 
 

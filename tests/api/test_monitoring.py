@@ -9,14 +9,14 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.monitoring import PANELS, files
-from lakechime_dagster.schema.shape import Rescue
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.store import ledger_schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.store.types.schema import event_type
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.silver.metrics import measures
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.silver.store_schema import event_type
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import LaneState
 from tests.api.test_metrics import further_kinds, new_type, settle
 from tests.store.test_event_types import result
 from tests.support.processes import await_found
@@ -44,7 +44,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     for version in (0, 1):
         world.change(version=version)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(ledger_schema.flow).values(ticked_ts=ledger_schema.flow.c.activated_ts))
+        connection.execute(sa.update(schema.flow).values(ticked_ts=schema.flow.c.activated_ts))
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
 
@@ -54,15 +54,15 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
 
     world.let_pass(HOUR_MS)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(ledger_schema.flow).values(ticked_ts=ledger_schema.flow.c.activated_ts))
-        connection.execute(sa.update(ledger_schema.lane).values(state=LaneState.HELD))
+        connection.execute(sa.update(schema.flow).values(ticked_ts=schema.flow.c.activated_ts))
+        connection.execute(sa.update(schema.lane).values(state=LaneState.HELD))
     late = {"LakechimeGroupFailed", "LakechimeGroupLate", "LakechimeTypeWaits", "LakechimeLaneHeld", "LakechimeNoTick"}
     await_found(lambda: prometheus.firing() == late, "what is late is told", 30)
 
     now = measures(types).now
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(ledger_schema.flow).values(ticked_ts=now))
-        connection.execute(sa.update(ledger_schema.lane).values(state=LaneState.ACTIVE))
+        connection.execute(sa.update(schema.flow).values(ticked_ts=now))
+        connection.execute(sa.update(schema.lane).values(state=LaneState.ACTIVE))
         connection.execute(sa.update(event_type).where(event_type.c.behind_ts.is_not(None)).values(behind_ts=now - HOUR_MS))
     claimed = world.claim(row, 1_000)
     world.ledger.settle(claimed, None)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page as Browser
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notifications.changes import ChangeState
-from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.notifications import notifications
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage.reads import keep_reads, note_way
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.governance.changes import ChangeState
+from lakechime_dagster.governance.notifications import notifications
+from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.reads import keep_reads, note_way
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.triggers.interventions import By
 from tests.cli.weather_lake import lake
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.notifications.changes import make_change

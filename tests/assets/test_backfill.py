@@ -7,18 +7,22 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.flows import flow_of
+from lakechime_dagster.assets.jobs import flow_of
 from lakechime_dagster.assets.report import Report, nothing_new
-from lakechime_dagster.assets.table import each_key, table_asset
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
+from lakechime_dagster.assets.tables import each_key, table_asset
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError, declare_flow
-from lakechime_dagster.resources.names import run_tags
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.spark import SparkResource
-from lakechime_dagster.triggers import PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.runtime.names import run_tags
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.runtime.spark import SparkResource
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 DAYS = [f"2013-01-0{day}" for day in (1, 2, 3)]
 

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.flows import MAX_COMMITS, change_job_of, flow_of
-from lakechime_dagster.cdc.remembering.open_transactions import Asked
-from lakechime_dagster.lake import CDCMerge, Debezium, Drift, JsonLines, Monitor, SourceSchema, change_table
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.assets.jobs import MAX_COMMITS, change_job_of, flow_of
+from lakechime_dagster.cdc.state import Asked
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.tables.cdc import CDCMerge, Drift, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.world import World
 
 

@@ -9,15 +9,18 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, Database, Debezium, Dms, JsonLines, Lake, Maxwell, SourceSchema, change_table
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.triggers.feeds import FilesPlace
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Database, Debezium, Dms, Maxwell
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import FilesPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb

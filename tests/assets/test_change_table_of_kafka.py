@@ -9,13 +9,16 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.demo.servers.connect import Connect
+from lakechime_dagster.demo.servers import Connect
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.kafka import KafkaFeed
-from lakechime_dagster.lake import CDCMerge, Debezium, KafkaTopic, Lake, change_table
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.triggers.feeds import KafkaPlace
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.consumers import KafkaPlace
 from tests.assets.test_table import Location, checks, shown
 from tests.support.follows import read
 from tests.support.kafka import Kafka

@@ -11,24 +11,26 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
-from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream, sql_table
-from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.spark import spark_of
-from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
-from lakechime_dagster.resources.streams.on_spark import WouldReplay, would_rebuild, would_replay
-from lakechime_dagster.schema.learning import KnownType, TypePlace
-from lakechime_dagster.schema.steps import Replayed
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store import ledger_schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.store.types import schema as event_schema
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.silver import store_schema as event_schema
+from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
+from lakechime_dagster.silver.results import Replayed
+from lakechime_dagster.silver.schema import KnownType, TypePlace
+from lakechime_dagster.silver.service import WouldReplay, would_rebuild, would_replay
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
 from tests.support.streams import event, stream_home
@@ -84,7 +86,7 @@ class Game(Location):
 
     def let_pass(self) -> None:
         """All that waits for its time may be tried again."""
-        types, attempts = event_schema.event_type, ledger_schema.attempt
+        types, attempts = event_schema.event_type, schema.attempt
         with writing(self.platform.store.engine) as connection:
             connection.execute(sa.update(types).where(types.c.due_ts > 0).values(due_ts=1))
             connection.execute(sa.update(attempts).where(attempts.c.due_ts > 0).values(due_ts=1))
@@ -101,7 +103,7 @@ def sell(number: int) -> bytes:
 @pytest.fixture
 def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
     stream_home(tmp_path, monkeypatch, upgraded_sqlite)
-    monkeypatch.setattr("lakechime_dagster.store.types.repository.PAUSES_MS", (3_600_000,))  # until a test lets it pass
+    monkeypatch.setattr("lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,))  # until a test lets it pass
     definitions = build_definitions(lake(str(tmp_path / "in")))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Game(instance, definitions, open_platform(), tmp_path / "in")

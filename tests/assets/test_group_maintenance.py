@@ -8,16 +8,20 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream, sql_table
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.reconcile import reconcile
-from lakechime_dagster.resources.streams.event_types import event_replays
-from lakechime_dagster.schema.steps import Replayed
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.formats.delta import table_files
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
+from lakechime_dagster.silver.requests import event_replays
+from lakechime_dagster.silver.results import Replayed
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import FINE, Game, buy, checks, sell
 from tests.support.streams import event, stream_home
 

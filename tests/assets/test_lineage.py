@@ -11,15 +11,17 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.ledger import Ledger
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.triggers.lanes import ExecutionState
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source, Statement
+from lakechime_dagster.lineage.graph import Standing
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import ExecutionState
+from lakechime_dagster.triggers.ledger import Ledger
 from tests.support.home import local_home
 from tests.support.tables import write
 
@@ -127,7 +129,7 @@ def test_a_step_is_not_settled_without_its_lineage(shop: Shop, monkeypatch: pyte
     def die(*_: object) -> None:
         raise KilledError
 
-    monkeypatch.setattr("lakechime_dagster.store.lineage.settling.record_on", die)
+    monkeypatch.setattr("lakechime_dagster.lineage.recording.record_on", die)
     with pytest.raises(KilledError):
         shop.run("silver.paid")
     assert standings(shop.platform) == []
@@ -162,7 +164,7 @@ def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) 
 def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     assert "older code" not in shown(shop.run("silver.paid"))
-    monkeypatch.setattr("lakechime_dagster.resources.lineage.runs.code_digest", lambda table: f"new code of {table.name}")
+    monkeypatch.setattr("lakechime_dagster.lineage.runs.code_digest", lambda table: f"new code of {table.name}")
     shop.commit("bronze.orders", ORDERS, (2, 20))
     version = shop.platform.log("silver.paid").version + 1
     told = shown(shop.run("silver.paid"))["older code"]

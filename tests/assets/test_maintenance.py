@@ -8,13 +8,20 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.assets.maintenance import MAX_SHOWN, metadata_of
-from lakechime_dagster.capture.files import table_files
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, Storage, change_table, sql_table
-from lakechime_dagster.lake.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
-from lakechime_dagster.resources.maintenance import Kept, Looked
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.formats.delta import table_files
+from lakechime_dagster.runtime.maintenance import Kept, Looked
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.home import local_home
 from tests.support.tables import write
 from tests.support.world import a_flow

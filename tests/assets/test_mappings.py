@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.assets.partitions import partitions_of
+from lakechime_dagster.assets.jobs import partitions_of
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, LakeTable, SourceTable, Storage, spark_table
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
-from lakechime_dagster.resources.keys import asset_key
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, Schedule, SnapshotTrigger, every, hours_of, tick
-from lakechime_dagster.triggers.flow import Flow, partition_key
-from lakechime_dagster.triggers.model import FireKey
+from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
+from lakechime_dagster.runtime.names import asset_key
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
+from lakechime_dagster.triggers.subscription import Flow, partition_key
+from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
 from tests.support.declaring import grouped
 
 pytestmark = pytest.mark.tier2

@@ -9,17 +9,20 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.monitors import same
+from lakechime_dagster.assets.cdc import same
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Fault, Monitored
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import format_of
 from lakechime_dagster.cdc.monitor import beyond
+from lakechime_dagster.cdc.monitor_service import heard_of, keeping_up
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.record import Message, bronze_row
+from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, JsonLines, Lake, Limits, Monitor, SourceSchema
-from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.monitor import heard_of, keeping_up
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.triggers.grid import DAY_MS
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema
+from lakechime_dagster.tables.databases import Limits, Monitor
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
 from tests.cli.test_cdc import MARIADB, told

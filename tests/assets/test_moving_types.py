@@ -6,12 +6,13 @@ import pytest
 
 from lakechime_dagster.assets import events
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream, sql_table
-from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.streams.due import UNREAD
-from lakechime_dagster.resources.streams.event_types import event_hints, event_types
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.silver.requests import UNREAD, event_hints, event_types
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import Hint, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import FINE, Game, buy, checks, dies, game, sell, shown, told
 from tests.support.follows import read
 from tests.support.streams import event

@@ -9,11 +9,14 @@ import pytest
 
 from lakechime_dagster.assets.events import type_checks
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Contract, GroupOptions, JsonLines, Lake, event_group, event_stream, sql_table
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
 from tests.support.streams import event, stream_home
 

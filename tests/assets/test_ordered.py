@@ -4,13 +4,13 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.cli.backfill import document
-from lakechime_dagster.lake import Lake
+from lakechime_dagster.lineage.backfills import Asked, plan, run
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.resources.backfill import Asked, plan, run
-from lakechime_dagster.resources.lakechime_resource import declared_flows
-from lakechime_dagster.store.backfills import Backfills
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.triggers.orders import OrderState
+from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.triggers.backfills import Backfills
+from lakechime_dagster.triggers.consumers import OrderState
+from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_table import MAY, Location, location, orders, orders_of_day, silver_orders, totals, web_orders
 
 pytestmark = pytest.mark.spark

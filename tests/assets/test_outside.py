@@ -3,23 +3,17 @@
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.outside import ACTIVE_TAG, outside_specs
+from lakechime_dagster.assets.external import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import (
-    CDCMerge,
-    Database,
-    JsonLines,
-    KafkaTopic,
-    Lake,
-    Maxwell,
-    SourceSchema,
-    SourceTable,
-    change_table,
-    sql_table,
-)
-from lakechime_dagster.lineage.outside import ForeignTable, Outside, UsedConsumer, in_circles
-from lakechime_dagster.lineage.reads import ACTIVE_MS, Consumer, ConsumerKind
-from lakechime_dagster.resources.lineage.outside import Looked
+from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
+from lakechime_dagster.lineage.external import ForeignTable, Outside, UsedConsumer, in_circles
+from lakechime_dagster.lineage.external_service import Looked
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Database, Maxwell
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
+from lakechime_dagster.tables.tables import SourceTable
 
 NOW = 40 * ACTIVE_MS
 HOSTILE = '<img src=x onerror="alert(1)">'

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Optional
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.assets.table import table_asset
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.assets.jobs import flow_of
+from lakechime_dagster.assets.tables import table_asset
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, LakeTable, SourceTable, spark_table
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource, NothingNewError, declare_flow
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.spark import SparkResource
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.runtime.spark import SparkResource
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.factories import make_event
 
 if TYPE_CHECKING:

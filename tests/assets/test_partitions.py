@@ -6,9 +6,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
-from lakechime_dagster.triggers import PartitionTrigger, Schedule, every, tick
+from lakechime_dagster.assets.jobs import partitions_of
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.schedule import Schedule, every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 NOW = dt.datetime(2024, 5, 2, 12, 59, tzinfo=dt.timezone.utc)
 YESTERDAY, TODAY, TOMORROW = (str(NOW.date() + dt.timedelta(days=days)) for days in (-1, 0, 1))

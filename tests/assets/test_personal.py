@@ -7,12 +7,15 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Asset, Lake, SourceTable, personal, sql_table
+from lakechime_dagster.governance.data import PersonalData
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.resources.personal.data import PersonalData
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, personal
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.interventions import By
 from tests.support.home import local_home
 from tests.support.tables import write
 

@@ -7,20 +7,22 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.assets.personal import personal_results
+from lakechime_dagster.assets.checks import personal_results
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, personal, sql_table
-from lakechime_dagster.lake.tables import LakeTable
+from lakechime_dagster.governance.data import PersonalData
+from lakechime_dagster.governance.tags import Reach
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.personal.tags import Reach
-from lakechime_dagster.resources.personal.data import PersonalData
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By, Interventions
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage, personal
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.home import local_home

@@ -7,8 +7,11 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
+from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
 
 orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates", storage=Storage(partitioned_by={"day": "date"}))
 

@@ -14,11 +14,12 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, QueryLog, SourceTable
-from lakechime_dagster.resources.lineage.ingest import lineage_ingest
-from lakechime_dagster.resources.lineage.query_logs import read_query_log
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.lineage.reads import SqlReads
+from lakechime_dagster.lineage.ingest_service import lineage_ingest
+from lakechime_dagster.lineage.query_logs import read_query_log
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.tables.lake import Lake, QueryLog
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.home import local_home
 
 LOG, FLOW, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"

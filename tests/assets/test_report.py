@@ -9,12 +9,12 @@ import pytest
 
 from lakechime_dagster.assets.checks import check_results
 from lakechime_dagster.assets.report import MAX_EVENTS, Report, combined, events_table, late_changes, nothing_new, superseded
-from lakechime_dagster.dce.event import RegisteredEvent
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.lake import LakeTable, SourceTable, spark_table
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution
+from lakechime_dagster.dce.events import Position, RegisteredEvent
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from tests.factories import make_event
 from tests.support.declaring import grouped
 from tests.support.world import World, a_flow, committed, one

@@ -7,15 +7,16 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.lakechime_resource import declared_flows
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.resources.streams.due import event_reprocesses
-from lakechime_dagster.resources.streams.on_spark import would_reprocess
-from lakechime_dagster.resources.streams.streamed import Streamed
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.silver.requests import event_reprocesses
+from lakechime_dagster.silver.service import Streamed, would_reprocess
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_events import Game, shown
 from tests.support.follows import read
 from tests.support.streams import stream_home
@@ -83,7 +84,7 @@ def test_a_reprocess_whose_run_died_after_its_commit_is_closed_by_the_sensor(
     reprocesses.ask("game.events", ME)
     (request,) = game.tick("game_events").run_requests
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.assets.table.settle", dies)
+        dying.setattr("lakechime_dagster.assets.tables.settle", dies)
         died = game.run("ev__tables", tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=False)
     assert (died.success, reprocesses.open("game.events")) == (False, 1)
     assert game.tick("game_events").run_requests == []

@@ -11,16 +11,18 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.lineage.notifications.changes import ChangeState
-from lakechime_dagster.resources.notifications import notifications
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.notifications import change_table
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.governance.changes import ChangeState
+from lakechime_dagster.governance.notification_store import change_table
+from lakechime_dagster.governance.notifications import notifications
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location, shown
 from tests.support.home import local_home
 
@@ -136,6 +138,6 @@ def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> Non
 
     location.definitions = build_definitions(Lake("shop", [orders, other, ids]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakechime_dagster.resources.lineage.schema_hold.code_digest", lambda table: "another")
+        patch.setattr("lakechime_dagster.lineage.schema_check.code_digest", lambda table: "another")
         assert "silver.paid goes on" in location.tick("shop__events").skip_message
         assert shown(location.run_of("silver_paid"))["step"] == 2

@@ -11,14 +11,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.event import DataChangeEvent
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import DataChangeEvent, Tags
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, spark_table, sql_table
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.home import local_home
 from tests.support.refreshes import read_rows
 from tests.support.tables import write

@@ -10,16 +10,20 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake import Asset, Lake, SourceTable, TableRows, event_group, event_stream
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.feeds import place_at
-from lakechime_dagster.resources.lakechime_resource import declared_flows
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.interventions import By, Interventions
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.triggers.lanes import LaneState
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.sources import place_at
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.sources import TableRows
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.triggers import StartFrom
 from tests.assets.test_table import Location, shown
 from tests.support.follows import read
 from tests.support.home import local_home

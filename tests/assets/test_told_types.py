@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakechime_dagster.assets.events import types_to_tell
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.schema.learning import KnownType
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.schema import KnownType
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
 
 TOLD_EVERY_MS = 300_000
 

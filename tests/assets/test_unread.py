@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakechime_dagster.dce.changed_columns import CHANGED_TAG
+from lakechime_dagster.dce.events import CHANGED_TAG
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, SourceTable, spark_table
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.lakechime_resource import declared_flows
-from lakechime_dagster.resources.lineage.plan import manifest_by
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.spark.lineage.planning import Planner
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.lineage.plan import manifest_by
+from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.home import local_home
 

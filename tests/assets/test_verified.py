@@ -8,10 +8,12 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.assets.events import conserved
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream
-from lakechime_dagster.resources.keys import verify_check_key
-from lakechime_dagster.schema.conservation import Example, Fault, Verified
-from lakechime_dagster.triggers import every
+from lakechime_dagster.runtime.names import verify_check_key
+from lakechime_dagster.silver.results import Example, Fault, Verified
+from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.schedule import every
 from tests.assets.test_events import Game, buy, checks, game, sell
 
 __all__ = ["game"]

@@ -7,9 +7,15 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Account, CDCMerge, JsonLines, Lake, Maxwell, SourceSchema, Storage, change_table, sql_table
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Maxwell
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import Account
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_change_table import told
 from tests.assets.test_table import Location
 from tests.support.home import local_home

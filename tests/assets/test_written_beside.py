@@ -10,12 +10,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
-from lakechime_dagster.resources.platform import open_platform
-from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.lineage.graph import Standing
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.tables import SourceTable
 from tests.assets.test_lineage import ORDERS, Shop, orders, shown, standings
 from tests.support.home import local_home
 
@@ -107,7 +110,7 @@ def test_what_hinders_the_look_is_logged_and_the_step_goes_on(shop: Shop, monkey
     def away(*_: object) -> None:
         raise OSError("the log is away")
 
-    monkeypatch.setattr("lakechime_dagster.assets.table.written_beside", away)
+    monkeypatch.setattr("lakechime_dagster.assets.tables.written_beside", away)
     result = shop.run("silver.kept")
     assert "what silver.kept wrote beside its result is not known: the log is away" in logged(shop, result)
     assert [one.statement.target for one in standings(shop.platform)] == ["silver.kept"]

@@ -10,11 +10,10 @@ from deltalake import DeltaTable, Field, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
-from lakechime_dagster.capture.adding import add_folder
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import OperationType
+from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.formats.delta import DeltaLog, add_folder
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.tables import rows, write
 
 LANE = LaneId("test", "game", "buy")

@@ -10,16 +10,12 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.changed_columns import CHANGED_TAG, changed_fact
-from lakechime_dagster.dce.commits import CommitsMissingError
-from lakechime_dagster.dce.event import OperationType, SnapshotId, TableUid
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.dce.store import Seen
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import CHANGED_TAG, OperationType, Position, SnapshotId, TableUid, changed_fact
+from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.triggers.feeds import FilesPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
 from tests.support.tables import rows, write
 
 DAY = dt.date(2013, 1, 1)

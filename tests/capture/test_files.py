@@ -4,8 +4,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.capture.files import table_files
+from lakechime_dagster.formats.delta import DeltaLog, table_files
 from tests.support.tables import rows, write
 
 DAY = "2013-01-01"

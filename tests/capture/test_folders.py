@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
-from lakechime_dagster.capture.folders import remove_empty_folders
+from lakechime_dagster.silver.maintenance import remove_empty_folders
 
 NOW = 2_000_000_000_000  # milliseconds
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.capture.rows import DeltaRows, column, known, row_is, texts
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.delta_rows import DeltaRows, column, known, row_is, texts
 
 SCHEMA = pa.schema([
     ("n", pa.int64()), ("i", pa.int32()), ("s", pa.int16()), ("b", pa.int8()), ("f", pa.float32()), ("g", pa.float64()),

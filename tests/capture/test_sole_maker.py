@@ -19,7 +19,7 @@ def makers_of_commit_events(source: str) -> list[int]:
 
 def test_only_the_capture_of_a_table_makes_events_with_a_snapshot() -> None:
     makers = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if makers_of_commit_events(file.read_text())}
-    assert makers == {"capture/delta.py"}
+    assert makers == {"formats/delta.py"}
 
 
 def test_a_second_maker_would_be_found() -> None:

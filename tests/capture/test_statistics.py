@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.capture.statistics import LAST, MAX_TEXT, statistics_of
 from lakechime_dagster.compat import datetime_of_iso
+from lakechime_dagster.formats.delta import LAST, MAX_TEXT, statistics_of
 
 KINDS = {
     "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

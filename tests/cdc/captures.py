@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema
-from lakechime_dagster.cdc.schemas.values import single
+from lakechime_dagster.cdc.change import Order
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.state import TableSchema
+from lakechime_dagster.cdc.values import single
 
 FOLDER = Path(__file__).parent / "captures"
 

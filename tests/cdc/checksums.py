@@ -8,10 +8,9 @@ from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Key, Summary
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.schemas.columns import Columns
-from lakechime_dagster.cdc.schemas.connect import connect_schema
-from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.values import Columns, connect_schema
+from lakechime_dagster.tables.databases import PLACEHOLDER
 from tests.cdc.captures import captures
 from tests.cdc.test_captures import changes_of
 

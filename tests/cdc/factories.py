@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.schemas.columns import Columns
-from lakechime_dagster.cdc.schemas.connect import connect_schema
-from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.values import Columns, connect_schema
+from lakechime_dagster.tables.databases import PLACEHOLDER
 
 TOPIC = "shop.public.orders"
 COLUMNS = ("id", "int32", False), ("name", "string", True), ("amount", "int64", True)

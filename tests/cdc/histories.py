@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.messages.record import Changes, Reading, Record
+from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.record import Changes, Reading, Record
 
 TYPES = {"id": "int", "name": "string", "amount": "decimal(10,2)", "at": "timestamp_ntz"}
 TOPIC = "shop.orders"

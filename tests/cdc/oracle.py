@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.order import Order
+from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 
 Row = dict[str, Any]
 Table = dict[tuple[str, Key], list[Row]]  # two rows of a key for a while, the one that had it first before the other

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.messages.debezium import OLD_KEY
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake.envelopes import PLACEHOLDER
+from lakechime_dagster.cdc.debezium import OLD_KEY
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.tables.databases import PLACEHOLDER
 from tests.cdc.factories import encoded, envelope_schema
 
 KEYS = ("shard", "id")

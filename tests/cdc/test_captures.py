@@ -10,18 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.meaning.epoch import Epochs, assigned
-from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Kept, Row, with_changes
-from lakechime_dagster.cdc.meaning.snapshot import Snapshots
-from lakechime_dagster.cdc.messages.debezium import OLD_KEY, DebeziumReader
-from lakechime_dagster.cdc.messages.record import Changes, Control, Tombstone, Unreadable
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
-from lakechime_dagster.cdc.remembering.state import StateRow
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema, schemas_of
-from lakechime_dagster.cdc.schemas.schema_history import History
-from lakechime_dagster.lake.envelopes import VALUE_SETTINGS, Debezium
+from lakechime_dagster.cdc.change import Change, Key, Order
+from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
+from lakechime_dagster.cdc.epochs import Epochs, Snapshots, assigned
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row, with_changes
+from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
+from lakechime_dagster.cdc.schema import History
+from lakechime_dagster.cdc.state import Defaults, Schema, StateRow, TableSchema, schemas_of
+from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 
 CAPTURES = {capture.name: capture for capture in captures()}

@@ -14,19 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.change import BinlogPlace, Change, Position, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.dump import Dump
 from lakechime_dagster.cdc.load import DumpColumn, DumpError, DumpWriter, Form, dump_position, form_of, writer_of
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.cdc.order import Position
-from lakechime_dagster.cdc.position import BinlogPlace, StatedPlace, WalPlace, stated_place
-from lakechime_dagster.cdc.remembering.defaults import Defaults, Schema
-from lakechime_dagster.cdc.remembering.state import StateRow
-from lakechime_dagster.cdc.schemas.connect import ConnectSchema
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.sources.dump import Dump
+from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
+from lakechime_dagster.cdc.values import ConnectSchema
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, WAL, envelope_schema, make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, TABLES, UNTOLD, changes_of, differences, label, row_of
 

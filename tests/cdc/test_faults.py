@@ -14,18 +14,21 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.assets.monitors import kept_up, same
+from lakechime_dagster.assets.cdc import kept_up, same
+from lakechime_dagster.assets.jobs import flow_of
 from lakechime_dagster.cdc.compare import Fault
+from lakechime_dagster.cdc.compare_service import monitored
+from lakechime_dagster.cdc.monitor_service import keeping_up
+from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Limits, Storage, change_table
-from lakechime_dagster.resources.following.compare import monitored
-from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.monitor import keeping_up
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.reconcile import reconcile_table
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.sensors.tick import run_tick
-from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium, Limits
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
 from tests.sensors.test_tick import ToldRuns
 from tests.support.mariadb import MariaDB
 from tests.support.shop import TOLD_MS, Shop, a_shop

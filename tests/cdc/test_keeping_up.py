@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.monitor import Heard, KeepingUp, Lane, Left, beyond
-from lakechime_dagster.lake import Limits
+from lakechime_dagster.tables.databases import Limits
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.change import DELETE, READ, BinlogPlace, WalPlace
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison
 from lakechime_dagster.cdc.load import Form, RowWriter, Texts, UnrepairableError, form_of, left_out, snapshot_position
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.cdc.order import DELETE, READ
-from lakechime_dagster.cdc.position import BinlogPlace, WalPlace
-from lakechime_dagster.lake.envelopes import Debezium, Maxwell
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.tables.databases import Debezium, Maxwell
 from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of
 from tests.cdc.factories import BINLOG, WAL, encoded, envelope_schema, make_payload, make_record
 

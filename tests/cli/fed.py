@@ -1,9 +1,9 @@
 """A flow that reads files of a folder beside the project, as a code location declares it."""
 
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.resources.lakechime_resource import declare_flow
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.runtime.resource import declare_flow
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 NAME = "landing.messages"
 

@@ -3,8 +3,9 @@
 import dagster as dg
 
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 ORDERS = "cli.orders"
 DAYS = "cli.days"

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.lake import EventGroup, JsonLines, Lake, event_group, event_stream
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.type_patterns import is_matched
-from lakechime_dagster.resources.streams.event_types import event_types
-from lakechime_dagster.schema.event import JsonEvent, Scanned, event_of, scanned, shape_of, variation_of
-from lakechime_dagster.schema.learning import KnownType, Prototype, learned, registered
-from lakechime_dagster.schema.shape import shaped
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.silver.event import JsonEvent, Scanned, event_of, scanned, shape_of, variation_of
+from lakechime_dagster.silver.requests import event_types
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.schema import KnownType, Prototype, learned, registered
+from lakechime_dagster.silver.shape import shaped
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.tables.events import EventGroup, event_group, event_stream, is_matched, table_of
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
 from tests.support.cli import Cli
 
 GAME = event_stream("game", source=JsonLines("in"))

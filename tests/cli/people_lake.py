@@ -1,6 +1,9 @@
 """A lake with personal data, for tests of where it goes."""
 
-from lakechime_dagster.lake import Asset, Lake, SourceTable, Storage, personal, sql_table
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage, personal
+from lakechime_dagster.tables.tables import SourceTable
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 visits = SourceTable("bronze.visits")

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import format_of
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow, change_row
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Lake, change_table
-from lakechime_dagster.lake.change_tables import CHANGES, STATE
-from lakechime_dagster.lake.own_columns import DELETED_AT
-from lakechime_dagster.spark.following.remembered import place_row
+from lakechime_dagster.cdc.change import Change, Operation, Order
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.record import Changes, Message, Record, bronze_row
+from lakechime_dagster.cdc.spark_remembered import place_row
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
+from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import DELETED_AT
+from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.meaning.test_merging import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.declaring import grouped

@@ -1,6 +1,13 @@
 """A lake of tables whose files are kept, for tests of the command line."""
 
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, Storage, change_table, sql_table
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 
 TOTALS = sql_table(
     "gold.totals",

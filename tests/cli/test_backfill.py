@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake.tables import code_digest
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.tables.tables import code_digest
+from lakechime_dagster.triggers.consumers import LaneState
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
 pytestmark = pytest.mark.tier2
 
 LAKE = """
-from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table, sql_table
+from lakechime_dagster import Lake, SourceTable, Storage, spark_table, sql_table
 from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
 
 weather = SourceTable("bronze.weather", storage=Storage(partitioned_by={"day": "date"}))
@@ -49,7 +49,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "windy_lake", None)
     del sys.modules["windy_lake"]
     monkeypatch.setenv("LAKECHIME_LAKE", "windy_lake:lake")
-    from lakechime_dagster.cli.context import declared_flows
+    from lakechime_dagster.cli.common import declared_flows
 
     platform = lakechime.platform
     for day in (1, 2, 3):
@@ -98,7 +98,7 @@ def test_a_table_whose_code_is_another_than_told_last_is_hit_and_unsure(flights:
 def test_where_the_manifest_is_of_the_code_of_now_it_tells_what_that_reads_beside_what_older_code_read(
     flights: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakechime_dagster.cli.context import declared_lake
+    from lakechime_dagster.cli.common import declared_lake
 
     read = make_statement("gold.routes", id="silver.flights.id", gate="silver.flights.gate")
     told = make_record(read, namespace="local", job="gold.routes", run="later", at=2_000)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lakechime_dagster.spark.drivers.jars import jar_names
+from lakechime_dagster.spark.jvm import jar_names
 from tests.cli.test_store import write_version
 from tests.support.cli import Cli
 from tests.support.tables import rows, write

@@ -4,9 +4,9 @@ import datetime as dt
 
 import pytest
 
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.resources.following.followed import QUARANTINE
-from lakechime_dagster.spark.quarantine import SUFFIX
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.service import QUARANTINE
+from lakechime_dagster.spark.write import SUFFIX
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cli.shop import NAME, Shop, counted
 from tests.support.cli import Cli

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import Monitor, Snapshot
+from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.settings import in_project
+from lakechime_dagster.tables.databases import Monitor, Snapshot
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc_monitor import shop as shop
 from tests.cli.test_cdc_monitor import told

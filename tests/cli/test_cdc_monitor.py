@@ -9,10 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import Lake, Monitor
-from lakechime_dagster.spark.drivers.driver import Driver
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.databases import Monitor
+from lakechime_dagster.tables.lake import Lake
 from tests.cdc.factories import make_payload, make_record
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import MARIADB, SCHEMA

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.cli.context import flow_declared
+from lakechime_dagster.cdc.spark_remembered import Seen
+from lakechime_dagster.cli.common import flow_declared
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.change_tables import CHANGES, STATE
-from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
-from lakechime_dagster.spark.following.remembered import Seen
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution, LaneState
+from lakechime_dagster.tables.cdc import CHANGES, STATE
+from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.subscription import Flow
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told
 from tests.sensors.test_tick import ToldRuns
@@ -60,7 +60,7 @@ def held(lakechime: Cli, runs: ToldRuns, reason: str = HELD) -> None:
 
 def opened(shop: Shop) -> int:
     """The epoch that a step of Spark finds open."""
-    from lakechime_dagster.resources.following.followed import Followed
+    from lakechime_dagster.cdc.service import Followed
 
     return Seen(places=tuple(Followed(shop.lakechime.platform, shop.table).places())).epochs[SOURCE].opened
 
@@ -139,7 +139,7 @@ def test_an_epoch_is_confirmed_once_for_each_time_it_is_asked_for(lakechime: Cli
 def test_a_confirmation_that_was_cut_short_opens_no_further_epoch(lakechime: Cli, shop: Shop, runs: ToldRuns) -> None:
     held(lakechime, runs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakechime_dagster.store.interventions.Interventions.resume", _cut_short)
+        patch.setattr("lakechime_dagster.triggers.interventions.Interventions.resume", _cut_short)
         assert lakechime("cdc", "epoch", NAME, "--confirm").code == 1
     assert (opened(shop), lane(lakechime).state) == (1, LaneState.HELD)
     assert lakechime("cdc", "epoch", NAME, "--confirm", "--json").json["confirmed"] == 1

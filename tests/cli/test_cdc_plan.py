@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import JsonLines, KafkaTopic, Maxwell, Monitor
-from lakechime_dagster.lake.change_tables import CHANGES
+from lakechime_dagster.tables.cdc import CHANGES
+from lakechime_dagster.tables.databases import Maxwell, Monitor
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told
 from tests.sources.test_cut import on_mariadb

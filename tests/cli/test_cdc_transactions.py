@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import format_of
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake import JsonLines
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.record import Message, Record, bronze_row
+from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told

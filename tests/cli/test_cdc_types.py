@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake import Canal, CDCMerge, Debezium, Dms, Maxwell, Monitor
+from lakechime_dagster.tables.cdc import CDCMerge
+from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Maxwell, Monitor
 from tests.cli.shop import NAME, Shop
 from tests.sources.test_cut import Database, on_mariadb, on_postgres
 from tests.support.cli import Answer, Cli

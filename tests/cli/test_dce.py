@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.dce.event import DataChangeEvent
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.events import DataChangeEvent
+from lakechime_dagster.dce.partitions import PartitionLevels
 from tests.support.cli import Cli
 
 FIELDS = {

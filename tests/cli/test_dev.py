@@ -17,7 +17,7 @@ import yaml
 
 from lakechime_dagster.cli.demo import DEMO_LAKE
 from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
-from lakechime_dagster.demo.servers.mariadb import PROGRAMS
+from lakechime_dagster.demo.servers import PROGRAMS
 from lakechime_dagster.lock import locked
 from tests.support.cli import Cli
 

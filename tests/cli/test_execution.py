@@ -1,6 +1,6 @@
 """`lakechime execution`: what was claimed, and what to do when it is stuck."""
 
-from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers.consumers import Execution
 from tests.cli import flows
 from tests.cli.test_trigger import change, claim
 from tests.support.cli import Cli

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.store.lineage.reads import SqlReads
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.ingest.factories import dataset, make_document, make_event
 from tests.lineage.sql.shapes import line
 from tests.support.cli import Cli
 
 LAKE = """
-from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster import Lake, SourceTable
 lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("gold.days")], aliases={"hive.*": "*"})
 """
 

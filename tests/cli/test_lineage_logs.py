@@ -10,14 +10,15 @@ import pytest
 from deltalake import write_deltalake
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, QueryLog, SourceTable
-from lakechime_dagster.store.lineage.reads import SqlReads
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.tables.lake import Lake, QueryLog
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lineage.ingest.factories import make_trino_event
 from tests.support.cli import Cli
 
 LAKE = """
-from lakechime_dagster.lake import Lake, QueryLog, SourceTable
+from lakechime_dagster import Lake, QueryLog, SourceTable
 log = QueryLog("audit.queries", sql="query", dialect="trino", at="ended", state="state", user="who", dashboard="board", link="url")
 lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("audit.queries")], aliases={"hive.*": "*"}, query_logs=[log])
 """
@@ -116,7 +117,7 @@ def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: st
 def test_events_of_trino_are_read_from_a_table_too(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = 'lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("audit.queries")], aliases={"hive.*": "*"}, query_logs=[log])'
     Path("trino_shop.py").write_text(
-        f'from lakechime_dagster.lake import Lake, SourceTable, TrinoLog\nlog = TrinoLog("audit.queries", event="event")\n{lake}\n'
+        f'from lakechime_dagster import Lake, SourceTable, TrinoLog\nlog = TrinoLog("audit.queries", event="event")\n{lake}\n'
     )
     monkeypatch.setenv("LAKECHIME_LAKE", "trino_shop:lake")
     write(shop, "audit/queries", pa.table({"event": [json.dumps(make_trino_event()), "{", None]}))

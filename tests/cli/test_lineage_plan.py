@@ -9,16 +9,15 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.planned.manifest import read_manifest
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.reads import keep_reads, note_way
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.manifest import read_manifest
+from lakechime_dagster.lineage.reads import keep_reads, note_way
+from lakechime_dagster.spark.driver import Driver
 from tests.support.cli import Answer, Cli
 
 LAKE = """
-from lakechime_dagster.lake import Asset, Lake, SourceTable, sql_table
+from lakechime_dagster import Asset, Lake, SourceTable, sql_table
 orders = SourceTable("bronze.orders")
 paid = sql_table("silver.paid", sql="SELECT {columns} FROM bronze.orders WHERE amount > 0", refresh="full")
 total = sql_table("gold.total", sql="SELECT sum({read}) AS total FROM silver.paid", refresh="full", asset=Asset(owner="team:gold"))

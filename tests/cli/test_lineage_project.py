@@ -2,7 +2,7 @@
 
 from deltalake import DeltaTable
 
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.lineage.recording import SqlLineage
 from tests.cli.test_lineage import recorded
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Cli

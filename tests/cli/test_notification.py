@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources import notifications as service
-from lakechime_dagster.resources.notifications import notifications
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.reads import keep_reads
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.notifications import change_table, message_table
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.governance import notifications as service
+from lakechime_dagster.governance.notification_store import change_table, message_table
+from lakechime_dagster.governance.notifications import notifications
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.reads import keep_reads
+from lakechime_dagster.lineage.recording import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Answer, Cli
 from tests.support.inboxes import MailServer, Webhook

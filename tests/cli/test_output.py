@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakechime_dagster.cli.output import note, print_facts, print_json, print_table, relay, say
+from lakechime_dagster.cli.common import note, print_facts, print_json, print_table, relay, say
 
 WAYS: dict[str, Callable[[str], None]] = {
     "a line": say,

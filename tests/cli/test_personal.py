@@ -6,9 +6,10 @@ import sys
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.lake import event_group, personal
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.tables.events import event_group
+from lakechime_dagster.tables.options import personal
 from tests.cli.game import GAME, Game, event
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli

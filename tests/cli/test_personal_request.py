@@ -13,16 +13,17 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.lake import event_group, personal
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.spark.drivers.driver import Driver
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.events import event_group
+from lakechime_dagster.tables.options import personal
 from tests.cli.game import GAME, Game, event
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
 LAKE = """
-from lakechime_dagster.lake import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, personal, sql_table
+from lakechime_dagster import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, personal, sql_table
 mail, street = personal("email"), personal("street")
 people = SourceTable("bronze.people", asset=Asset(columns={"email": mail, "address.street": street, "fax": street}))
 ice = SourceTable("bronze.ice", storage=Storage(format="iceberg"), asset=Asset(columns={"email": mail}))

@@ -11,7 +11,7 @@ from queue import Queue
 
 import pytest
 
-from lakechime_dagster.cli.processes import Child, end_children, start_child
+from lakechime_dagster.cli.dev import Child, end_children, start_child
 
 QUICK = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 10.0))
 
@@ -90,7 +90,7 @@ import os, queue, signal, sys
 lines = queue.Queue()
 sys.path.insert(0, {str(Path.cwd())!r})
 from pathlib import Path
-from lakechime_dagster.cli.processes import end_children, start_child
+from lakechime_dagster.cli.dev import end_children, start_child
 signal.signal(signal.SIGINT, lambda *_: None)
 kid = "import signal, sys; print('handler', signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
 child = start_child("kid", [sys.executable, "-c", kid], cwd=Path("."), env=os.environ, show=lines.put)

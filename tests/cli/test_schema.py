@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.lake import event_group
-from lakechime_dagster.schema.steps import TYPE_CAP
+from lakechime_dagster.silver.results import TYPE_CAP
+from lakechime_dagster.tables.events import event_group
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Answer, Cli
 

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.lake import Contract, event_group
-from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.resources.streams.event_types import event_hints, event_replays, event_types
-from lakechime_dagster.schema.layout import Layout
-from lakechime_dagster.schema.learning import relearned
-from lakechime_dagster.schema.steps import Replay, Replayed
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.repository import close
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
+from lakechime_dagster.silver.results import Replay, Replayed
+from lakechime_dagster.silver.schema import Layout, relearned
+from lakechime_dagster.silver.store import close
+from lakechime_dagster.tables.events import Contract, Hint, event_group
 from tests.cli.game import GAME, Game, event
 from tests.support.cli import Cli
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import EventGroup
-from lakechime_dagster.resources.streams import on_spark
-from lakechime_dagster.schema.conservation import Example, Fault, Verified
+from lakechime_dagster.silver import service
+from lakechime_dagster.silver.results import Example, Fault, Verified
+from lakechime_dagster.tables.events import EventGroup
 from tests.cli.game import Game, event
 from tests.support.cli import Cli
 
@@ -35,7 +35,7 @@ class Looked:
 
 def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
     looked = Looked(*found)
-    monkeypatch.setattr(on_spark, "verified", looked)
+    monkeypatch.setattr(service, "verified", looked)
     return looked
 
 

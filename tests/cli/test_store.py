@@ -3,11 +3,12 @@
 import sqlite3
 from pathlib import Path
 
-from lakechime_dagster.store.retention import needs
-from lakechime_dagster.store.upgrade import newest_version
-from lakechime_dagster.triggers import PartitionTrigger, every
+from lakechime_dagster.dce.upgrade import newest_version
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cli import flows
 from tests.cli.test_trigger import change, claim, flows_by_name, settle
 from tests.support.cli import Cli

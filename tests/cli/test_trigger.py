@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import failures_kept
-from lakechime_dagster.lake import JsonLines, Lake, event_group, event_stream
-from lakechime_dagster.store.interventions import Interventions
-from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.interventions import Interventions
 from tests.cli import flows
 from tests.support.cli import Answer, Cli
 
@@ -58,7 +60,7 @@ def position_of_lane(lakechime: Cli) -> str:
 
 
 def flows_by_name() -> dict[str, Any]:
-    from lakechime_dagster.resources.lakechime_resource import declared_flows
+    from lakechime_dagster.runtime.resource import declared_flows
 
     return declared_flows()
 

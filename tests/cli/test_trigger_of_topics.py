@@ -5,10 +5,10 @@ from types import ModuleType
 
 import pytest
 
-from lakechime_dagster.resources.lakechime_resource import declare_flow
+from lakechime_dagster.runtime.resource import declare_flow
 from lakechime_dagster.sensors.tick import run_tick
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Cli
 from tests.support.topics import ENVIRONMENT, Topics

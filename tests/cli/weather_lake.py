@@ -1,6 +1,9 @@
 """A lake whose tables have owners, for tests of telling them."""
 
-from lakechime_dagster.lake import Asset, Lake, SourceTable, sql_table
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.tables import SourceTable
 
 weather = SourceTable("bronze.weather", asset=Asset(owner="team:ops"))
 flights = SourceTable("bronze.flights", asset=Asset(owner="team:ops"))

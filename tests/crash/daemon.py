@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.resources.names import LANE_TAG
+from lakechime_dagster.runtime.names import LANE_TAG
 from tests.crash.points import Point, Switch
 
 

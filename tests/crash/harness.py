@@ -16,15 +16,15 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakechime_dagster import EventQuery
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.drivers.warm import WarmHost, start_warm_driver
-from lakechime_dagster.spark.drivers.warm_file import WarmFile
+from lakechime_dagster.spark.driver import WarmFile
+from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 from tests.crash.points import FOLDER, Point, Switch
 from tests.support.follows import append_messages, read

@@ -7,25 +7,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lakechime_dagster import (
-    CDCMerge,
-    Debezium,
-    JsonLines,
-    Lake,
-    LakeTable,
-    SnapshotTrigger,
-    SourceTable,
-    build_definitions,
-    change_table,
-    spark_table,
-)
-from lakechime_dagster.assets import change_table as change_table_module
-from lakechime_dagster.assets import table as table_module
-from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.resources import running as running_module
+from lakechime_dagster.assets import cdc, tables
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.runtime import execution as running_module
 from lakechime_dagster.sensors import tick as tick_module
-from lakechime_dagster.store import ledger as ledger_module
-from lakechime_dagster.store.ledger import Ledger
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers import ledger as ledger_module
+from lakechime_dagster.triggers.ledger import Ledger
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.crash.points import Point, Switch
 from tests.support.processes import PATIENCE
 
@@ -72,7 +66,7 @@ def install() -> None:
     running_module.RENEW_SECONDS = 2.0
     after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.lane.flow))
     after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.lane.flow))
-    before(table_module, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.flow.name))
+    before(tables, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.flow.name))
     before(Ledger, "settle", _before_settling)
     _wrap_runs()
 
@@ -84,15 +78,15 @@ def _before_settling(ledger: Ledger, execution: Any, *_: Any) -> None:
 
 def _wrap_runs() -> None:
     """In a run only: say who works, and put the points of a write around Spark's append."""
-    materialise = table_module.materialise
+    materialise = tables.materialise
 
     @functools.wraps(materialise)
     def wrapped(*args: Any) -> Any:
+        from lakechime_dagster.cdc import spark_refresh
         from lakechime_dagster.spark import write as write_module
-        from lakechime_dagster.spark.following import follow as follow_module
 
-        if not hasattr(follow_module.write_rows, "__wrapped__"):
-            before(follow_module, "write_rows", lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name))
+        if not hasattr(spark_refresh.write_rows, "__wrapped__"):
+            before(spark_refresh, "write_rows", lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name))
         original = write_module.append
         sign = switch.folder / f"run-{os.getpid()}"
         sign.touch()
@@ -103,7 +97,7 @@ def _wrap_runs() -> None:
             in_run.yes, write_module.append = False, original
             sign.unlink(missing_ok=True)
 
-    for module in (table_module, change_table_module):
+    for module in (tables, cdc):
         setattr(module, "materialise", wrapped)  # noqa: B010 - of other parameters than the type checker knows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.lake.change_tables import CHANGES
+from lakechime_dagster.tables.cdc import CHANGES
 
 FOLDER = "LAKECHIME_TEST_CRASH"  # the variable that names the folder of the switches
 RELEASE_SECONDS = 60

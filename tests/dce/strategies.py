@@ -4,8 +4,7 @@ import string
 
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.event import DataChangeEvent, OperationType, TableFormat
-from lakechime_dagster.dce.position import MAX_SEQ, Position
+from lakechime_dagster.dce.events import MAX_SEQ, DataChangeEvent, OperationType, Position, TableFormat
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).map(str.strip).filter(bool)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).map(str.strip)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.changed_columns import CHANGED_TAG, changed_columns, changed_fact, changed_tag
+from lakechime_dagster.dce.events import CHANGED_TAG, changed_columns, changed_fact, changed_tag
 
 
 @given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=3))

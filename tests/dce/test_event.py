@@ -6,9 +6,8 @@ import pickle
 import pytest
 from hypothesis import given
 
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, from_json, to_json, version_of
-from lakechime_dagster.dce.partition import PartitionLevels, canonical_partition
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, from_json, to_json, version_of
+from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError
 from tests.dce.strategies import events
 from tests.factories import make_event

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.partition import (
+from lakechime_dagster.dce.partitions import (
     LevelType,
     PartitionLevels,
     PartitionValue,

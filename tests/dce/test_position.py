@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import InvalidValueError
 from tests.dce.strategies import positions
 

@@ -5,8 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import Chain, SnapshotRange, Verdict, chain
 from tests.factories import make_event
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from lakechime_dagster.dce.event import RegisteredEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import DCEStore, EventQuery, OvertakenError, Seen
+from lakechime_dagster.dce.contract import DCEStore, EventQuery, OvertakenError, Seen
+from lakechime_dagster.dce.events import Position, RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.tags import Tags
+from lakechime_dagster.dce.events import Tags
 from lakechime_dagster.errors import InvalidValueError
 from tests.dce.strategies import names, texts
 

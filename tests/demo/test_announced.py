@@ -8,15 +8,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.demo.announced import FOLDER, announced_tables
-from lakechime_dagster.demo.findings import Finding, TableCheck
-from lakechime_dagster.demo.flights import lake
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.demo.flights import FOLDER, announced_tables, lake
 from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
-from lakechime_dagster.demo.verify import warehouse_location
-from lakechime_dagster.demo.verify_events import event_of_row, verify_events
-from lakechime_dagster.lake import EventStream
-from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.demo.verify import Finding, TableCheck, event_of_row, verify_events, warehouse_location
+from lakechime_dagster.tables.events import EventStream
 from tests.support.stores import fresh_memory
 from tests.support.streams import Stream
 

@@ -7,10 +7,9 @@ from urllib.parse import urlsplit
 import pymysql
 import pytest
 
-from lakechime_dagster.demo.database import ReservationsDatabase
 from lakechime_dagster.demo.plan import Plan
-from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, changes, folded
-from lakechime_dagster.demo.servers.reservations import SCHEMA
+from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, ReservationsDatabase, changes, folded
+from lakechime_dagster.demo.servers import SCHEMA
 from lakechime_dagster.errors import LakeChimeError
 from tests.support.mariadb import MariaDB
 

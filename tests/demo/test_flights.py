@@ -8,17 +8,13 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.demo.announced import GATE_CHANGED
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
-from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.findings import Finding
-from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, flights_lake, silver_flights
-from lakechime_dagster.demo.followed import KAFKA
+from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, GATE_CHANGED, KAFKA, flights_lake, silver_flights
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
 from lakechime_dagster.demo.reservations import folded
-from lakechime_dagster.demo.verify import verify, warehouse_location
-from lakechime_dagster.lake import RefreshMode
-from lakechime_dagster.spark.sql_binder import sql_over
+from lakechime_dagster.demo.verify import Finding, build_expected, relation_name, verify, warehouse_location
+from lakechime_dagster.spark.sql import sql_over
+from lakechime_dagster.tables.tables import RefreshMode
 
 TOLD = "gates.gate__changed"
 EVENTS = {"airport", "airport_other", "gates", "crews"}  # whose tables are proven in test_announced

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.demo.followed import CDC_SWITCH, KAFKA, kafka_address
+from lakechime_dagster.demo.flights import CDC_SWITCH, KAFKA, kafka_address
 from lakechime_dagster.errors import InvalidValueError
 
 

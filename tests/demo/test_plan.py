@@ -8,19 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.demo.data import HOURS
-from lakechime_dagster.demo.plan import (
-    FLIGHTS,
-    TABLES,
-    WEATHER,
-    Complete,
-    Content,
-    How,
-    Partition,
-    Plan,
-    Write,
-    content_of,
-    held_rows,
-)
+from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Complete, Content, How, Partition, Plan, Write, content_of, held_rows
 from lakechime_dagster.errors import InvalidValueError
 
 plans = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 9))

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.event import OperationType
-from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import OperationType
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
 from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.store.events import SqlDCEStore
 from tests.support.stores import fresh_memory
 
 pytestmark = pytest.mark.tier2

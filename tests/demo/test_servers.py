@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.demo.servers import mariadb
-from lakechime_dagster.demo.servers.kafka import format_storage
-from lakechime_dagster.demo.servers.server import Server, free_port, listens, write_properties
+from lakechime_dagster.demo import servers
+from lakechime_dagster.demo.servers import Server, format_storage, free_port, listens, write_properties
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.drivers.java import find_java
+from lakechime_dagster.spark.java import find_java
 from tests.support.processes import await_found
 
 
@@ -50,7 +49,7 @@ def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that
 def test_programs_that_are_not_there_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(LakeChimeError, match=r"mariadbd and mariadb-install-db not found on PATH; install .* apt-get install mariadb"):
-        mariadb.check_programs()
+        servers.check_programs()
 
 
 @pytest.mark.services

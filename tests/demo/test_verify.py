@@ -11,22 +11,18 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.demo.expected import build_expected, relation_name
-from lakechime_dagster.demo.findings import Finding, TableCheck
-from lakechime_dagster.demo.flights import flights_lake
-from lakechime_dagster.demo.followed import KAFKA
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.demo.flights import KAFKA, flights_lake
 from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
 from lakechime_dagster.demo.reservations import folded
-from lakechime_dagster.demo.verify import verify, warehouse_location
-from lakechime_dagster.demo.verify_events import verify_events
+from lakechime_dagster.demo.verify import Finding, TableCheck, build_expected, relation_name, verify, verify_events, warehouse_location
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.feed_tables import FeedTable
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.events import table_of
+from lakechime_dagster.tables.sources import FeedTable
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.stores import fresh_memory
 
 pytestmark = pytest.mark.tier2

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.spark.drivers.warm import start_warm_driver
+from lakechime_dagster.spark.warm import start_warm_driver
 from tests.support.dagster_dev import LAKE, DagsterDev, dagster_dev
 from tests.support.processes import REPOSITORY, free_port, program
 from tests.support.spark import small_settings

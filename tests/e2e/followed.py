@@ -2,7 +2,11 @@
 
 import datetime as dt
 
-from lakechime_dagster import CDCMerge, Debezium, KafkaTopic, Lake, Monitor, build_definitions, change_table
+from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import KafkaTopic
 from tests.support.impatient import broker
 
 orders = change_table(

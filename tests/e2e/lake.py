@@ -2,7 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from lakechime_dagster import Asset, Lake, PartitionTrigger, SnapshotTrigger, SourceTable, Storage, every, spark_table, sql_table, tick
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakechime_dagster import LakeChimeResource, SnapshotTrigger, lakechime_sensor
+from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 FEATURES = "features.jsonl"  # in the home folder: a line per execution, with the events that it was given
 

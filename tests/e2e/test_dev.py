@@ -8,11 +8,11 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.backfills import Backfills
-from lakechime_dagster.store.overview import overview
-from lakechime_dagster.triggers.orders import OrderState
+from lakechime_dagster.triggers.backfills import Backfills
+from lakechime_dagster.triggers.consumers import OrderState
+from lakechime_dagster.triggers.progress import overview
 from tests.support.dagster_dev import lakechime
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
 

@@ -11,12 +11,11 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 from playwright.sync_api import TimeoutError as NeverCame
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.lineage.outside import reload_outside
-from lakechime_dagster.store.engine import open_engine, writing
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.lineage.reads import keep_reads
+from lakechime_dagster.dce.engine import open_engine, writing
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.external_service import reload_outside
+from lakechime_dagster.lineage.reads import keep_reads
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
 from tests.support.processes import PATIENCE, REPOSITORY, Service, await_found, program

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds import files
-from lakechime_dagster.feeds.files import FilesFeed
-from lakechime_dagster.feeds.kafka import KafkaFeed
-from lakechime_dagster.feeds.open import open_feed
-from lakechime_dagster.lake import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.feeds import FilesPlace
+from lakechime_dagster.sources import files
+from lakechime_dagster.sources.files import FilesFeed
+from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.sources.source import open_feed
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
+from lakechime_dagster.triggers.consumers import FilesPlace
 
 
 @pytest.fixture

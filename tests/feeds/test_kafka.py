@@ -7,11 +7,10 @@ import psutil
 import pytest
 
 from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
-from lakechime_dagster.feeds.kafka import KafkaFeed, judged
-from lakechime_dagster.feeds.kafka_topics import TopicState
-from lakechime_dagster.feeds.look import Look
-from lakechime_dagster.lake import KafkaTopic
-from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace, feed_place
+from lakechime_dagster.sources.files import Look
+from lakechime_dagster.sources.kafka import KafkaFeed, TopicState, judged
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.consumers import KafkaPlace, MessageSpan, TopicPlace, feed_place
 from tests.support.kafka import PASSWORD
 from tests.support.processes import free_port
 from tests.support.topics import ENVIRONMENT, LOGIN, Topics
@@ -198,7 +197,7 @@ def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
     assert (goes_on.problems, goes_on.kept, goes_on.came) == ((), None, "3 partitions grew of orders at broker:9092")
 
 
-def judged_at(read: dict[int, int], spans: dict[int, Span]) -> Look:
+def judged_at(read: dict[int, int], spans: dict[int, MessageSpan]) -> Look:
     """What is found of a topic after a place in it."""
     place = KafkaPlace({"A": TopicPlace("orders", read)})
     return judged(FEED, place, [TopicState(topic_id="A", name="orders", spans=spans)], is_ordered_by_position=True)

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from lakechime_dagster.feeds.kafka_client import ask_topics
-from lakechime_dagster.feeds.kafka_left import times_left
-from lakechime_dagster.triggers.feeds import KafkaPlace, TopicPlace
+from lakechime_dagster.cdc.kafka import times_left
+from lakechime_dagster.sources.kafka_client import ask_topics
+from lakechime_dagster.triggers.consumers import KafkaPlace, TopicPlace
 from tests.support.topics import ENVIRONMENT, Topics
 
 pytestmark = pytest.mark.services

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.feeds.kafka import judged
-from lakechime_dagster.feeds.kafka_limit import shares
-from lakechime_dagster.feeds.kafka_topics import TopicState
-from lakechime_dagster.feeds.look import Look
-from lakechime_dagster.lake import KafkaTopic
-from lakechime_dagster.triggers.feeds import KafkaPlace, Span, TopicPlace
+from lakechime_dagster.sources.files import Look
+from lakechime_dagster.sources.kafka import TopicState, judged, shares
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.consumers import KafkaPlace, MessageSpan, TopicPlace
 
 Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
 
@@ -81,7 +79,7 @@ GROWTH = st.lists(st.tuples(st.sampled_from([("orders", 0), ("orders", 1), ("pla
 @given(GROWTH, st.integers(1, 40))
 def test_steps_of_any_limit_give_each_offset_once_and_heartbeats_last(growth: list[tuple[tuple[str, int], int]], limit: int) -> None:
     ends: dict[tuple[str, int], int] = {}
-    place, read = KafkaPlace(), dict[tuple[str, int], list[Span]]()
+    place, read = KafkaPlace(), dict[tuple[str, int], list[MessageSpan]]()
     for (topic, partition), count in [*growth, *[(("orders", 0), 0)] * 400]:
         ends[topic, partition] = ends.get((topic, partition), 0) + count
         by_topic: dict[str, dict[int, int]] = {}

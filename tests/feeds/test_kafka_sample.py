@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.feeds.kafka_sample import newest_messages
+from lakechime_dagster.cdc.kafka import newest_messages
 from tests.support.topics import ENVIRONMENT, Topics
 
 pytestmark = pytest.mark.services

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from lakechime_dagster.lake import Asset, LakeTable, Read, SourceTable, Storage, spark_table
-from lakechime_dagster.triggers import SnapshotTrigger, every
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.options import Asset, Read, Storage
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.declaring import grouped
 
 HOUR = {"flight_date": "date", "hour": "int"}

@@ -9,7 +9,14 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Account, CDCMerge, Debezium, JsonLines, Lake, SourceTable, Storage, change_table, sql_table
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import Account
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 
 WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
 

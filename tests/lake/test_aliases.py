@@ -1,7 +1,8 @@
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
 
 ORDERS = SourceTable("shop.orders")
 

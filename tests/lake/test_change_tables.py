@@ -9,26 +9,15 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import (
-    Canal,
-    CDCMerge,
-    ChangeTable,
-    Database,
-    Debezium,
-    Drift,
-    JsonLines,
-    KafkaTopic,
-    Lake,
-    Maxwell,
-    Monitor,
-    Snapshot,
-    SourceTable,
-    change_table,
-    sql_table,
-)
-from lakechime_dagster.lake.names import spelled_as
-from lakechime_dagster.lake.readers import all_read_deletion_vectors
-from lakechime_dagster.triggers import PartitionTrigger, every, tick
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, change_table
+from lakechime_dagster.tables.databases import Canal, Database, Debezium, Maxwell, Monitor, Snapshot, all_read_deletion_vectors
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import spelled_as
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.declaring import grouped
 
 

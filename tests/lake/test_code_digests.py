@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from lakechime_dagster.lake import SourceTable, spark_table, sql_table
-from lakechime_dagster.lake.tables import code_digest
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.tables import SourceTable, code_digest
 from tests.support.declaring import grouped
 
 orders = SourceTable("bronze.orders")

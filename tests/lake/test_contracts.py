@@ -5,9 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Change, Contract, JsonLines, Mode, PathRule, event_group, event_stream
-from lakechime_dagster.lake.contracts import Hint, Pin, with_hint
-from lakechime_dagster.lake.events import EventGroup
+from lakechime_dagster.tables.events import Change, Contract, EventGroup, Hint, Mode, PathRule, Pin, event_group, event_stream, with_hint
+from lakechime_dagster.tables.sources import JsonLines
 
 GAME = event_stream("game", source=JsonLines("in"))
 COLUMNS, KINDS = (Change.COLUMN, Change.FIELD), (Change.NUMBER, Change.KIND)

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Asset, LakeTable, Read, ReadMode, RefreshMode, SourceTable, Storage, spark_table, sql_table
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.options import Asset, Read, ReadMode, Storage
+from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, weather
 
 HERE = Path(__file__).parent
@@ -82,7 +85,7 @@ def test_a_sql_file_lies_beside_the_declaring_module(tmp_path: Path) -> None:
     (tmp_path / "daily.sql").write_text(
         "-- Flights per day.\n-- Of all airports.\nSELECT flight_date FROM bronze.flights", encoding="utf-8"
     )
-    code = 'from pathlib import Path\nfrom lakechime_dagster.lake import sql_table\ndaily = sql_table("gold.daily", Path("daily.sql"))'
+    code = 'from pathlib import Path\nfrom lakechime_dagster import sql_table\ndaily = sql_table("gold.daily", Path("daily.sql"))'
     module = {"__file__": str(tmp_path / "my_lake.py"), "__name__": "my_lake"}
     exec(compile(code, module["__file__"], "exec"), module)
     daily: Any = module["daily"]

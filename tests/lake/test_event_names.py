@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake.event_names import MAX_COLUMN, MAX_TABLE, SIBLING, column_of, field_of, table_of
+from lakechime_dagster.tables.events import MAX_COLUMN, MAX_TABLE, SIBLING, column_of, field_of, table_of
 
 TYPES = st.text(alphabet="ab_.-A0 é", max_size=8) | st.text()
 FIELDS = st.text(alphabet="ax_v 0é[/", max_size=10) | st.text(max_size=20)

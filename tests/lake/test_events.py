@@ -9,28 +9,29 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import (
-    Asset,
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import (
     Contract,
     EventGroup,
     EventStream,
     GroupOptions,
-    JsonLines,
-    KafkaTopic,
-    Lake,
-    LakeTable,
-    SourceTable,
-    Storage,
-    TableRows,
+    Mode,
+    Pin,
+    checked_groups,
     event_group,
     event_stream,
-    sql_table,
+    is_matched,
+    owner_of,
+    specificity,
+    table_of,
 )
-from lakechime_dagster.lake.contracts import Mode, Pin
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import checked_groups, owner_of
-from lakechime_dagster.lake.type_patterns import is_matched, specificity
-from lakechime_dagster.triggers import SnapshotTrigger, TableName, every
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Storage
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.conditions import TableName
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 
 def stream(name: str = "game", **declared: Any) -> EventStream:

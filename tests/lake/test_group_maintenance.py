@@ -4,10 +4,13 @@ import datetime as dt
 
 import pytest
 
-from lakechime_dagster.lake import JsonLines, Lake, Maintenance, Storage, event_group, event_stream
-from lakechime_dagster.lake.maintenance_plan import TableFiles
-from lakechime_dagster.lake.retention_properties import LOG, log_kept
-from lakechime_dagster.resources.streams.group_maintenance import keeping_words
+from lakechime_dagster.silver.maintenance import keeping_words
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import LOG, Maintenance, log_kept
+from lakechime_dagster.tables.maintenance_plan import TableFiles
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
 
 DAY = 86_400_000
 NOW = 1_000 * DAY

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import LakeTable, Read, ReadMode, Storage, sql_table
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.options import Read, ReadMode, Storage
+from lakechime_dagster.tables.tables import LakeTable
 
 ROWS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
 LAW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import LakeTable, sql_table
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.tables import LakeTable
 
 LIKE_COLUMNS = ["x LIKE ANY ('a', 'b')", "`localtimestamp`", "f.current_time", "user", "array_size(x)", "aggregate(x, 0, (a, b) -> a + b)"]
 

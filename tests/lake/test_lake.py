@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import DeclarationError, NotFoundError
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
-from lakechime_dagster.lake.graph import find_cycle, topological
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake, find_cycle, topological
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lake.tables import HOUR, REJOIN, flights, joined, make_table, weather
 
 SILVER = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})

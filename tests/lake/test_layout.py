@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake.layout import opened, wanted
+from lakechime_dagster.tables.maintenance import opened, wanted
 
 FILES = st.lists(st.tuples(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda two: (min(two), max(two))), st.integers(1, 9)))
 

@@ -8,8 +8,8 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake.events import owner_of
-from lakechime_dagster.lake.load import load_lake
+from lakechime_dagster.tables.events import owner_of
+from lakechime_dagster.tables.load import load_lake
 
 
 def test_a_lake_is_found_by_module_and_attribute() -> None:
@@ -30,7 +30,7 @@ def test_what_is_no_lake_is_told_with_its_name(name: str, problem: str) -> None:
 
 
 GROUPS = """
-from lakechime_dagster.lake import Contract, GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream
+from lakechime_dagster import Contract, GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream
 game = event_stream("game", source=JsonLines("in"))
 lake = Lake("play", [
     game,

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Maintenance, Storage, change_table, sql_table
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": "daily"}, "Maintenance, every: 'daily' is no schedule; write every(days=1)"),

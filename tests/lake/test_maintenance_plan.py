@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake import Maintenance
-from lakechime_dagster.lake.maintenance_plan import (
+from lakechime_dagster.tables.maintenance import BEFORE, FILES, LOG, Maintenance
+from lakechime_dagster.tables.maintenance_plan import (
     Action,
     DataFile,
     Kind,
@@ -21,7 +21,6 @@ from lakechime_dagster.lake.maintenance_plan import (
     plan,
     plan_together,
 )
-from lakechime_dagster.lake.retention_properties import BEFORE, FILES, LOG
 
 DAY = 86_400_000
 NOW = 100 * DAY

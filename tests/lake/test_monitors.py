@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.lake import Database, Limits, Monitor
-from lakechime_dagster.triggers import every
+from lakechime_dagster.tables.databases import Database, Limits, Monitor
+from lakechime_dagster.triggers.schedule import every
 from tests.lake.test_change_tables import EU, orders
 
 URL = "mysql+pymysql://reader:secret@db/shop"

@@ -1,7 +1,10 @@
 """The types that a lake names: by a contract of their own, or in the list of its tables."""
 
-from lakechime_dagster.lake import Asset, Contract, JsonLines, Lake, SourceTable, event_group, event_stream
-from lakechime_dagster.lake.lake import foreign_sources, named_types
+from lakechime_dagster.tables.events import Contract, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake, foreign_sources, named_types
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 
 STREAM = event_stream("game", source=JsonLines("in"))
 

@@ -7,21 +7,13 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import (
-    Asset,
-    CDCMerge,
-    ChangeTable,
-    Debezium,
-    JsonLines,
-    Personal,
-    SourceTable,
-    Storage,
-    change_table,
-    event_group,
-    event_stream,
-    personal,
-    sql_table,
-)
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.options import Asset, Personal, Storage, personal
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lake.tables import make_table
 from tests.support.declaring import grouped
 

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import Asset, Lake, Read, ReadMode, SourceTable, Storage, sql_table
-from lakechime_dagster.triggers import PartitionTrigger, SnapshotTrigger, TableName, every, tick
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, Read, ReadMode, Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.conditions import TableName
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
 from tests.support.declaring import grouped
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake.retention_properties import BEFORE, DEFAULTS, FILES, LOG, duration, kept, lowered, raised
+from lakechime_dagster.tables.maintenance import BEFORE, DEFAULTS, FILES, LOG, duration, kept, lowered, raised
 
 DAY = dt.timedelta(days=1)
 PROPERTIES = st.dictionaries(st.sampled_from([LOG, FILES]), st.integers(1, 90).map(lambda days: f"interval {days} days"))

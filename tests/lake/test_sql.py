@@ -3,8 +3,10 @@
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import ReadMode, SourceTable, sql_table
-from lakechime_dagster.lake.sql import Unparsed, normalized, output_columns, parse_query, tables_of
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.tables.sql import Unparsed, normalized, output_columns, parse_query, tables_of
+from lakechime_dagster.tables.tables import SourceTable
 
 
 @pytest.mark.parametrize(

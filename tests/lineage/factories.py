@@ -1,7 +1,6 @@
 """Records of lineage that name only what matters."""
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement, inputs_of
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, LineageRecord, Producer, Source, Statement, inputs_of
 
 
 def source(text: str, kind: Kind = Kind.IDENTITY, *, masking: bool = False) -> Source:

@@ -2,9 +2,9 @@
 
 import json
 
-from lakechime_dagster.lineage.commits import Commit, matched
-from lakechime_dagster.lineage.plans.dump import Dump
-from lakechime_dagster.lineage.write_marks import to_metadata
+from lakechime_dagster.lineage.columns import to_metadata
+from lakechime_dagster.lineage.plan_dump import Dump
+from lakechime_dagster.lineage.plan_statements import Commit, matched
 
 MARK = "0f"
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.names import Names, external
+from lakechime_dagster.lineage.columns import Names, external
 
 NAMES = Names(
     ("bronze.flights", "gold.days"),

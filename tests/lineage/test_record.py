@@ -1,5 +1,4 @@
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.record import Statement, as_table_names, inputs_of, summed
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, as_table_names, inputs_of, summed
 
 FLIGHTS = Source(ColumnRef("bronze.flights", "dep_delay"), Kind.AGGREGATION)
 WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)

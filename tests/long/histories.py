@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.meaning.wire import order_of, order_text
-from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.record import Changes
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.own_columns import END_SEQ, START_SEQ
-from lakechime_dagster.spark.following.change_rows import record_of
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.record import Changes
+from lakechime_dagster.cdc.spark_changes import record_of
+from lakechime_dagster.cdc.wire import order_of, order_text
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.names import END_SEQ, START_SEQ
 from tests.cdc.oracle import Version, histories_of
 from tests.long.databases import TRACKED
 from tests.support.followed_table import FollowedTable

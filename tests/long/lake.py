@@ -3,8 +3,11 @@
 import datetime as dt
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, KafkaTopic, Lake, Monitor, change_table
-from lakechime_dagster.triggers.grid import every
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.schedule import every
 from tests.long.databases import TRACKED
 from tests.support.impatient import broker
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from lakechime_dagster.cdc.change import REPAIRS
 from lakechime_dagster.cdc.compare import LAKE_LACKS
-from lakechime_dagster.cdc.order import REPAIRS
 from tests.long import histories
 from tests.long.conftest import MINUTES
 from tests.long.databases import COLUMNS, Database, MariaDBShop, PostgresShop

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.api.monitoring import PANELS
-from lakechime_dagster.store.types.measures import measures
+from lakechime_dagster.silver.metrics import measures
 from tests.long.conftest import MINUTES
 from tests.support.background import Background
 from tests.support.drift import DRIFTS, Drift

@@ -5,18 +5,17 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.due import UNREAD, event_reprocesses
-from lakechime_dagster.resources.streams.event_types import event_replays, event_types
-from lakechime_dagster.schema.learning import KnownType, registered
-from lakechime_dagster.schema.steps import AT_ONCE, TypeResult
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By, Interventions
-from lakechime_dagster.store.types.repository import Patterns
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.grid import from_milliseconds
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.silver.requests import UNREAD, event_replays, event_reprocesses, event_types
+from lakechime_dagster.silver.results import AT_ONCE, TypeResult
+from lakechime_dagster.silver.schema import KnownType, registered
+from lakechime_dagster.silver.store import Patterns
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.schedule import from_milliseconds
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
 from tests.support.world import World
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import LakeChimeError, LaneConflictError, NotFoundError
-from lakechime_dagster.resources.dropped import Dropped, drop, dropped, remove_expired, to_drop
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger import Claim
+from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
 from tests.support.world import a_flow, place
 

@@ -15,16 +15,13 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc.change import Order, stated_place
+from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import LOADS, DumpError, LoadGapError, UnrepairableError
-from lakechime_dagster.cdc.meaning.wire import order_text
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.position import stated_place
-from lakechime_dagster.cdc.remembering.state import COLUMNS, Role, StateRow
-from lakechime_dagster.lake.envelopes import Canal
-from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.resources.following.compare import monitored
-from lakechime_dagster.resources.following.dump import dump_loaded
-from lakechime_dagster.resources.following.load import Chunk, LoadTask, chunks_loaded
+from lakechime_dagster.cdc.load_service import Chunk, LoadTask, chunks_loaded, dump_loaded
+from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
+from lakechime_dagster.cdc.wire import order_text
+from lakechime_dagster.tables.databases import Canal, Snapshot
 from tests.support.follows import ARROW, read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.cdc.load import DumpError, LoadGapError
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.snapshots import Snapshot
-from lakechime_dagster.resources.following.dump import dump_loaded
-from lakechime_dagster.resources.following.load import LoadTask
+from lakechime_dagster.cdc.load_service import LoadTask, dump_loaded
+from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.tables.databases import Debezium, Snapshot
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
 from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log

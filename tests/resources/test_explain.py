@@ -6,11 +6,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.resources.explain import NOT_ACTIVE, SILENT_MS, explain
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.store.dialect import TransactionId
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.dce.engine import TransactionId, writing
+from lakechime_dagster.runtime.explain import NOT_ACTIVE, SILENT_MS, explain
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_flow
 
 

@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.lake import Lake, SourceTable, sql_table
-from lakechime_dagster.lineage.planned.findings import Class, Finding
-from lakechime_dagster.resources.lineage.gate_readers import gate_readers
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.lineage.check import Class, Finding
+from lakechime_dagster.lineage.plan import gate_readers
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
 from tests.lineage.factories import make_record, make_statement
 from tests.support.cli import Cli
 

@@ -6,20 +6,22 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.capture.files import table_files
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream
-from lakechime_dagster.lake.maintenance_plan import Kind, Reader, plan
-from lakechime_dagster.lake.retention_properties import LOG
-from lakechime_dagster.resources.maintenance import readers
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.streams.event_types import event_types
-from lakechime_dagster.resources.streams.group_maintenance import look_at_group
-from lakechime_dagster.schema.learning import KnownType, TypePlace
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.triggers.grid import DAY_MS
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.formats.delta import table_files
+from lakechime_dagster.runtime.maintenance import readers
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.silver.maintenance import look_at_group
+from lakechime_dagster.silver.requests import event_types
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.schema import KnownType, TypePlace
+from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import LOG, Maintenance
+from lakechime_dagster.tables.maintenance_plan import Kind, Reader, plan
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.resources.test_maintenance import add_rows, settle
 from tests.store.test_event_types import learning, prototype
 from tests.support.older import make_older

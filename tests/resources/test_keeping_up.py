@@ -2,10 +2,10 @@
 
 import pytest
 
+from lakechime_dagster.cdc.database import KeptBinlog
 from lakechime_dagster.cdc.monitor import Heard, Left
-from lakechime_dagster.resources.following.monitor import left_in_binlog
-from lakechime_dagster.sources.log import KeptBinlog
-from lakechime_dagster.spark.following.remembered import place_row
+from lakechime_dagster.cdc.monitor_service import left_in_binlog
+from lakechime_dagster.cdc.spark_remembered import place_row
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

@@ -2,15 +2,17 @@
 
 import pytest
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.resources.lakechime import adopted
-from lakechime_dagster.resources.lakechime_resource import NothingNewError
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.store.consumed import events_of
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.runtime.claim import adopted
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.resource import NothingNewError
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_flow, one
 
 HIVE = "hive.orders"

@@ -2,8 +2,8 @@
 
 from lakechime_dagster.lineage import declared
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.resources.lineage.declared import paths_of
-from lakechime_dagster.schema.layout import Column, Holds, Layout
+from lakechime_dagster.lineage.declared_recording import paths_of
+from lakechime_dagster.silver.schema import Column, Holds, Layout
 
 
 def test_a_column_of_a_followed_table_comes_from_the_databases_through_the_messages() -> None:

@@ -11,18 +11,19 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lake import Lake, SourceTable
+from lakechime_dagster.lineage import plan
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.planned.manifest import Manifest
-from lakechime_dagster.lineage.plans.digests import Digests
-from lakechime_dagster.lineage.plans.dump import Node
-from lakechime_dagster.resources.lineage import plan
-from lakechime_dagster.resources.lineage.plan import manifest_by
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.lineage.manifest import Manifest
+from lakechime_dagster.lineage.plan import manifest_by
+from lakechime_dagster.lineage.plan_digests import Digests
+from lakechime_dagster.lineage.plan_dump import Node
+from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.lineage.planning import Planner
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.planned import ORDERS, direct, orders, orders_table, paid, paid_table, planned, towns_table
 
 pytestmark = pytest.mark.spark

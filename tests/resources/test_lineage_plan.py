@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lake import SourceTable, spark_table, sql_table
+from lakechime_dagster.lineage.check import Class, compare
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.planned.findings import Class
-from lakechime_dagster.lineage.planned.gate import compare
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable, read_manifest
+from lakechime_dagster.lineage.manifest import Manifest, PlannedTable, read_manifest
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.planned import direct, orders_table, paid, paid_table, planned, towns_table
 
 pytestmark = pytest.mark.spark

@@ -5,10 +5,10 @@ import threading
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.resources.lineage.ready import ReadyNetwork
-from lakechime_dagster.store.lineage.network import CurrentNetwork
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.network_store import CurrentNetwork
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.service import ReadyNetwork
 from tests.lineage.factories import make_record, make_statement
 
 

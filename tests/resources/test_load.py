@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import LOADS, LoadGapError, UnrepairableError
-from lakechime_dagster.resources.following.compare import monitored
-from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
+from lakechime_dagster.cdc.load_service import Chunk, chunks_loaded
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

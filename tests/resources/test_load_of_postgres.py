@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.resources.following.load import Chunk, chunks_loaded
+from lakechime_dagster.cdc.load_service import Chunk, chunks_loaded
 from tests.support.postgres import Server, fresh_database
 from tests.support.wal import WalShop, Writer, a_wal_shop, work
 

@@ -6,15 +6,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Maintenance, SourceTable, Storage, change_table, sql_table
-from lakechime_dagster.lake.lake import Target
-from lakechime_dagster.lake.maintenance_plan import Kind, Reader
-from lakechime_dagster.resources.maintenance import keep, look, readers
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.triggers.lanes import Place
+from lakechime_dagster.runtime.maintenance import keep, look, readers
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake, Target
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.maintenance_plan import Kind, Reader
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import Place
+from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
 from tests.support.world import a_flow, place
 

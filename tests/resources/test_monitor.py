@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
+from lakechime_dagster.cdc.compare_service import monitored
+from lakechime_dagster.cdc.load_service import repaired
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lake.cdc_merge import Deletes
-from lakechime_dagster.lake.own_columns import DELETED_AT
-from lakechime_dagster.resources.following.compare import monitored
-from lakechime_dagster.resources.following.load import repaired
-from lakechime_dagster.spark.following import compare as looked_at
+from lakechime_dagster.tables.cdc import Deletes
+from lakechime_dagster.tables.names import DELETED_AT
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
 

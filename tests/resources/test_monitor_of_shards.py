@@ -8,14 +8,13 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
+from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import UnrepairableError
+from lakechime_dagster.cdc.load_service import repaired
 from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.lake.databases import Database
-from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.following.compare import monitored
-from lakechime_dagster.resources.following.load import repaired
-from lakechime_dagster.spark.following import compare as looked_at
+from lakechime_dagster.tables.databases import Database, Monitor
 from tests.support.follows import Followed
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, shop_in

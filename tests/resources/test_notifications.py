@@ -1,7 +1,7 @@
 """What a draft of a check says, and by which source it is recognized."""
 
-from lakechime_dagster.lineage.planned.findings import Class, Finding
-from lakechime_dagster.resources.notifications import finding_change, finding_source
+from lakechime_dagster.governance.notifications import finding_change, finding_source
+from lakechime_dagster.lineage.check import Class, Finding
 
 
 def make_finding(column: str = "twice", mark: str = "0f", **fields: str) -> Finding:

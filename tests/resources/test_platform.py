@@ -5,16 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import CDCMerge, JsonLines, Maxwell, SourceSchema, change_table
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.platform import Platform, hours_of
-from lakechime_dagster.resources.running import RunningExecution
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import COMPLETE as COMPLETE_FACT
-from lakechime_dagster.triggers.lanes import HOUR_MS, LATE, CommitStamp, Execution, LaneId, Place
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import Platform, hours_of
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Maxwell
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import COMPLETE as COMPLETE_FACT
+from lakechime_dagster.triggers.consumers import HOUR_MS, LATE, CommitStamp, Execution, LaneId, Place
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.tables import SCHEMA, rows, write
 from tests.support.world import World
 

@@ -7,14 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.capture.delta import Captured, DeltaLog
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import EventQuery, Seen
+from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake import SourceTable, Storage
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.resources.reconcile import Reconciled, reconcile, reconcile_table
+from lakechime_dagster.formats.delta import Captured, DeltaLog
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import Reconciled, reconcile, reconcile_table
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.tables import write
 
 NO_LEVELS = PartitionLevels()

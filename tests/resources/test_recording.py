@@ -9,14 +9,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.lineage.answers import hits
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.graph.standing import Standing
-from lakechime_dagster.resources.lakechime_resource import LAKECHIME
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.spark.lineage.recording import USER_METADATA
-from lakechime_dagster.store.lineage.network import network_at
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.lineage.graph import Standing
+from lakechime_dagster.lineage.network_store import network_at
+from lakechime_dagster.lineage.spark import USER_METADATA
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.resource import LAKECHIME
 
 pytestmark = pytest.mark.spark
 

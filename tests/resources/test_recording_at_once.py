@@ -9,18 +9,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.lineage.record import Producer
-from lakechime_dagster.resources.lineage.programs import recording
-from lakechime_dagster.resources.lineage.writes import kept_writes
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.lineage.columns import Kind, Names, Producer
+from lakechime_dagster.lineage.plan_dump import dump_of
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.programs import kept_writes, recording
+from lakechime_dagster.lineage.spark import USER_METADATA, compute_seen
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.spark.job import Seen
-from lakechime_dagster.spark.lineage.recording import USER_METADATA
-from lakechime_dagster.spark.lineage.seen import compute_seen
-from lakechime_dagster.store.lineage.standing import LineageStandings
 from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.load import UnrepairableError
-from lakechime_dagster.lake.envelopes import Canal
-from lakechime_dagster.resources.following.load import Repaired, repaired
+from lakechime_dagster.cdc.load_service import Repaired, repaired
+from lakechime_dagster.tables.databases import Canal
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.resources.following.load import Repaired, repaired
+from lakechime_dagster.cdc.load_service import Repaired, repaired
 from tests.support.follows import read
 from tests.support.postgres import Server, fresh_database
 from tests.support.wal import WalShop, Writer, a_wal_shop, work

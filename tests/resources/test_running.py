@@ -6,14 +6,16 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import Seen
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution, kept
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.runtime.execution import RunningExecution, kept
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_flow
 
 WEB = {"by": "web"}

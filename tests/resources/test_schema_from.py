@@ -2,11 +2,12 @@
 
 import pytest
 
+from lakechime_dagster.cdc.source import schema_reading
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
-from lakechime_dagster.lake import CDCMerge, Database, Debezium, JsonLines, SourceSchema, change_table
-from lakechime_dagster.lake.change_tables import BronzeTable
-from lakechime_dagster.resources.following.source import schema_reading
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Database, Debezium
+from lakechime_dagster.tables.sources import JsonLines
 
 
 def bronze(schema_from: Database | None) -> BronzeTable:

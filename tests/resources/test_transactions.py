@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
-from lakechime_dagster.assets.monitors import whole
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import format_of
-from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.assets.cdc import whole
 from lakechime_dagster.cdc.monitor import Counted
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.lake.monitors import UNDECLARED
-from lakechime_dagster.resources.following.followed import Followed
-from lakechime_dagster.resources.following.monitor import transactions_counted
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.triggers.feeds import FilesPlace
-from lakechime_dagster.triggers.grid import DAY_MS
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.cdc.monitor_service import transactions_counted
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.record import Message, Record, bronze_row
+from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.tables.databases import UNDECLARED
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
+from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.cdc.captures import captures
 from tests.cli.shop import Shop
 from tests.support.cli import Cli

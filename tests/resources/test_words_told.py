@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.cdc.load import UnrepairableError
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.resources.following.load import LoadTask, first_streamed, messages_form
+from lakechime_dagster.cdc.load_service import LoadTask, first_streamed, messages_form
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Record, TableFilter
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import append_messages
 from tests.support.orders import at_position, order

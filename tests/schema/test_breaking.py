@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakechime_dagster.lake import Contract, PathRule
-from lakechime_dagster.lake.contracts import Pin
-from lakechime_dagster.schema.event import shape_of, variation_of
-from lakechime_dagster.schema.learning import MAX_BREAKING, Breaking, Broke, KnownType, Prototype, learned
+from lakechime_dagster.silver.event import shape_of, variation_of
+from lakechime_dagster.silver.schema import MAX_BREAKING, Breaking, Broke, KnownType, Prototype, learned
+from lakechime_dagster.tables.events import Contract, PathRule, Pin
 from tests.schema.test_layout import event
 
 NEW = KnownType(type="buy", table="buy")

@@ -2,11 +2,10 @@
 
 import json
 
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.event import JsonEvent, event_of, shape_of, variation_of
-from lakechime_dagster.schema.layout import Layout, column_type, table_columns
-from lakechime_dagster.schema.learning import KnownType, Prototype, learned
-from lakechime_dagster.spark.events.rows import TECHNICAL, schema_of
+from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
+from lakechime_dagster.silver.rows import TECHNICAL, schema_of
+from lakechime_dagster.silver.schema import KnownType, Layout, Prototype, column_type, learned, table_columns
+from lakechime_dagster.tables.events import Contract
 
 
 def prototype(payload: str) -> Prototype:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.conservation import Fault, value_faults
-from lakechime_dagster.schema.event import JsonEvent, event_of, variation_of
-from lakechime_dagster.schema.layout import Layout, next_layout, observed_of
-from lakechime_dagster.schema.shape import shaped
+from lakechime_dagster.silver.event import JsonEvent, event_of, variation_of
+from lakechime_dagster.silver.results import Fault, value_faults
+from lakechime_dagster.silver.schema import Layout, next_layout, observed_of
+from lakechime_dagster.silver.shape import shaped
+from lakechime_dagster.tables.events import Contract
 
 EVENT = '{"type":"buy","price":3,"item":{"name":"hat","sizes":[1,2]},"more":[[]]}'
 

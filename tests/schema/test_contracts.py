@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake import Contract, Mode, PathRule
-from lakechime_dagster.lake.contracts import Change
-from lakechime_dagster.schema.conservation import leaves_of, read_back
-from lakechime_dagster.schema.layout import Layout, Observed, next_layout
-from lakechime_dagster.schema.shape import MAX_VARIANT
+from lakechime_dagster.silver.results import leaves_of, read_back
+from lakechime_dagster.silver.schema import Layout, Observed, next_layout
+from lakechime_dagster.silver.shape import MAX_VARIANT
+from lakechime_dagster.tables.events import Change, Contract, Mode, PathRule
 from tests.schema.test_layout import EVENTS, columns_of, event, layout_of, seen, shape, told
 
 RULES = st.builds(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lakechime_dagster.schema import event
-from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Flag, JsonEvent, Refusal, event_of
-from lakechime_dagster.schema.json_text import Fields, Integer
+from lakechime_dagster.silver import event
+from lakechime_dagster.silver.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Flag, JsonEvent, Refusal, event_of
+from lakechime_dagster.silver.json import Fields, Integer
 
 LONG_NAME, LONG_NUMBER = "n" * (MAX_NAME + 1), "1" * (MAX_NUMBER + 1)
 

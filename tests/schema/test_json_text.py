@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakechime_dagster.schema.json_text import Fields, Fraction, Integer, parsed, parsed_without_calls
+from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed, parsed_without_calls
 
 NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 SPACE = st.text(" \t\n\r", max_size=2)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.contracts import Contract, Mode, Pin
-from lakechime_dagster.schema.conservation import leaves_of, read_back
-from lakechime_dagster.schema.event import JsonEvent, event_of, field_path, variation_of
-from lakechime_dagster.schema.layout import Column, Holds, Layout, Observed, names_of, next_layout, observed_of
-from lakechime_dagster.schema.shape import Rescue, Shaped, covers, shaped
+from lakechime_dagster.silver.event import JsonEvent, event_of, field_path, variation_of
+from lakechime_dagster.silver.results import leaves_of, read_back
+from lakechime_dagster.silver.schema import Column, Holds, Layout, Observed, names_of, next_layout, observed_of
+from lakechime_dagster.silver.shape import Rescue, Shaped, covers, shaped
+from lakechime_dagster.tables.events import Contract, Mode, Pin
 
 NAMES = st.sampled_from(["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S", "ı", "i", "İ"])
 NUMBERS = st.sampled_from(["0", "-1", "9007199254740993", "12345678901234567890", "9" * 45, "1.5", "1e3", "1E400", "-0.0"])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.schema.steps import Part, planned
+from lakechime_dagster.silver.results import Part, planned
 
 
 def test_types_that_are_not_far_behind_their_group_share_one_part_that_ends_with_the_step():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.schema.event import MAX_TYPE, Flag, NoType, Refusal, scanned
+from lakechime_dagster.silver.event import MAX_TYPE, Flag, NoType, Refusal, scanned
 
 TYPE, TITLE = ("head", "type"), ("title",)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.schema.event import JsonEvent, Kind, Variation, event_of, variation_of
+from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, variation_of
 
 VECTORS = json.loads((Path(__file__).parent / "variations.json").read_text(encoding="utf-8"))
 NAMES = st.text(max_size=3)

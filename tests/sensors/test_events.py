@@ -10,18 +10,20 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableFormat
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.lake import Lake, SourceTable, Storage
-from lakechime_dagster.resources.platform import Platform, ask_target, open_platform
-from lakechime_dagster.resources.reconcile import reconcile
+from lakechime_dagster.assets.jobs import partitions_of
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.schema import dce_event
+from lakechime_dagster.runtime.platform import Platform, ask_target, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.sensors.events import events_sensor
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.schema import dce_event
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Cause
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import Cause
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import write
 
 SCHEMA = pa.schema([("day", pa.date32()), ("id", pa.int64())])

@@ -7,15 +7,14 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.held import ends_of_held
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.running import RunningExecution, kept
+from lakechime_dagster.runtime.execution import RunningExecution, kept
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.overview import overview
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution, LaneState
+from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.progress import overview
+from lakechime_dagster.triggers.subscription import Flow
 from tests.sensors.test_tick import TARGET, ToldRuns, commit, one
 from tests.support.world import World, a_flow
 

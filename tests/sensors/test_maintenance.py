@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakechime_dagster.sensors.maintenance import maintenance_sensor
-from lakechime_dagster.triggers import every
+from lakechime_dagster.sensors.schedules import maintenance_sensor
+from lakechime_dagster.triggers.schedule import every
 from tests.support.scheduled import Ticking, ticking_in
 
 SCHEDULES = {"silver.orders": every(hours=1), "gold.totals": every(days=1, start="2013-01-02T03:00")}

@@ -7,25 +7,23 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.resources.platform import Platform
-from lakechime_dagster.resources.streams.due import event_reprocesses
-from lakechime_dagster.resources.streams.event_types import event_patterns, event_types
-from lakechime_dagster.schema.learning import KnownType, registered
-from lakechime_dagster.schema.steps import AT_ONCE, Reprocessed, TypeResult
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.registry import TICK_NOTE_MS
-from lakechime_dagster.store.retention import needs
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.store.types.decisions import close_reprocess
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.silver.requests import event_patterns, event_reprocesses, event_types
+from lakechime_dagster.silver.results import AT_ONCE, Reprocessed, TypeResult
+from lakechime_dagster.silver.schema import KnownType, registered
+from lakechime_dagster.silver.store import close_reprocess
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS
+from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.support.world import World
 
 pytestmark = pytest.mark.dialect

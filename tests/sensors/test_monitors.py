@@ -6,10 +6,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Monitor, change_table
-from lakechime_dagster.lake.change_tables import ChangeTable
-from lakechime_dagster.sensors.monitors import monitors_sensor
-from lakechime_dagster.triggers import every
+from lakechime_dagster.sensors.schedules import monitors_sensor
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.schedule import every
 from tests.support.scheduled import Ticking, ticking_in
 
 HOURLY = Monitor(database="$SHOP", table="shop.orders", every=every(hours=1))

@@ -11,12 +11,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.resources.lineage.outside import NotReloadedError, reload_outside
-from lakechime_dagster.sensors.outside import outside_sensor
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.reads import keep_reads
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.external_service import NotReloadedError, reload_outside
+from lakechime_dagster.lineage.reads import keep_reads
+from lakechime_dagster.sensors.external import outside_sensor
 from tests.cli.weather_lake import lake
 from tests.support.cli import Cli
 from tests.support.processes import free_port

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakechime_dagster.sensors.runs import instance_of
+from lakechime_dagster.sensors.tick import instance_of
 
 
 def home(folder: Path) -> dg.DagsterInstance:

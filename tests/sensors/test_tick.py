@@ -7,16 +7,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Execution, LaneState
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import CommitStamp, Execution, LaneState
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.tables import rows, write
 from tests.support.world import World, a_flow, nothing_committed
 

@@ -7,25 +7,24 @@ import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.engine import reading
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError, LaneConflictError
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.resources.explain import explain
-from lakechime_dagster.resources.feeds import place_at
-from lakechime_dagster.resources.lakechime import adopted
-from lakechime_dagster.resources.lakechime_resource import NothingNewError
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.runtime.claim import adopted
+from lakechime_dagster.runtime.explain import explain
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.resource import NothingNewError
+from lakechime_dagster.runtime.sources import place_at
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
-from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lag import consumer_lags
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import SnapshotTrigger, every
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneState, Place
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, FeedPlace, FilesPlace, LaneState, Place
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.progress import consumer_lags
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.sensors.test_many import anything
 from tests.sensors.test_tick import ToldRuns, one
 from tests.support.world import World

@@ -12,21 +12,27 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import CDCMerge, Debezium, JsonLines, Lake, Monitor, SourceTable, Storage, change_table, sql_table
-from lakechime_dagster.resources.dead_runs import end_dead_run
-from lakechime_dagster.resources.lakechime_resource import LakeChimeResource
-from lakechime_dagster.resources.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
-from lakechime_dagster.resources.platform import Platform, open_platform
-from lakechime_dagster.sensors.runs import DagsterRuns
-from lakechime_dagster.sensors.tick import RunState
+from lakechime_dagster.runtime.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
+from lakechime_dagster.runtime.platform import Platform, end_dead_run, open_platform
+from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.sensors.tick import DagsterRuns, RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, tick
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.tables import rows, write
 
 SOURCE, TARGET = "bronze.orders", "silver.orders"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lake import GroupOptions, JsonLines, event_group, event_stream
-from lakechime_dagster.sensors.verify import verify_sensor
-from lakechime_dagster.triggers import every
+from lakechime_dagster.sensors.schedules import verify_sensor
+from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.schedule import every
 from tests.support.scheduled import Ticking, ticking_in
 
 GAME = event_stream("game", source=JsonLines("in"))

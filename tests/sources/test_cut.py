@@ -14,11 +14,10 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.change import BinlogPlace, TransactionSnapshot
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Key, compare
-from lakechime_dagster.cdc.position import BinlogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.database import TableSide, column_types, taken
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
-from lakechime_dagster.sources.snapshot import taken
-from lakechime_dagster.sources.tables import TableSide, column_types
 from tests.support.mariadb import CAPTURE_USER, MariaDB
 
 ODD = 'odd: "name" `of` a:b 100%'

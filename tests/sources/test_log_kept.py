@@ -2,8 +2,8 @@
 
 import pytest
 
+from lakechime_dagster.cdc.database import KeptBinlog, log_kept
 from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.sources.log import KeptBinlog, log_kept
 from tests.sources.test_cut import on_postgres
 from tests.support.mariadb import CAPTURE_USER, MariaDB
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakechime_dagster.cdc.messages.findings import Weight
+from lakechime_dagster.cdc.database import check_log
+from lakechime_dagster.cdc.findings import Weight
 from lakechime_dagster.errors import InvalidValueError, SourceUnreadableError
-from lakechime_dagster.sources.log import check_log
 from tests.sources.test_cut import ODD, Database, on_mariadb, on_postgres
 from tests.support.mariadb import MariaDB
 

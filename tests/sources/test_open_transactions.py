@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from lakechime_dagster.cdc.database import connected, earliest, open_transactions, tells_open_transactions
 from lakechime_dagster.errors import SourceDeniedError, SourceUnreadableError
-from lakechime_dagster.sources.connection import connected
-from lakechime_dagster.sources.open_transactions import earliest, open_transactions, tells_open_transactions
 from tests.sources.test_cut import Database, on_mariadb
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession, mariadb_server
 from tests.support.processes import await_found

@@ -4,10 +4,9 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.position import lsn_of
+from lakechime_dagster.cdc.change import lsn_of
+from lakechime_dagster.cdc.database import LSN, connected, read_schema
 from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
-from lakechime_dagster.sources.connection import connected
-from lakechime_dagster.sources.snapshot import LSN, read_schema
 from tests.sources.test_cut import Database, database
 
 __all__ = ["database"]
@@ -38,7 +37,7 @@ def test_columns_that_change_with_each_question_are_not_told(database: Database,
     database.run("CREATE TABLE orders (id INT PRIMARY KEY)")
     with monkeypatch.context() as beside:
         beside.setattr(
-            "lakechime_dagster.sources.snapshot._position",
+            "lakechime_dagster.cdc.database._position",
             lambda *_: (database.run(f"ALTER TABLE orders ADD COLUMN {next(names)} INT") and ()) or (),
         )
         names = iter("abcdefgh")

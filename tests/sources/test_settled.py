@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.cdc.position import WalPlace
+from lakechime_dagster.cdc.change import WalPlace
+from lakechime_dagster.cdc.database import LOOKS, TableBusyError, settled
 from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.sources.snapshot import LOOKS, TableBusyError, settled
 from tests.sources.test_cut import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
 

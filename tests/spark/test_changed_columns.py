@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.commit import merge
 from lakechime_dagster.spark.compare import keyed_difference
+from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.refreshes import Flow, Source, make_flow, open_log
 
 pytestmark = pytest.mark.spark

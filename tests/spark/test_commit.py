@@ -8,9 +8,12 @@ import pytest
 from delta.exceptions import ConcurrentAppendException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import LaneConflictError
 from lakechime_dagster.spark.commit import (
+    TXN_APP_ID,
+    TXN_VERSION,
+    USER_METADATA,
     Target,
     append,
     append_nothing,
@@ -20,10 +23,10 @@ from lakechime_dagster.spark.commit import (
     merge,
     replace_all,
     replace_partitions,
+    stamped,
 )
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.spark.stamp import TXN_APP_ID, TXN_VERSION, USER_METADATA, stamped
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.refreshes import open_log, read_rows
 
 pytestmark = pytest.mark.spark

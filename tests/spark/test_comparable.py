@@ -3,11 +3,10 @@
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lakechime_dagster.spark.comparable import comparable
 from lakechime_dagster.spark.compare import keyed_difference
-from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.narrow import same
-from lakechime_dagster.spark.sift import sift
+from lakechime_dagster.spark.ranges import same
+from lakechime_dagster.spark.rows import sift
+from lakechime_dagster.spark.session import column, comparable
 
 pytestmark = pytest.mark.spark
 

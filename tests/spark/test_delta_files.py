@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.session import activate
+from lakechime_dagster.spark.driver import activate
 from tests.support.refreshes import DAYS, balanced, flights_source, make_flow
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
-from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.refreshes import Source, make_flow
 
 pytestmark = pytest.mark.spark

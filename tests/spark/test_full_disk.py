@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
+from lakechime_dagster.spark.driver import SparkFailedError, described
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake.reads import ReadMode
 from lakechime_dagster.spark.inputs import open_inputs
 from lakechime_dagster.spark.job import InputJob, TableJob
+from lakechime_dagster.tables.options import ReadMode
 from tests.support.refreshes import Source, open_log
 
 pytestmark = pytest.mark.spark

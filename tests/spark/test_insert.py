@@ -10,11 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark import insert
-from lakechime_dagster.spark.commit import append_nothing, commit
+from lakechime_dagster.spark import commit as insert
+from lakechime_dagster.spark.commit import Target, append_nothing, commit
 from lakechime_dagster.spark.job import Outcome
-from lakechime_dagster.spark.write import Target
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.refreshes import Flow, Source, balanced, make_flow, open_log
 
 pytestmark = pytest.mark.spark

@@ -12,15 +12,13 @@ from delta.tables import DeltaTable as SparkTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.capture.files import table_files
-from lakechime_dagster.lake import Maintenance
-from lakechime_dagster.lake.layout import opened
-from lakechime_dagster.lake.maintenance_plan import Action, Kind, Plan, TableFiles, plan
-from lakechime_dagster.lake.retention_properties import BEFORE, FILES
+from lakechime_dagster.formats.delta import table_files
 from lakechime_dagster.spark.commit import Target, append, commit, create_if_missing, merge
 from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
+from lakechime_dagster.tables.maintenance import BEFORE, FILES, Maintenance, opened
+from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, TableFiles, plan
 from tests.spark.test_commit import make_stamp
 from tests.support.older import make_older
 from tests.support.refreshes import DAYS, Source, flights_source, make_flow, open_log, read_rows

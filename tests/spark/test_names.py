@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.refreshes import Flow, Source, make_flow
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.literals import MAX_LITERALS, local
-from lakechime_dagster.spark.names import column
-from lakechime_dagster.spark.narrow import MAX_ALTERNATIVES, MAX_LISTED, literal_filter, narrowed
+from lakechime_dagster.spark.ranges import MAX_ALTERNATIVES, MAX_LISTED, literal_filter, narrowed
+from lakechime_dagster.spark.session import MAX_LITERALS, column, local
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +114,7 @@ def test_rows_that_are_many_or_long_or_have_no_literals_stay_where_they_are(spar
 
 @pytest.mark.parametrize("alternatives", [0, MAX_ALTERNATIVES], ids=["by a join", "by literals"])
 def test_values_of_several_columns_are_wanted_together(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, alternatives: int) -> None:
-    monkeypatch.setattr("lakechime_dagster.spark.narrow.MAX_ALTERNATIVES", alternatives)
+    monkeypatch.setattr("lakechime_dagster.spark.ranges.MAX_ALTERNATIVES", alternatives)
     rows = spark.sql("SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, null), (null, 'b'), (null, null) AS t(k, name)")
     wanted = spark.sql("SELECT * FROM VALUES ('b', 1), (null, 2), (null, null), ('b', 7) AS t(name, k)")
     found = narrowed(rows, wanted, {"k": column("k"), "name": column("name")})

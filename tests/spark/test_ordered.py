@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lake.reads import ReadMode
-from lakechime_dagster.lake.tables import RefreshMode
 from lakechime_dagster.spark.job import Counts, Outcome
-from lakechime_dagster.triggers.orders import Span
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import Span
 from tests.support.refreshes import DAYS, Source, balanced, flights_source, make_flow
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakechime_dagster.spark.personal_leaves import UNREADABLE, Leaves, leaves
-from lakechime_dagster.spark.personal_search import pattern_of
+from lakechime_dagster.governance.spark_search import UNREADABLE, Leaves, leaves, pattern_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

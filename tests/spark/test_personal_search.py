@@ -15,11 +15,15 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, SourceSchema, change_table, personal
-from lakechime_dagster.lineage.personal.requests import Form, Place, Searched, Subject, searched_tables
-from lakechime_dagster.lineage.personal.tags import Reach, Tagged, declared_tags
-from lakechime_dagster.spark.personal_search import NOBODY, Match, keys_frame, matches
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.governance.requests import Form, Place, Searched, Subject, searched_tables
+from lakechime_dagster.governance.spark_search import NOBODY, Match, keys_frame, matches
+from lakechime_dagster.governance.tags import Reach, Tagged, declared_tags
+from lakechime_dagster.spark.session import session_confs
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, personal
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.follows import Followed
 from tests.support.orders import order
 

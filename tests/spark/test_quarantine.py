@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position
 from lakechime_dagster.spark.commit import Target
-from lakechime_dagster.spark.quarantine import quarantine
-from lakechime_dagster.spark.sift import REASON
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.spark.rows import REASON
+from lakechime_dagster.spark.write import quarantine
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.refreshes import open_log, read_rows
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range

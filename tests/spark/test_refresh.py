@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.declare import sql_table
-from lakechime_dagster.lake.reads import ReadMode
-from lakechime_dagster.lake.tables import RefreshMode
-from lakechime_dagster.spark import literals, narrow, write
+from lakechime_dagster.spark import ranges, session, write
 from lakechime_dagster.spark.job import Counts, Outcome
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.options import ReadMode
+from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.refreshes import DAYS, FLIGHTS, Source, balanced, flights_source, make_flow, read_rows
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
             key += 1
         for flow in flows.values():
             balanced(flow.run())
-        for module in (literals, narrow):
+        for module in (session, ranges):
             monkeypatch.setattr(module, "MAX_LITERALS", 1)
         assert {name: flow.rows for name, flow in flows.items()} == computed_anew(spark, both), history
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.session_confs import in_threads
+from lakechime_dagster.spark.session import in_threads
 
 pytestmark = pytest.mark.spark
 

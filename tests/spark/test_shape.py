@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark.shape import shaped
+from lakechime_dagster.spark.rows import shaped
 from tests.support.refreshes import Source, make_flow
 
 pytestmark = pytest.mark.spark

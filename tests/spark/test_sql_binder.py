@@ -9,9 +9,10 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake import SourceTable, sql_table
-from lakechime_dagster.spark.lineage.seen import marked
-from lakechime_dagster.spark.sql_binder import grouped_by, sql_over
+from lakechime_dagster.lineage.spark import marked
+from lakechime_dagster.spark.sql import grouped_by, sql_over
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.tables import SourceTable
 
 pytestmark = pytest.mark.spark
 Frames = dict[str, DataFrame]

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
-from lakechime_dagster.lake.change_tables import STATE
-from lakechime_dagster.lake.personal import personal
-from lakechime_dagster.lake.tables import RefreshMode
+from lakechime_dagster.spark.commit import LISTED, listed
 from lakechime_dagster.spark.job import Outcome
-from lakechime_dagster.spark.statistics import LISTED, listed
+from lakechime_dagster.tables.cdc import STATE
+from lakechime_dagster.tables.options import personal
+from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.follows import Followed
 from tests.support.orders import order
 from tests.support.refreshes import Source, make_flow, open_log, read_rows

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
+from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import Verdict, next_generation
-from lakechime_dagster.spark.verdicts import first_version, judge
+from lakechime_dagster.spark.ranges import first_version, judge
 from tests.support.refreshes import Source
 from tests.support.tables import write
 

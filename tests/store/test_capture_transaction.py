@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakechime_dagster.dce.event import DataChangeEvent, SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import DCEStore, EventQuery, Seen
+from lakechime_dagster.dce.contract import DCEStore, EventQuery, Seen
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 

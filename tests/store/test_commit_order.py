@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import Engine, select
 
 import lakechime_dagster
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store.engine import at_once
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.schema import dce_event
+from lakechime_dagster.dce.engine import at_once
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.schema import dce_event
+from lakechime_dagster.dce.store import SqlDCEStore
 
 WRITERS = 8
 EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "40000")) // WRITERS  # of each writer

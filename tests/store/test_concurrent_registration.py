@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.store import SqlDCEStore
 from tests.factories import make_event
 
 WRITERS = 6

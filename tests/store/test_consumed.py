@@ -1,12 +1,13 @@
 """The events that an execution is handed: of a partition trigger those of its own key's partitions."""
 
-from lakechime_dagster.dce.event import RegisteredEvent
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.store.consumed import events_of
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.dce.events import RegisteredEvent
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
 from tests.support.world import World, a_flow
 
 DAY = PartitionLevels.of({"day": "date"})

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.event import SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.dce.store import Seen
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.schema import dce_event
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import SnapshotTrigger, every
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.support.world import World, a_flow, nothing_committed, one, place
 
 COMPLETE = {"complete": "true"}

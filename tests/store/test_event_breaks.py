@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.learning import Breaking, Broke, KnownType
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types import schema
-from lakechime_dagster.store.types.repository import Breaks, SqlEventTypes
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.silver import store_schema
+from lakechime_dagster.silver.schema import Breaking, Broke, KnownType
+from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from tests.store.test_event_rebuilds import anew
 from tests.store.test_event_types import NEW, learning, prototype, settle
 
@@ -49,7 +49,7 @@ def test_a_breaking_change_is_told_no_more_after_a_while_though_steps_go_on(type
     learn(types, known, a="x")
     settle(types, "e1")
     with writing(types.engine) as connection:
-        connection.execute(sa.update(schema.type_break).values(told_ts=schema.type_break.c.told_ts - HOUR_MS - 60_000))
+        connection.execute(sa.update(store_schema.type_break).values(told_ts=store_schema.type_break.c.told_ts - HOUR_MS - 60_000))
     settle(types, "e2")
     assert recent(types) == []
     assert len(Breaks(types.engine, "test").of("shop", "buy")) == 1

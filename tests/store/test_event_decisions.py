@@ -6,13 +6,12 @@ from functools import reduce
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import DeclarationError, NotFoundError
-from lakechime_dagster.lake.contracts import Contract, Hint, Mode, Pin, with_hint
-from lakechime_dagster.schema.steps import Replay, Replayed
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.decisions import Hints
-from lakechime_dagster.store.types.repository import Replays, SqlEventTypes, close
+from lakechime_dagster.silver.results import Replay, Replayed
+from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes, close
+from lakechime_dagster.tables.events import Contract, Hint, Mode, Pin, with_hint
+from lakechime_dagster.triggers.interventions import By
 from tests.store.test_event_types import NEW, learning, prototype, result, settle
 
 ME = By(who="me", reason="prices are cents now")

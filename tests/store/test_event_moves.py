@@ -5,14 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.lake import EventGroup, event_group
-from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.lake.events import checked_groups
-from lakechime_dagster.schema.learning import TypePlace
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.decisions import Hints
-from lakechime_dagster.store.types.repository import Replays, SqlEventTypes
+from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes
+from lakechime_dagster.tables.events import EventGroup, Hint, checked_groups, event_group
 from tests.store.test_event_decisions import ME
 from tests.store.test_event_types import NEW, learning, prototype, result, settle
 from tests.support.streams import GAME

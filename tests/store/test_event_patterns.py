@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.repository import Patterns
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.silver.store import Patterns
 
 BEFORE = (("shop", "shop.*"), ("rest", "*"))
 AFTER = (("shop", "s*"), ("rest", "*"))

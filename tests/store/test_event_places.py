@@ -2,8 +2,8 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.schema.learning import KnownType, TypePlace
-from lakechime_dagster.store.types.repository import SqlEventTypes, TypesAt, places_of
+from lakechime_dagster.silver.schema import KnownType, TypePlace
+from lakechime_dagster.silver.store import SqlEventTypes, TypesAt, places_of
 from tests.store.test_event_types import learning, prototype
 
 

@@ -6,11 +6,10 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.layout import Layout, next_layout
-from lakechime_dagster.schema.learning import KnownType, Learning
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import Replays, SqlEventTypes
+from lakechime_dagster.silver.metrics import measures
+from lakechime_dagster.silver.schema import KnownType, Layout, Learning, next_layout
+from lakechime_dagster.silver.store import Replays, SqlEventTypes
+from lakechime_dagster.tables.events import Contract
 from tests.store.test_event_decisions import ME
 from tests.store.test_event_types import NEW, learning, prototype, result, settle
 

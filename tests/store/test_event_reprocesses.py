@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.schema.steps import Reprocessed
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.types.decisions import Reprocesses, close_reprocess
+from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.silver.store import Reprocesses, close_reprocess
+from lakechime_dagster.triggers.interventions import By
 
 ME = By(who="me", reason="the type is in another field")
 TABLE = "game.events"

@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.event import JsonEvent, event_of, shape_of, variation_of
-from lakechime_dagster.schema.learning import KnownType, Learning, Prototype, TypePlace, learned
-from lakechime_dagster.schema.shape import Rescue
-from lakechime_dagster.schema.steps import TYPE_CAP, TypeResult
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types import repository as event_types
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import LeftType, SqlEventTypes
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.silver import store
+from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
+from lakechime_dagster.silver.metrics import measures
+from lakechime_dagster.silver.results import TYPE_CAP, TypeResult
+from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, TypePlace, learned
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.silver.store import LeftType, SqlEventTypes
+from lakechime_dagster.tables.events import Contract
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
 
@@ -173,7 +173,7 @@ def test_shapes_tell_no_value(types: SqlEventTypes) -> None:
 
 
 def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_types, "MAX_VARIATIONS", 2)
+    monkeypatch.setattr(store, "MAX_VARIATIONS", 2)
     types.learn("shop", [learning(NEW, prototype(a=1), prototype(b="x"), prototype(a=1, b="x"))])
     types.learn("shop", [learning(types.types("shop")["buy"], prototype(b="x", a=None), prototype(c=1))])
     kept = types.variations("shop", ["buy"])["buy"].values()

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.store import EventQuery, Seen
+from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.events import SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.store.events import SqlDCEStore
 from tests.factories import make_event
 
 ORDERS = "bronze.orders"

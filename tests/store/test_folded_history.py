@@ -4,17 +4,17 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.dce.store import EventQuery, Seen
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.retention import expire, needs
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.model import SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.retention import expire, needs
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
 from tests.factories import make_event
 from tests.support.world import World, a_flow, one
 

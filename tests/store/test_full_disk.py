@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from lakechime_dagster.dce.store import EventQuery
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.events import SqlDCEStore
 from tests.factories import make_event
 
 

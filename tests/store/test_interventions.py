@@ -3,19 +3,19 @@
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import Action, By, PlaceAt
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
-from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.overview import overview
-from lakechime_dagster.store.registry import TICK_NOTE_MS
-from lakechime_dagster.store.retention import expire, mark_stale, needs, tags_needed
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every
-from lakechime_dagster.triggers.lanes import Execution, ExecutionState, LaneState
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.interventions import Action, By, PlaceAt
+from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
+from lakechime_dagster.triggers.progress import overview
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, FlowRow
+from lakechime_dagster.triggers.retention import expire, mark_stale, needs, tags_needed
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
 from tests.support.world import World, a_flow, place
 
 ADA = By(who="ada", reason="month end")

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.store.engine import reading
-from lakechime_dagster.store.lag import FEED, ConsumerLag, consumer_lags
-from lakechime_dagster.triggers import SnapshotTrigger
-from lakechime_dagster.triggers.feeds import FeedLag, FilesPlace, KafkaPlace, TopicPlace
+from lakechime_dagster.dce.engine import reading
+from lakechime_dagster.triggers.consumers import FeedLag, FilesPlace, KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_flow, elsewhere
 
 ORDERS = "bronze.orders"

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Engine
 
-from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS, Beside, Ledger
-from lakechime_dagster.store.schema import metadata
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, ExecutionState, LaneId
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, ExecutionState, LaneId
+from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS, Beside, Ledger
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import rows, write
 from tests.support.world import World
 

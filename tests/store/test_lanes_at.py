@@ -1,12 +1,14 @@
 """Who is at a table: what of its history lanes still need, and which of them wait."""
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.store.lanes_at import LaneAt, lanes_at
-from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import LaneState
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.ledger import Claim
+from lakechime_dagster.triggers.progress import LaneAt, lanes_at
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_flow, elsewhere, one, place
 
 ORDERS = "bronze.orders"

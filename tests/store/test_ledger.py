@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import LaneConflictError, NotFoundError
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
 from tests.support.world import World, a_flow, committed, elsewhere, lane_id, place
 
 # Claims

@@ -9,15 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.columns import ColumnLineage, Kind
-from lakechime_dagster.lineage.record import LineageRecord, Producer, Statement
-from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.lineage import schema
-from lakechime_dagster.store.lineage.names import digest
-from lakechime_dagster.store.lineage.records import SqlLineage, is_told_on, record_on
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.lineage import schema
+from lakechime_dagster.lineage.columns import ColumnLineage, Kind, LineageRecord, Producer, Statement
+from lakechime_dagster.lineage.nodes import digest
+from lakechime_dagster.lineage.recording import SqlLineage, is_told_on, record_on
+from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.stores import fresh_memory
 

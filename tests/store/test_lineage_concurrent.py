@@ -7,12 +7,12 @@ from threading import Event
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.record import LineageRecord
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.network import CurrentNetwork
-from lakechime_dagster.store.lineage.records import SqlLineage, record_all_on
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage.columns import LineageRecord
+from lakechime_dagster.lineage.network import network_of
+from lakechime_dagster.lineage.network_store import CurrentNetwork
+from lakechime_dagster.lineage.recording import SqlLineage, record_all_on
+from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
 from tests.store.test_lineage import by_name, expected
 from tests.store.test_lineage_network import told

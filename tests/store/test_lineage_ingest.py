@@ -9,16 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.lineage import schema
+from lakechime_dagster.lineage.answers import hits
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage import ingest_schema
-from lakechime_dagster.store.lineage.ingest import SqlIngest, Taken
-from lakechime_dagster.store.lineage.network import network_at
-from lakechime_dagster.store.lineage.reads import SqlReads
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.standing import LineageStandings
-from lakechime_dagster.store.schema import metadata
+from lakechime_dagster.lineage.network_store import network_at
+from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.recording import SqlIngest, SqlLineage, Taken
+from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
 from tests.support.stores import fresh_memory
@@ -135,7 +134,7 @@ def test_what_comes_of_a_run_after_all_of_it_was_dropped_takes_nothing_back(engi
     take(engine, SEVERAL[:3])
     before = known(engine)
     with writing(engine) as connection:
-        connection.execute(sa.delete(ingest_schema.arriving))
+        connection.execute(sa.delete(schema.arriving))
     take(engine, SEVERAL[2:3])
     assert known(engine) == before
 

@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.graph.network import Network, network_of
-from lakechime_dagster.lineage.graph.parts import Part
-from lakechime_dagster.lineage.record import LineageRecord, Statement
-from lakechime_dagster.store.lineage.network import CurrentNetwork, network_at
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.region import network_around
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.lineage.columns import LineageRecord, Statement
+from lakechime_dagster.lineage.graph import Part
+from lakechime_dagster.lineage.network import Network, network_of
+from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import STATEMENTS
 from tests.support.stores import fresh_memory
@@ -82,6 +81,6 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_flow_read
 def test_what_is_read_at_once_or_by_parts_is_the_same(sqlite_engine: Engine, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "rows of an RDD"}) for number in range(3)]
     SqlLineage(sqlite_engine).record_all([make_record(one) for one in statements])
-    monkeypatch.setattr("lakechime_dagster.store.lineage.held.MANY", many)
-    monkeypatch.setattr("lakechime_dagster.store.lineage.held.ROWS", many)
+    monkeypatch.setattr("lakechime_dagster.lineage.network_store.MANY", many)
+    monkeypatch.setattr("lakechime_dagster.lineage.network_store.ROWS", many)
     assert told(network_at(sqlite_engine)) == told(network_of(statements))

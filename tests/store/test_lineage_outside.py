@@ -2,13 +2,12 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.outside import ForeignTable, Outside
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.outside import outside_of
-from lakechime_dagster.store.lineage.reads import keep_reads
-from lakechime_dagster.store.lineage.records import SqlLineage
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.external import ForeignTable, Outside
+from lakechime_dagster.lineage.reads import keep_reads
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.store import outside_of
 from tests.lineage.factories import make_record, make_statement
 
 LAKE = ("silver.orders", "gold.days")

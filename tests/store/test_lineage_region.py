@@ -5,14 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.answers import Hits, hits, not_hit
-from lakechime_dagster.lineage.graph.network import Network
-from lakechime_dagster.lineage.record import LineageRecord, Statement
-from lakechime_dagster.store.lineage.known import known_columns, known_tables
-from lakechime_dagster.store.lineage.network import network_at
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.region import network_around
+from lakechime_dagster.lineage.answers import Hits, hits, not_hit
+from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Statement
+from lakechime_dagster.lineage.network import Network
+from lakechime_dagster.lineage.network_store import network_around, network_at
+from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.store import known_columns, known_tables
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import REFS, STATEMENTS
 from tests.support.stores import fresh_memory

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.record import LineageRecord, Producer
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.lineage.code import code_since, forget_code_on
-from lakechime_dagster.store.lineage.records import SqlLineage
-from lakechime_dagster.store.lineage.retention import expire_runs
-from lakechime_dagster.store.lineage.standing import LineageStandings
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.lineage.columns import LineageRecord, Producer
+from lakechime_dagster.lineage.recording import SqlLineage, expire_runs
+from lakechime_dagster.lineage.store import LineageStandings, code_since, forget_code_on
 from tests.lineage.factories import make_record, make_statement
 
 DELAY, WIND = make_statement(delay="bronze.flights.dep_delay"), make_statement(wind="bronze.weather.wind")

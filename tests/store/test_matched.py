@@ -1,9 +1,9 @@
 """Which commits were matched before: by table, uid, tags and position, on each database."""
 
-from lakechime_dagster.dce.event import SnapshotId, TableUid
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store.retention import expire
-from lakechime_dagster.store.snapshots import matched_before
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import SnapshotId, TableUid
+from lakechime_dagster.dce.store import matched_before
+from lakechime_dagster.triggers.retention import expire
 from tests.support.world import World
 
 WEB = {"by": "web"}

@@ -11,18 +11,18 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
 import lakechime_dagster
+from lakechime_dagster.dce.engine import open_engine, reading, writing
+from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from lakechime_dagster.errors import StoreVersionError
-from lakechime_dagster.store.engine import open_engine, reading, writing
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.schema import metadata
-from lakechime_dagster.store.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
 
 UPGRADE = """
 import sys
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.upgrade import upgrade
 sys.stdin.readline()
 print(upgrade(open_engine(sys.argv[1])))
 """

@@ -10,18 +10,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import OperationType, RegisteredEvent
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.ledger_rows import LaneRow
-from lakechime_dagster.store.retention import expire, needed_after, tags_needed
-from lakechime_dagster.store.schema import metadata
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import OperationType, RegisteredEvent
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution, Place
 from lakechime_dagster.triggers.decision import AtomState, Firing, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution, Place
+from lakechime_dagster.triggers.registry import LaneRow
+from lakechime_dagster.triggers.retention import expire, needed_after, tags_needed
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.stores import fresh_memory
 from tests.support.world import World, nothing_committed
 

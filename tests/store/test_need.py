@@ -6,17 +6,19 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger_rows import LaneRow
-from lakechime_dagster.store.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import LaneState, Place
+from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import LaneRow
+from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_flow, elsewhere
 
 ORDERS = "bronze.orders"

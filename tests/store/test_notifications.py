@@ -7,12 +7,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.lineage.notifications.changes import ChangeState
-from lakechime_dagster.lineage.notifications.digests import Occasion
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.notifications import (
+from lakechime_dagster.governance.changes import ChangeState, Occasion
+from lakechime_dagster.governance.notification_store import (
     ChangeMovedError,
     KeptChange,
     Message,
@@ -20,6 +18,7 @@ from lakechime_dagster.store.notifications import (
     Notifications,
     message_table,
 )
+from lakechime_dagster.triggers.interventions import By
 from tests.lineage.notifications.changes import make_change
 
 ME = By(who="me", reason="it is over")

@@ -6,18 +6,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.engine import TransactionId, writing
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
-from lakechime_dagster.store.backfills import Backfills
-from lakechime_dagster.store.dialect import TransactionId
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.interventions import Action, By
-from lakechime_dagster.store.ledger import Claim
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
-from lakechime_dagster.triggers.orders import Order, OrderState, Span
+from lakechime_dagster.triggers.backfills import Backfills
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution, Order, OrderState, Span
+from lakechime_dagster.triggers.interventions import Action, By
+from lakechime_dagster.triggers.ledger import Claim
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_flow, nothing_committed, one, place
 
 ME = By(who="me", reason="a column was wrong")

@@ -2,9 +2,9 @@
 
 import sqlalchemy as sa
 
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.overview import overview
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.progress import overview
 from tests.support.world import World, a_flow, elsewhere
 
 

@@ -3,14 +3,16 @@
 import datetime as dt
 from typing import Any
 
-from lakechime_dagster.dce.event import OperationType
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.store.retention import expire
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.dce.events import OperationType
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Cause, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Cause, Execution
+from lakechime_dagster.triggers.retention import expire
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_flow, committed, one
 
 COMPLETE = {"complete": "true"}

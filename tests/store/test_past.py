@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.ledger import MAX_ATTEMPTS
-from lakechime_dagster.store.retention import expire, mark_stale, needs
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, LaneId, Place
-from lakechime_dagster.triggers.model import StartFrom
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
+from lakechime_dagster.triggers.retention import expire, mark_stale, needs
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
 from tests.support.world import World, a_flow, committed, one
 
 ADA = By(who="ada", reason="month end")

@@ -2,9 +2,9 @@
 
 from sqlalchemy import Engine
 
+from lakechime_dagster.governance.decisions import PersonalDecisions
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.store.interventions import By
-from lakechime_dagster.store.lineage.personal import PersonalDecisions
+from lakechime_dagster.triggers.interventions import By
 
 EMAIL, PATH = ColumnRef("bronze.people", "email"), ColumnRef("bronze.letters", "payload:$.to")
 ANA, BO = By(who="ana", reason="seen"), By(who="bo", reason="they are made up")

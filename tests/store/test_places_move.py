@@ -2,16 +2,18 @@
 
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.retention import expire, needs
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import Execution
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.retention import expire, needs
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_flow
 
 ORDERS = "bronze.orders"

@@ -3,18 +3,18 @@
 import pytest
 from sqlalchemy import Engine, func, null, select, update
 
-from lakechime_dagster.dce.event import TableUid
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.store import EventQuery
-from lakechime_dagster.store import compaction
-from lakechime_dagster.store.engine import reading, writing
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.retention import expire
-from lakechime_dagster.store.schema import dce_event, dce_folded
-from lakechime_dagster.triggers import PartitionTrigger, every, tick
+from lakechime_dagster.dce import compaction
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.events import Position, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.schema import dce_event, dce_folded
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.retention import expire
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.factories import make_event
 from tests.support.world import World
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.event import RegisteredEvent
+from lakechime_dagster.dce.events import RegisteredEvent
 from tests.support.world import World, a_flow
 
 pytestmark = pytest.mark.dialect

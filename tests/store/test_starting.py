@@ -4,15 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.upgrade import upgrade
 
 USE = """
 import sys
-from lakechime_dagster.dce.event import DataChangeEvent
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.events import DataChangeEvent
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import upgrade
 engine = open_engine(sys.argv[1])
 upgrade(engine)
 (event,) = SqlDCEStore(engine).register([DataChangeEvent(table="bronze.orders")]).registered

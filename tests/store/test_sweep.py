@@ -7,16 +7,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.engine import at_once, open_engine, writing
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import at_once, open_engine, writing
-from lakechime_dagster.store.evaluation import Evaluator
-from lakechime_dagster.store.schema import metadata
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_flow
 
 pytestmark = pytest.mark.dialect
@@ -37,7 +39,7 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world
     world.change(version=0, partition=[f"{now:%Y-%m-%dT%H}"])
     rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
     with monkeypatch.context() as patched:
-        patched.setattr("lakechime_dagster.store.sweep.from_milliseconds", lambda milliseconds: before)
+        patched.setattr("lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before)
         patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
         assert sweep.decisions() == {}
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.dce.changed_columns import CHANGED_TAG
-from lakechime_dagster.store.retention import expire
-from lakechime_dagster.store.sweep import Sweep
-from lakechime_dagster.triggers import SnapshotTrigger, every
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.dce.events import CHANGED_TAG
+from lakechime_dagster.triggers.retention import expire
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_flow, one
 
 ORDERS = "bronze.orders"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cli.main import main
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import make_home
 
 

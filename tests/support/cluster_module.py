@@ -3,7 +3,9 @@
 import os
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lake import GroupOptions, JsonLines, Lake, event_group, event_stream
+from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.event_lake import FOLDER
 
 game = event_stream("game", source=JsonLines(os.environ[FOLDER]))

@@ -13,9 +13,9 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.overview import overview
+from lakechime_dagster.triggers.progress import overview
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port
 
 LAKE = "tests.e2e.lake:lake"

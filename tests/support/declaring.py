@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from lakechime_dagster.lake import Asset, CDCMerge, SourceSchema, Storage
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema
+from lakechime_dagster.tables.options import Asset, Storage
 
 OBJECTS: Mapping[str, type] = {"storage": Storage, "asset": Asset, "schema": SourceSchema}
 

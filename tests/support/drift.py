@@ -7,7 +7,7 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from lakechime_dagster.schema.event import MAX_NAME
+from lakechime_dagster.silver.event import MAX_NAME
 
 Fields = dict[str, Any]
 Offered = tuple[str | None, bytes]  # the type, None of what is no event, and the line

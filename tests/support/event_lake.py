@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakechime_dagster.schema.learning import KnownType
-from lakechime_dagster.store.engine import open_engine
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.silver.schema import KnownType
+from lakechime_dagster.silver.store import SqlEventTypes
 from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.drift import Drift
 from tests.support.offering import Prepared

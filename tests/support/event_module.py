@@ -2,7 +2,9 @@
 
 import os
 
-from lakechime_dagster.lake import Contract, JsonLines, Lake, event_group, event_stream
+from lakechime_dagster.tables.events import Contract, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.drift import FROZEN
 from tests.support.event_lake import FOLDER, MAX_BYTES
 from tests.support.impatient import short_leases

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lakechime_dagster.demo.verify import load_delta
-from lakechime_dagster.schema.conservation import leaves_of, read_back
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.learning import KnownType
+from lakechime_dagster.silver.event import JsonEvent, event_of
+from lakechime_dagster.silver.results import leaves_of, read_back
+from lakechime_dagster.silver.schema import KnownType
 from tests.support.drift import FROZEN
 from tests.support.event_lake import BRONZE, EventLake
 

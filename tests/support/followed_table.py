@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from lakechime_dagster.lake.change_tables import CHANGES
+from lakechime_dagster.tables.cdc import CHANGES
 from tests.support.chain import Chain
 from tests.support.follows import read
 

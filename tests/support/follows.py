@@ -10,25 +10,19 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.dce.commits import TableSize
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
-from lakechime_dagster.lake.cdc_merge import CDCMerge
-from lakechime_dagster.lake.change_tables import STATE
-from lakechime_dagster.lake.envelopes import Debezium, Envelope
-from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.spark.following.change_job import FEW, ChangeJob
-from lakechime_dagster.spark.following.follow import follow
-from lakechime_dagster.spark.following.remembered import opened_row
+from lakechime_dagster.cdc.job import FEW, ChangeJob
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
+from lakechime_dagster.cdc.spark_refresh import follow
+from lakechime_dagster.cdc.spark_remembered import opened_row
+from lakechime_dagster.dce.events import Position, SnapshotId
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange, TableSize
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableResult
-from lakechime_dagster.triggers.feeds import FilesPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.cdc import STATE, CDCMerge
+from lakechime_dagster.tables.databases import Debezium, Envelope
+from lakechime_dagster.tables.names import HIDDEN
+from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
 from tests.support.refreshes import open_log
 from tests.support.tables import write
 

@@ -9,8 +9,8 @@ import pytest
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.drivers.jars import retrieve
-from lakechime_dagster.spark.drivers.java import find_java
+from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import retrieve
 from tests.support.missing import missing
 from tests.support.processes import REPOSITORY
 

@@ -2,8 +2,8 @@
 
 import os
 
-from lakechime_dagster.resources import running
-from lakechime_dagster.store import ledger
+from lakechime_dagster.runtime import execution
+from lakechime_dagster.triggers import ledger
 from tests.support.processes import PATIENCE
 
 KAFKA = "LAKECHIME_TEST_KAFKA"  # the variable that holds the address of the broker
@@ -12,7 +12,7 @@ KAFKA = "LAKECHIME_TEST_KAFKA"  # the variable that holds the address of the bro
 def short_leases() -> None:
     """Leases of this process are short from now on."""
     ledger.LEASE_MS = int(12_000 * PATIENCE)
-    running.RENEW_SECONDS = 2.0
+    execution.RENEW_SECONDS = 2.0
 
 
 def broker() -> str:

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakechime_dagster.demo.servers import connect, kafka
-from lakechime_dagster.demo.servers.connect import Connect
-from lakechime_dagster.demo.servers.server import Server
-from lakechime_dagster.spark.drivers.java import find_java
+from lakechime_dagster.demo import servers
+from lakechime_dagster.demo.servers import Connect, Server
+from lakechime_dagster.spark.java import find_java
 from tests.support.processes import free_port
 
 USER, PASSWORD = "lake", "s3cret-of-kafka"  # who may come in at the secured listener
@@ -40,12 +39,12 @@ def kafka_broker(folder: Path, jars: Path) -> Iterator[Kafka]:
     """A broker of its own folder and ports."""
     port, secured = free_port(), free_port()
     listeners = {"SECURED": (secured, "SASL_PLAINTEXT")}
-    with kafka.kafka_broker(folder, jars, find_java(), port, listeners=listeners, settings=_LOGIN) as server:
+    with servers.kafka_broker(folder, jars, find_java(), port, listeners=listeners, settings=_LOGIN) as server:
         yield Kafka(f"127.0.0.1:{port}", f"127.0.0.1:{secured}", server)
 
 
 @contextmanager
 def connect_worker(folder: Path, jars: Path, broker: Kafka) -> Iterator[Connect]:
     """A standalone worker with Debezium's connectors."""
-    with connect.connect_worker(folder, jars, find_java(), broker.address) as worker:
+    with servers.connect_worker(folder, jars, find_java(), broker.address) as worker:
         yield worker

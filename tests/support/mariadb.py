@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakechime_dagster.demo.servers import mariadb
-from lakechime_dagster.demo.servers.server import Server
+from lakechime_dagster.demo import servers
+from lakechime_dagster.demo.servers import Server
 from tests.support.processes import free_port
 
 CAPTURE_USER = "debezium"
@@ -75,14 +75,14 @@ def mariadb_server(folder: Path, server_id: int = 1) -> Iterator[MariaDB]:
     Raises:
         LakeChimeError: A program that it needs is not installed.
     """
-    mariadb.check_programs("mariadb")
-    mariadb.install(folder, "--auth-root-authentication-method=normal")
+    servers.check_programs("mariadb")
+    servers.install(folder, "--auth-root-authentication-method=normal")
     port = free_port()
     running = MariaDB(folder, port, _start(folder, port, server_id))
     try:
         session = running.session()
         session.run(f"CREATE USER {CAPTURE_USER}@'127.0.0.1' IDENTIFIED BY '{CAPTURE_USER}'")
-        session.run(f"GRANT {mariadb.CAPTURE_RIGHTS}, INSERT, DELETE ON *.* TO {CAPTURE_USER}@'127.0.0.1'")
+        session.run(f"GRANT {servers.CAPTURE_RIGHTS}, INSERT, DELETE ON *.* TO {CAPTURE_USER}@'127.0.0.1'")
         session.close()
         yield running
     finally:
@@ -95,7 +95,7 @@ def _start(folder: Path, port: int, server_id: int) -> Server:
     def answers() -> bool:
         return subprocess.run(ping, capture_output=True, check=False, stdin=subprocess.DEVNULL).returncode == 0
 
-    server = mariadb.mariadb_server(folder, port, f"--socket={folder}/socket", f"--server-id={server_id}")
+    server = servers.mariadb_server(folder, port, f"--socket={folder}/socket", f"--server-id={server_id}")
     try:
         server.start(answers)
     except BaseException:

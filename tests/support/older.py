@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lakechime_dagster.triggers.grid import DAY_MS
+from lakechime_dagster.triggers.schedule import DAY_MS
 
 
 def make_older(location: Path, days: int) -> None:

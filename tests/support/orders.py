@@ -1,6 +1,6 @@
 """Messages of a table of orders, each at a position of its database's log."""
 
-from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.record import Record
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 
 

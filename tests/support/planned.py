@@ -10,14 +10,16 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lake import Asset, Lake, SourceTable, spark_table, sql_table
-from lakechime_dagster.lake.tables import LakeTable
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
-from lakechime_dagster.resources.lineage.plan import manifest_by
-from lakechime_dagster.resources.platform import open_platform
+from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
+from lakechime_dagster.lineage.plan import manifest_by
+from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.spark.lineage.planning import Planner
+from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from tests.support.declaring import grouped
 
 orders = SourceTable("bronze.orders", asset=Asset(owner="team:shop"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from lakechime_dagster.api.metrics import serve
 from lakechime_dagster.api.monitoring import rules
-from lakechime_dagster.store.types.measures import measures
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.silver.metrics import measures
+from lakechime_dagster.silver.store import SqlEventTypes
 from tests.support.missing import missing
 from tests.support.processes import Service, await_found, environment, free_port
 

@@ -10,13 +10,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 
 FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
 DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]

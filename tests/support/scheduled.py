@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.store.events import SqlDCEStore
+from lakechime_dagster.dce.store import SqlDCEStore
 
 
 @dataclass

@@ -10,16 +10,14 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from lakechime_dagster.api.app import Served, build_app
+from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import lineage_page
-from lakechime_dagster.api.serve import bound, build_server
-from lakechime_dagster.lake import Lake
-from lakechime_dagster.resources.lineage.asked import AskedLineage, declared_statements
-from lakechime_dagster.resources.lineage.ingest import lineage_ingest
-from lakechime_dagster.resources.lineage.ready import ReadyNetwork
-from lakechime_dagster.resources.platform import Platform, open_platform
+from lakechime_dagster.lineage.ingest_service import lineage_ingest
+from lakechime_dagster.lineage.network_store import CurrentNetwork
+from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store.lineage.network import CurrentNetwork
+from lakechime_dagster.tables.lake import Lake
 
 
 @dataclass(frozen=True)

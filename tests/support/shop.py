@@ -14,11 +14,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.following.load import LoadTask
-from lakechime_dagster.spark.following.compare import FollowedTable
+from lakechime_dagster.cdc.load_service import LoadTask
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.spark_compare import FollowedTable
 from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.tables.databases import Monitor
 from tests.cdc.factories import envelope_schema
 from tests.support.follows import Followed
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.drivers.driver import Driver, open_driver
-from lakechime_dagster.spark.drivers.jars import ensure_jars
-from lakechime_dagster.spark.drivers.java import find_java
+from lakechime_dagster.spark.driver import Driver, open_driver
+from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import ensure_jars
 from tests.support.archive import OPTIMISED, SHORT_LIVED, archive_options
 from tests.support.missing import missing
 
@@ -66,7 +66,7 @@ CLIENT = """
 import os, sys
 from pathlib import Path
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.drivers.driver import open_driver
+from lakechime_dagster.spark.driver import open_driver
 settings = SparkSettings.model_validate_json(os.environ["TEST_SETTINGS"])
 home, jars = Path(os.environ["TEST_HOME"]), Path(os.environ["TEST_JARS"])
 def say(*words):

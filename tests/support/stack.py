@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.demo.servers.connect import Connect
-from lakechime_dagster.demo.servers.mariadb import check_programs
+from lakechime_dagster.demo.servers import Connect, check_programs
 from lakechime_dagster.errors import LakeChimeError
 from tests.support.kafka import Kafka, connect_worker, kafka_broker
 from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.lineage.columns import Source
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.columns import Source, Statement
 
 Column = tuple[str, str]
 Columns = frozenset[Column]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.store.engine import memory_engine, open_engine, writing
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.schema import metadata
-from lakechime_dagster.store.upgrade import upgrade
+from lakechime_dagster.dce.contract import DCEStore
+from lakechime_dagster.dce.engine import memory_engine, open_engine, writing
+from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import upgrade
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.services)]
 

@@ -11,23 +11,21 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import SnapshotId
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.feeds.files import FilesFeed
-from lakechime_dagster.lake import EventGroup, EventStream, JsonLines, event_group, event_stream
-from lakechime_dagster.lake.event_names import table_of
-from lakechime_dagster.lake.events import checked_groups
-from lakechime_dagster.schema.learning import SchemaRepository, TypePlace
-from lakechime_dagster.schema.steps import GroupResult, Replay, TypeResult
-from lakechime_dagster.spark.events.bronze import ingest_events
-from lakechime_dagster.spark.events.group import GroupStep
-from lakechime_dagster.spark.events.job import EventJob, GroupJob
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.bronze import ingest_events
+from lakechime_dagster.silver.job import EventJob, GroupJob
+from lakechime_dagster.silver.refresh import GroupStep
+from lakechime_dagster.silver.results import GroupResult, Replay, TypeResult
+from lakechime_dagster.silver.schema import SchemaRepository, TypePlace
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import TableResult
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.types.repository import SqlEventTypes
-from lakechime_dagster.triggers.feeds import FeedPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, LaneId, Place
 from tests.support.home import local_home
 from tests.support.stores import fresh_memory
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from confluent_kafka import Consumer
 
-from lakechime_dagster.demo.servers.connect import Connect
+from lakechime_dagster.demo.servers import Connect
 from tests.support.kafka import Kafka
 from tests.support.mariadb import MariaDB
 from tests.support.processes import await_found

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
-from lakechime_dagster.lake.feeds import KafkaTopic
+from lakechime_dagster.tables.sources import KafkaTopic
 from tests.support.kafka import PASSWORD, USER, Kafka
 from tests.support.processes import await_found
 

@@ -16,12 +16,11 @@ import psycopg
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.monitors import Monitor
-from lakechime_dagster.resources.following.load import LoadTask
+from lakechime_dagster.cdc.load_service import LoadTask
+from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.tables.databases import Debezium, Monitor
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct
 from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log

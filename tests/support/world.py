@@ -8,23 +8,22 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.event import DataChangeEvent, RegisteredEvent, SnapshotId
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId
+from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.resources.platform import Platform
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.store import ledger_schema as schema
-from lakechime_dagster.store.engine import writing
-from lakechime_dagster.store.evaluation import Evaluator
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.interventions import Interventions
-from lakechime_dagster.store.ledger import Claim, Ledger
-from lakechime_dagster.store.ledger_rows import FlowRow
-from lakechime_dagster.store.schema import dce_event
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, LaneId, Place
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, Committed, Execution, LaneId, Place
-from lakechime_dagster.triggers.model import SnapshotTrigger
+from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.ledger import Claim, Ledger
+from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 
 def nothing_committed(lane: LaneId) -> Committed | None:

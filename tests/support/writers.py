@@ -4,10 +4,10 @@ import random
 import sys
 import time
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.store.engine import open_engine, writing
-from lakechime_dagster.store.events import SqlDCEStore
-from lakechime_dagster.store.registration import register_batch
+from lakechime_dagster.dce.engine import open_engine, writing
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.registration import register_batch
+from lakechime_dagster.dce.store import SqlDCEStore
 from tests.factories import make_event
 
 LATE, ROLLED_BACK = 0.05, 0.03  # shares of transactions

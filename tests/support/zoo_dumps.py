@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
+from lakechime_dagster.lineage.spark import Dump, PlanDumper
+from lakechime_dagster.spark.driver import open_driver
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.tpcds import queries, store_dumps, tables
 from tests.support.zoo import SCHEMAS, SHAPES, Tables

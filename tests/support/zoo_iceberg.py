@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.driver import open_driver
-from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
+from lakechime_dagster.lineage.spark import Dump, PlanDumper
+from lakechime_dagster.spark.driver import open_driver
 from tests.support.iceberg_jar import ensure_iceberg_jar
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.zoo import Tables

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.spark.session import session_confs
 from tests.support.zoo import Tables
 
 TARGET = "id int, name string, amount int, day string, item struct<sku: string, price: int>"

@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.triggers import PartitionCondition, hours_of, tick
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.schedule import hours_of, tick
 
 LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
 POINT = dt.datetime(2013, 1, 2, tzinfo=dt.timezone.utc)

@@ -9,21 +9,23 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import (
+    NOTHING_UNREAD,
     AtomState,
     Decision,
     Firing,
     KeyEvidence,
     LaneView,
+    Unread,
     Waiting,
     decide_partition,
     decide_snapshot,
 )
-from lakechime_dagster.triggers.grid import to_milliseconds
-from lakechime_dagster.triggers.unread import NOTHING_UNREAD, Unread
+from lakechime_dagster.triggers.schedule import every, tick, to_milliseconds
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
 NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))

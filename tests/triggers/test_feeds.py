@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from lakechime_dagster.dce.position import Position
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.triggers import SnapshotTrigger, every
-from lakechime_dagster.triggers.feeds import FeedPlace, FilesPlace, KafkaPlace, TopicPlace, spans_between
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, FilesPlace, KafkaPlace, LaneId, Place, TopicPlace, spans_between
+from lakechime_dagster.triggers.schedule import every
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 FILES = FilesPlace({"b.jsonl": 20, "a.jsonl": 10})
 TOPICS = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {1: 7, 0: 40})})

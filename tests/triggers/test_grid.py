@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.grid import Schedule, Unit, every, from_milliseconds, to_milliseconds
+from lakechime_dagster.triggers.schedule import Schedule, Unit, every, from_milliseconds, to_milliseconds
 
 NEW_YORK = ZoneInfo("America/New_York")
 starts = st.datetimes(dt.datetime(2012, 1, 1), dt.datetime(2014, 1, 1)).map(lambda moment: moment.replace(second=0, microsecond=0))

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lakechime_dagster.dce.partition import PartitionLevels
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, TableName, every, hours_of, tick
-from lakechime_dagster.triggers.flow import Flow
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
+from lakechime_dagster.triggers.schedule import every, hours_of, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 DAY = PartitionLevels.of({"day": "date"})
 GRID = every(days=1, start="2013-01-02", until="2013-01-04")

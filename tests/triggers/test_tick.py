@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers import hours_of, tick
-from lakechime_dagster.triggers.tick import HoursOf, real_hours
+from lakechime_dagster.triggers.schedule import HoursOf, hours_of, real_hours, tick
 
 ZONE = "America/New_York"
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from lakechime_dagster.cdc.change import Change
-from lakechime_dagster.cdc.order import READ, UPSERT, Order
+from lakechime_dagster.cdc.change import READ, UPSERT, Change, Order
 
 
 class Table(Protocol):

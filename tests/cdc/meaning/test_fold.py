@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.meaning.fold import Image, Kept, collected, with_changes
-from lakechime_dagster.cdc.order import DELETE, READ, REPAIRS, UPSERT, Order
+from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, UPSERT, Change, Key, Operation, Order
+from lakechime_dagster.cdc.merge import Image, Kept, collected, with_changes
 from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.oracle import done, rows_of
 

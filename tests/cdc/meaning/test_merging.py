@@ -8,14 +8,11 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Row
-from lakechime_dagster.cdc.meaning.merging import Fate, Known, Merged, merged
-from lakechime_dagster.cdc.meaning.soft import Soft
-from lakechime_dagster.cdc.meaning.wire import image_of, key_text
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.collecting import collected_rows, frontier_before
-from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, known_of, remembered
+from lakechime_dagster.cdc.change import Change, Key, Operation, Order
+from lakechime_dagster.cdc.incremental_merge import Fate, Known, Merged, merged
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Row, Soft
+from lakechime_dagster.cdc.state import Role, StateRow, base_row, collected_rows, frontier_before, known_of, remembered
+from lakechime_dagster.cdc.wire import image_of, key_text
 from tests.cdc.meaning.arrivals import at, follow_in_parts, follow_in_time
 from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
 from tests.cdc.oracle import rows_of

@@ -8,9 +8,8 @@ from dataclasses import astuple, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.meaning.scd2 import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
-from lakechime_dagster.cdc.order import DELETE, READ, Order
+from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Operation, Order
+from lakechime_dagster.cdc.history import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
 from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
 from tests.cdc.meaning.test_fold import history as some_changes

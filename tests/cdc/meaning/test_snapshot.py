@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.meaning.fold import Kept, with_changes
-from lakechime_dagster.cdc.meaning.snapshot import Snapshots
-from lakechime_dagster.cdc.order import BEFORE_READ, READ, UPSERT, Order
+from lakechime_dagster.cdc.change import BEFORE_READ, READ, UPSERT, Change, Operation, Order
+from lakechime_dagster.cdc.epochs import Snapshots
+from lakechime_dagster.cdc.merge import Kept, with_changes
 
 
 def read(position: int, key: int, mark: str, source: str = "s") -> Change:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.meaning.merging import Fate
-from lakechime_dagster.cdc.order import DELETE, READ
+from lakechime_dagster.cdc.change import DELETE, READ, Change, Operation
+from lakechime_dagster.cdc.incremental_merge import Fate
 from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
 from tests.cdc.meaning.test_merging import Lake, told

@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.meaning.fold import BEFORE_ALL, Ended, Image
-from lakechime_dagster.cdc.meaning.wire import (
+from lakechime_dagster.cdc.change import UPSERT, Order
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, Image
+from lakechime_dagster.cdc.wire import (
     decoded,
     encoded,
     has_ended,
@@ -22,7 +23,6 @@ from lakechime_dagster.cdc.meaning.wire import (
     row_of,
     row_text,
 )
-from lakechime_dagster.cdc.order import UPSERT, Order
 
 WALL = st.datetimes()
 INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone.utc))

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row, key_text
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake import Debezium, Maxwell
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row, key_text
+from lakechime_dagster.tables.databases import Debezium, Maxwell
 from tests.cdc.captures import captures
 
 TYPES = {"id": "bigint", "name": "string"}

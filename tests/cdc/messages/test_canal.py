@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.canal import CanalReader
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.lake.envelopes import Canal
+from lakechime_dagster.cdc.canal import CanalReader
+from lakechime_dagster.cdc.change import Change, Operation, Order
+from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.tables.databases import Canal
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 
 ANN = {"id": "1", "name": "Ann", "amount": "5.00", "at": None}

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Changes, Control, OtherTable, Record, Tombstone, Unreadable
-from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.change import DELETE, READ, UPSERT, Change, Operation, Order
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.record import Changes, Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, WAL, encoded, envelope_schema, make_payload, make_record, struct, told_once
 
 ANN = {"id": 1, "name": "Ann", "amount": 5}

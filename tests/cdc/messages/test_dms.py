@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.dms import DmsReader
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
-from lakechime_dagster.cdc.order import DELETE, UPSERT, Order
-from lakechime_dagster.lake.envelopes import BinaryText, Dms
+from lakechime_dagster.cdc.change import DELETE, UPSERT, Change, Operation, Order
+from lakechime_dagster.cdc.dms import DmsReader
+from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.tables.databases import BinaryText, Dms
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 
 ANN = {"id": 1, "name": "Ann", "amount": 5}  # `at` is null

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.findings import Finding, Sample, Weight, findings, untaken
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.lake.envelopes import Canal, Debezium, Dms, Envelope, Maxwell
+from lakechime_dagster.cdc.findings import Finding, Sample, Weight, findings, untaken
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Record, TableFilter
+from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record, struct
 
 SCHEMA = envelope_schema()

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Beat, Changes, Control, Record, Unreadable
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Unreadable
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, make_payload, make_record
 
 READER = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat").reader()

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key, Operation
-from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Control, OtherTable, Record, Tombstone, Unreadable
-from lakechime_dagster.cdc.order import DELETE, READ, UPSERT, Order
+from lakechime_dagster.cdc.change import DELETE, READ, UPSERT, Change, Key, Operation, Order
+from lakechime_dagster.cdc.maxwell import MaxwellReader
+from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lake.envelopes import Dms, Maxwell
+from lakechime_dagster.tables.databases import Dms, Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 from tests.cdc.meaning.arrivals import follow_in_parts
 from tests.cdc.meaning.test_merging import Lake

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.messages.message import MessageReader
-from lakechime_dagster.cdc.schemas.connect import ConnectSchema
+from lakechime_dagster.cdc.record import MessageReader
+from lakechime_dagster.cdc.values import ConnectSchema
 from tests.cdc.factories import encoded, envelope_schema, struct
 
 JSON = st.recursive(

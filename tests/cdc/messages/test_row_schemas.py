@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.reading import EnvelopeReader
-from lakechime_dagster.cdc.messages.record import Changes, Record, Unreadable
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema
-from lakechime_dagster.lake.envelopes import Canal, Dms, Envelope, Maxwell
+from lakechime_dagster.cdc.change import Change, Operation, Order
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, EnvelopeReader, Record, Unreadable
+from lakechime_dagster.cdc.state import TableSchema
+from lakechime_dagster.tables.databases import Canal, Dms, Envelope, Maxwell
 
 TABLE = "shop.orders"
 ROW = {"id": 1, "amount": "1.50"}

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from lakechime_dagster.cdc.change import Operation
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Record, Tombstone, Unreadable
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, Record, Tombstone, Unreadable
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 
 READER = MessageFormat(envelope=Debezium(), keys=("shard", "id"), shards=r"shop\.(?P<shard>\w+)\.orders_(?P<part>\d+)").reader()

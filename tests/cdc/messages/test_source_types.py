@@ -5,9 +5,9 @@ import json
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect, canonical
-from lakechime_dagster.cdc.messages.findings import Weight
-from lakechime_dagster.cdc.messages.source_types import check_types, check_unsigned, lake_type
-from lakechime_dagster.cdc.schemas.natural import natural_type
+from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.findings import Weight
+from lakechime_dagster.cdc.row_messages import check_types, check_unsigned, lake_type
 from tests.cdc.checksums import FILE
 
 MARIADB = {

@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.bronze import COLUMNS
-from lakechime_dagster.cdc.messages.bronze_rows import Message, bronze_row
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.record import Changes, Control, Placed, Record, TransactionEnd, Unreadable
-from lakechime_dagster.cdc.messages.transactions import transaction_id
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import (
+    COLUMNS,
+    Changes,
+    Control,
+    Message,
+    Placed,
+    Record,
+    TransactionEnd,
+    Unreadable,
+    bronze_row,
+    transaction_id,
+)
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 
 TOPIC = "m.transaction"

@@ -16,8 +16,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.sources.snapshot import taken
-from lakechime_dagster.sources.tables import TableSide, column_types
+from lakechime_dagster.cdc.database import TableSide, column_types, taken
 from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.edges import edges

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakechime_dagster.demo.servers.connect import Connect
+from lakechime_dagster.demo.servers import Connect
 from tests.support.kafka import connect_worker, kafka_broker
 from tests.support.logical_postgres import LogicalPostgres, logical_postgres
 from tests.support.mariadb import MariaDB, mariadb_server

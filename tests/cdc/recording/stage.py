@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar, Protocol
 
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema
-from lakechime_dagster.sources.snapshot import read_schema
+from lakechime_dagster.cdc.database import read_schema
+from lakechime_dagster.cdc.state import TableSchema
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.scenario import Database, Scenario
 from tests.cdc.recording.stack import Stack

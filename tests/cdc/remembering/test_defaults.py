@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.defaults import Added, Defaults, Schema
-from lakechime_dagster.cdc.remembering.state import StateRow
-from lakechime_dagster.cdc.schemas.columns import Columns
-from lakechime_dagster.cdc.schemas.connect import connect_schema
+from lakechime_dagster.cdc.change import Order
+from lakechime_dagster.cdc.state import Added, Defaults, Schema, StateRow
+from lakechime_dagster.cdc.values import Columns, connect_schema
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 

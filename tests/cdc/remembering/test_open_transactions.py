@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.remembering.collecting import compacted
-from lakechime_dagster.cdc.remembering.open_transactions import Probe, Until, kept, until
+from lakechime_dagster.cdc.state import Probe, Until, compacted, kept, until
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 SOURCE = "m.shop.orders"

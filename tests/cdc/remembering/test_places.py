@@ -1,10 +1,9 @@
 """How far sources have come, by what is remembered of it."""
 
-from lakechime_dagster.cdc.meaning.wire import order_text
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.places import opened_epochs, opened_row, places_of
-from lakechime_dagster.cdc.remembering.state import Role, StateRow
-from lakechime_dagster.spark.following import remembered
+from lakechime_dagster.cdc import spark_remembered
+from lakechime_dagster.cdc.change import Order
+from lakechime_dagster.cdc.state import Role, StateRow, opened_epochs, opened_row, places_of
+from lakechime_dagster.cdc.wire import order_text
 
 
 def place_row(source: str, topic: str, partition: int, epoch: int, position: tuple[int, ...], offset: int) -> StateRow:
@@ -14,8 +13,8 @@ def place_row(source: str, topic: str, partition: int, epoch: int, position: tup
 
 def test_an_opened_epoch_is_remembered_as_a_step_reads_it() -> None:
     row = opened_row("m.shop.orders", 3)
-    assert row == remembered.opened_row("m.shop.orders", 3)
-    assert remembered.Seen(places=(row,)).epochs["m.shop.orders"].opened == 3
+    assert row == spark_remembered.opened_row("m.shop.orders", 3)
+    assert spark_remembered.Seen(places=(row,)).epochs["m.shop.orders"].opened == 3
 
 
 def test_the_newest_place_of_each_partition_is_told() -> None:

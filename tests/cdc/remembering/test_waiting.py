@@ -5,8 +5,7 @@ import random
 from hypothesis import given
 
 from lakechime_dagster.cdc.change import Operation
-from lakechime_dagster.cdc.remembering.state import Role, change_row
-from lakechime_dagster.cdc.remembering.waiting import waiting_keys
+from lakechime_dagster.cdc.state import Role, change_row, waiting_keys
 from tests.cdc.meaning.test_fold import LENGTHS, SEEDS, history
 from tests.cdc.meaning.test_merging import Lake, told
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc import ddl
+from lakechime_dagster.cdc import types as ddl
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change
-from lakechime_dagster.cdc.meaning.wire import row_text
-from lakechime_dagster.cdc.schemas.drift import evolved
-from lakechime_dagster.cdc.schemas.values import single
-from lakechime_dagster.lake import Drift
-from lakechime_dagster.spark.following.change_rows import conformed, python_value
+from lakechime_dagster.cdc.schema import evolved
+from lakechime_dagster.cdc.spark_changes import conformed, python_value
+from lakechime_dagster.cdc.values import single
+from lakechime_dagster.cdc.wire import row_text
+from lakechime_dagster.tables.cdc import Drift
 from tests.cdc.meaning.arrivals import follow_in_time
 from tests.cdc.meaning.test_fold import deletion, upsert
 from tests.cdc.meaning.test_merging import Lake
@@ -57,7 +57,7 @@ def arrow(kind: ddl.Type) -> pa.DataType:
     match kind:
         case ddl.Simple(word):
             return SIMPLE[word]
-        case ddl.Decimal(whole, scale):
+        case ddl.DecimalType(whole, scale):
             return pa.decimal128(whole + scale, scale)
         case ddl.Array(items):
             return pa.list_(arrow(items))

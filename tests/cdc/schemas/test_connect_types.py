@@ -5,10 +5,9 @@ import json
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.schemas.connect import ConnectSchema, connect_schema
-from lakechime_dagster.cdc.schemas.connect_types import connect_type
-from lakechime_dagster.cdc.schemas.values import SOURCE_TYPE, value_type
-from lakechime_dagster.lake.envelopes import VALUE_SETTINGS, Debezium
+from lakechime_dagster.cdc.database_types import connect_type
+from lakechime_dagster.cdc.values import SOURCE_TYPE, ConnectSchema, connect_schema, value_type
+from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import Capture
 from tests.cdc.test_captures import CAPTURES, SAME
 

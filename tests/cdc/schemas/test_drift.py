@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc import ddl
-from lakechime_dagster.cdc.ddl import parsed
-from lakechime_dagster.cdc.schemas.drift import TEXT, Evolution, doubled, evolved, is_widening_in_place, spellings, widened
-from lakechime_dagster.lake import Drift
-from lakechime_dagster.lake.names import folded
+from lakechime_dagster.cdc import types as ddl
+from lakechime_dagster.cdc.schema import TEXT, Evolution, doubled, evolved, is_widening_in_place, spellings, widened
+from lakechime_dagster.cdc.types import parsed
+from lakechime_dagster.tables.cdc import Drift
+from lakechime_dagster.tables.names import folded
 
 SIMPLE = [
     "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.schemas.natural import NaturalColumns, natural_type
-from lakechime_dagster.cdc.schemas.values import InexactNumberError
-from lakechime_dagster.lake.envelopes import BinaryText
+from lakechime_dagster.cdc.declared_values import NaturalColumns, natural_type
+from lakechime_dagster.cdc.values import InexactNumberError
+from lakechime_dagster.tables.databases import BinaryText
 
 UTC = datetime.timezone.utc
 LEAP = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)

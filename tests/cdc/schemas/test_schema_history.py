@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema, fresh, needed, schemas_of
-from lakechime_dagster.cdc.schemas.schema_history import History
-from lakechime_dagster.lake.envelopes import Debezium
+from lakechime_dagster.cdc.change import Order
+from lakechime_dagster.cdc.schema import History
+from lakechime_dagster.cdc.state import TableSchema, fresh, needed, schemas_of
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, told_once
 
 TABLE = "shop.orders"

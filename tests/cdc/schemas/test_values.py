@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.schemas.connect import connect_schema
-from lakechime_dagster.cdc.schemas.values import InexactNumberError, unavailable, value_type
+from lakechime_dagster.cdc.values import InexactNumberError, connect_schema, unavailable, value_type
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 UTC = datetime.timezone.utc

@@ -2,15 +2,17 @@
 
 import datetime as dt
 
-from lakechime_dagster.assets.flows import flow_of
-from lakechime_dagster.lake import Lake, SourceTable, Storage, sql_table
-from lakechime_dagster.lake.tables import LakeTable
-from lakechime_dagster.lineage.backfill.orders import FlowFacts, LaneFact, OrderPlan, plan_orders
-from lakechime_dagster.lineage.backfill.rerun import rerun
-from lakechime_dagster.lineage.backfill.window import Window
+from lakechime_dagster.assets.jobs import flow_of
+from lakechime_dagster.lineage.backfill import FlowFacts, LaneFact, OrderPlan, Window, plan_orders, rerun
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, SnapshotTrigger, every, tick
-from lakechime_dagster.triggers.orders import Order, OrderState
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Order, OrderState
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 DAY = {"day": "date"}
 DAILY = every(days=1, start="2024-05-02", until="2024-05-31")

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from lakechime_dagster.lineage.backfill.rerun import Rerun, rerun
-from lakechime_dagster.lineage.columns import ColumnRef, Kind
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.answers import hits
+from lakechime_dagster.lineage.backfill import Rerun, rerun
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Statement
+from lakechime_dagster.lineage.network import network_of
 from tests.lineage.factories import make_statement, source
 
 GRAPH: Mapping[str, Sequence[str]] = {

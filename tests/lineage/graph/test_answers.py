@@ -6,13 +6,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.graph.network import Network, network_of
-from lakechime_dagster.lineage.graph.parts import parts_of
-from lakechime_dagster.lineage.graph.paths import Paths, nodes_of
-from lakechime_dagster.lineage.graph.reach import Certainty, reach
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.answers import Paths, hits, nodes_of
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
+from lakechime_dagster.lineage.graph import parts_of
+from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
 from tests.lineage.factories import make_statement, source
 
 TABLES, COLUMNS = "stuvwx", "ab"

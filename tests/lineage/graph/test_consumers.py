@@ -1,11 +1,8 @@
 """Which dashboards, people and jobs elsewhere a change hits: by the columns that they read, or by the rows."""
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.answers import hits
-from lakechime_dagster.lineage.graph.consumers import ConsumerHit, consumers_hit
-from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.graph.reach import Certainty
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.answers import ConsumerHit, consumers_hit, hits
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.network import Certainty, network_of
 from tests.lineage.graph.test_answers import LAKE
 
 NETWORK = network_of(LAKE)

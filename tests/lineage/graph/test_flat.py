@@ -4,13 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph import flat
-from lakechime_dagster.lineage.graph.flat import column_pairs, table_pairs
-from lakechime_dagster.lineage.graph.network import Network, network_of
-from lakechime_dagster.lineage.graph.parts import Part, parts_of
-from lakechime_dagster.lineage.graph.reach import Certainty
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage import flat
+from lakechime_dagster.lineage.columns import ColumnRef, Statement
+from lakechime_dagster.lineage.flat import column_pairs, table_pairs
+from lakechime_dagster.lineage.graph import Part, parts_of
+from lakechime_dagster.lineage.network import Certainty, Network, network_of
 from tests.lineage.factories import make_statement
 from tests.lineage.graph.test_answers import LAKE, MANY, walked
 

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.facts import TableFacts
-from lakechime_dagster.lineage.graph.gaps import Gap, GapKind, gap_of, gaps
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.columns import ColumnRef, Statement
+from lakechime_dagster.lineage.graph import Gap, GapKind, TableFacts, gap_of, gaps
 from tests.lineage.factories import make_statement
 
 KNOWN = make_statement(delay="bronze.flights.dep_delay")

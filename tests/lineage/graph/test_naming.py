@@ -4,7 +4,7 @@ import pytest
 
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.graph.naming import meant
+from lakechime_dagster.lineage.graph import meant
 
 COLUMNS = {"bronze.orders": ["id", "Total"], "cased": ["id", "ID"]}
 

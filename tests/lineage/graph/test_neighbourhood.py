@@ -1,8 +1,8 @@
 """What is around a data set: the nearest ones, never more than asked for, and how many are left out where."""
 
-from lakechime_dagster.lineage.graph.neighbourhood import neighbourhood
-from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.answers import neighbourhood
+from lakechime_dagster.lineage.columns import Statement
+from lakechime_dagster.lineage.network import network_of
 from tests.lineage.factories import make_statement
 from tests.lineage.graph.test_answers import LAKE
 

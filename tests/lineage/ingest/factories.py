@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from lakechime_dagster.lineage.ingest.facts import ToldRun
-from lakechime_dagster.lineage.ingest.read import told_by
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.sql.reader import SqlReader
-from lakechime_dagster.lineage.sql.schema import SqlSchema
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.facts import ToldRun
+from lakechime_dagster.lineage.ingest import told_by
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_statements import SqlReader
 
 TABLES = {"shop.orders": ("id", "customer", "amount"), "shop.customers": ("id", "name"), "gold.days": ("day", "total")}
 NAMES = Names(locations={"gold.days": "s3://lake/gold/days"}, aliases={"hive.*": "*"})

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.ingest.facts import reads_of, records_of
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind
-from lakechime_dagster.lineage.record import Producer
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Producer
+from lakechime_dagster.lineage.facts import reads_of, records_of
 from tests.lineage.ingest.factories import make_document, make_event, told
 from tests.lineage.sql.shapes import line
 

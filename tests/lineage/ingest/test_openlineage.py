@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.ingest.facts import NO_COLUMNS, NO_SOURCE, reads_of, records_of
-from lakechime_dagster.lineage.ingest.read import told_by
-from lakechime_dagster.lineage.reads import Consumer, ConsumerKind
-from lakechime_dagster.lineage.sql.reader import SqlReader
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind
+from lakechime_dagster.lineage.facts import NO_COLUMNS, NO_SOURCE, reads_of, records_of
+from lakechime_dagster.lineage.ingest import told_by
+from lakechime_dagster.lineage.sql_statements import SqlReader
 from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, make_reader, told
 from tests.lineage.sql.shapes import line
 

@@ -1,6 +1,6 @@
 """Columns go by the names of their tables, in whatever letter case others tell them."""
 
-from lakechime_dagster.lineage.ingest.facts import spelled
+from lakechime_dagster.lineage.facts import spelled
 from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, told
 
 

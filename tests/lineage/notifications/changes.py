@@ -3,9 +3,8 @@
 import datetime as dt
 from typing import Any
 
+from lakechime_dagster.governance.changes import AffectedTable, Change, ChangeKind, Reader
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notifications.changes import Change, ChangeKind
-from lakechime_dagster.lineage.notifications.digests import AffectedTable, Reader
 
 DAY_MS = 86_400_000
 NOW_MS = 1_780_000_000_000  # 2026-05-28

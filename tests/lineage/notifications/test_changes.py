@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.governance.changes import MAX_REFS, MAX_TEXT, Change, ChangeKind, automatic_change, checked_day, source_key
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.notifications.changes import (
-    MAX_REFS,
-    MAX_TEXT,
-    Change,
-    ChangeKind,
-    automatic_change,
-    checked_day,
-    source_key,
-)
 from tests.lineage.notifications.changes import make_change
 
 LONG = "struct<" + ", ".join(f"a_field_with_a_long_name_{number}: decimal(38,18)" for number in range(60)) + ">"

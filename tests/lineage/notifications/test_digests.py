@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.notifications.changes import Change
-from lakechime_dagster.lineage.notifications.digests import (
+from lakechime_dagster.governance.changes import (
     AffectedTable,
+    Change,
     Digests,
     Occasion,
     ReaderKind,

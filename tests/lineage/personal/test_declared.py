@@ -1,23 +1,14 @@
 """What is declared personal is known under the names by which lineage tells columns, also of messages and of events."""
 
-from lakechime_dagster.lake import (
-    Asset,
-    CDCMerge,
-    Debezium,
-    EventGroup,
-    EventStream,
-    JsonLines,
-    Lake,
-    SourceSchema,
-    SourceTable,
-    change_table,
-    event_group,
-    event_stream,
-    personal,
-    sql_table,
-)
-from lakechime_dagster.lake.lake import Table
-from lakechime_dagster.lineage.personal.tags import declared_tags, public_tables, within_reach
+from lakechime_dagster.governance.tags import declared_tags, public_tables, within_reach
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.events import EventGroup, EventStream, event_group, event_stream
+from lakechime_dagster.tables.lake import Lake, Table
+from lakechime_dagster.tables.options import Asset, personal
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 
 EMAIL, PHONE = personal("email"), personal("phone")
 GAME = event_stream("game", source=JsonLines("in"))

@@ -6,18 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lake import Asset, CDCMerge, Debezium, JsonLines, Lake, SourceSchema, SourceTable, change_table, personal, sql_table
+from lakechime_dagster.governance.requests import Form, Place, Searched, SubjectsRefusedError, out_of_reach, read_subjects, searched_tables
+from lakechime_dagster.governance.tags import Reach, Tagged
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.personal.requests import (
-    Form,
-    Place,
-    Searched,
-    SubjectsRefusedError,
-    out_of_reach,
-    read_subjects,
-    searched_tables,
-)
-from lakechime_dagster.lineage.personal.tags import Reach, Tagged
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Asset, personal
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.tables.tables import SourceTable
 
 CATEGORIES = ("email", "customer")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakechime_dagster.lineage.personal.scan import MAX_NAMES, category_of, library_validator, scanned
+from lakechime_dagster.governance.scan import MAX_NAMES, category_of, library_validator, scanned
 
 RANDOM, VALIDATE = random.Random(7), library_validator()
 EMAILS = [f"person{n}@example.com" for n in range(40)]

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, joined
-from lakechime_dagster.lineage.graph.network import network_of
-from lakechime_dagster.lineage.personal import following
-from lakechime_dagster.lineage.personal.tags import Reach, Tagged, leaks
-from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.lineage.sql.statements import statements_of_sql
+from lakechime_dagster.governance import following
+from lakechime_dagster.governance.tags import Reach, Tagged, leaks
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, joined
+from lakechime_dagster.lineage.network import network_of
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_statements import statements_of_sql
 
 EMAIL = ColumnRef("people", "email")
 TAGS = {EMAIL: "email"}

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.lineage.planned.accepting import still_made
-from lakechime_dagster.lineage.planned.gate import compare
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedTable
+from lakechime_dagster.lineage.check import compare, still_made
+from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
 from tests.lineage.planned.test_gate import PAID, SOURCE, TOWNS, WITHOUT_TWICE, make_column, make_manifest, with_column
 
 OTHER_TWICE = with_column(PAID, "twice", digest="0f")

@@ -4,14 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.planned.accepting import with_accepted
-from lakechime_dagster.lineage.planned.findings import Class, Finding
-from lakechime_dagster.lineage.planned.gate import compare
-from lakechime_dagster.lineage.planned.gate_readers import raised, readers_of
-from lakechime_dagster.lineage.planned.gate_report import markdown
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.lineage.reads import ACTIVE_MS, RECIPIENT_MS, Consumer, ConsumerKind, Read
+from lakechime_dagster.lineage.check import Class, Finding, compare, markdown, raised, readers_of, with_accepted
+from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind, Kind, Read, Source
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 
 TYPES = {"id": "long", "amount": "long", "city": "string"}
 

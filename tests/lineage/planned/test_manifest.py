@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable, read_manifest
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable, read_manifest
 
 SOURCES = (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY), Source(ColumnRef("bronze.orders"), Kind.AGGREGATION, True))
 COLUMN = PlannedColumn(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakechime_dagster.lineage.planned.types import fits, misfit, paths_of, said
+from lakechime_dagster.lineage.manifest import fits, misfit, paths_of, said
 
 INTEGERS = ("byte", "short", "integer", "long")
 

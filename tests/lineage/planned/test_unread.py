@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lake import Lake, SourceTable, Storage, spark_table
-from lakechime_dagster.lake.tables import LakeTable, code_digest
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.planned.manifest import Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.lineage.planned.unread import unread_columns
-from lakechime_dagster.triggers import SnapshotTrigger
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable, unread_columns
+from lakechime_dagster.tables.declare import spark_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import LakeTable, SourceTable, code_digest
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.declaring import grouped
 
 ORDERS = "bronze.orders"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lakechime_dagster.lineage.plans.dump import Dump, dump_of
+from lakechime_dagster.lineage.plan_dump import Dump, dump_of
 
 Node = dict[str, Any]
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.databases import data_set_of
-from lakechime_dagster.lineage.plans.places import place_of
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.plan_dump import data_set_of, place_of
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from functools import cache
 
 import pytest
 
-from lakechime_dagster.lineage.plans.digests import Digests, digests_of
-from lakechime_dagster.lineage.plans.dump import Field, Node, dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage.plan_digests import Digests, digests_of
+from lakechime_dagster.lineage.plan_dump import Field, Node, dump_of
+from lakechime_dagster.lineage.plan_statements import statements_of
 from tests.lineage.plans.factories import Node as Made
 from tests.lineage.plans.factories import alias, column, literal, make_dump, project, table
 from tests.lineage.plans.told import LAKE, stored

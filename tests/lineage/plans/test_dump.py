@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakechime_dagster.lineage.plans.dump import MissingPartError, Node, dump_from, dump_of
+from lakechime_dagster.lineage.plan_dump import MissingPartError, Node, dump_from, dump_of
 
 PROJECT = {"n": "Project", "f": {"projectList": [], "child": {"n": "OneRowRelation", "f": {}, "out": []}}}
 

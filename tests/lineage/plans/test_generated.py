@@ -1,6 +1,6 @@
 import json
 
-from lakechime_dagster.lineage.plans.generated import generated_columns, with_generated
+from lakechime_dagster.lineage.plan_nodes import generated_columns, with_generated
 from tests.lineage.factories import make_statement
 
 

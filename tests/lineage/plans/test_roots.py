@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.places import Place
-from lakechime_dagster.lineage.plans.roots import MANY, read_at
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.plan_dump import Place
+from lakechime_dagster.lineage.plan_values import MANY, read_at
 
 NAMES = Names(("days", "days.of"), {"days": "s3://lake/days", "days.of": "s3a://lake/days/of"})
 

@@ -1,9 +1,7 @@
 """What several dumps say together: values through the driver, checkpoints, deep plans."""
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.statements import DRIVER, Found, statements_of
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Names, Source, Statement
+from lakechime_dagster.lineage.plan_statements import DRIVER, Found, statements_of
 from tests.lineage.plans.factories import Node, alias, column, literal, make_dump, project, rdd, table
 from tests.lineage.plans.told import said
 

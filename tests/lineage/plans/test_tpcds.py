@@ -5,15 +5,12 @@ from functools import cache
 
 import pytest
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Source
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.deep import deeply
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.frames import Frame
-from lakechime_dagster.lineage.plans.reading import Checkpoints, Reading
-from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.lineage.sql.statements import statements_of_sql
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Names, Source, Statement
+from lakechime_dagster.lineage.plan_dump import deeply, dump_of
+from lakechime_dagster.lineage.plan_nodes import Checkpoints, Reading
+from lakechime_dagster.lineage.plan_values import Frame
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.support.tpcds import queries, stored_dumps, tables
 
 COLUMNS = 618

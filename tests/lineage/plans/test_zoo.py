@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from lakechime_dagster.lineage.plans.statements import RULES
+from lakechime_dagster.lineage.plan_statements import RULES
 from tests.lineage.plans.told import Dumps, known, stored, told
 
 PARTS = {

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from lakechime_dagster.lineage.columns import Source
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import Dump, dump_of
-from lakechime_dagster.lineage.plans.generated import with_generated
-from lakechime_dagster.lineage.plans.statements import RULES, Rules, statements_of
-from lakechime_dagster.lineage.record import Statement
+from lakechime_dagster.lineage.columns import Names, Source, Statement
+from lakechime_dagster.lineage.plan_dump import Dump, dump_of
+from lakechime_dagster.lineage.plan_nodes import with_generated
+from lakechime_dagster.lineage.plan_statements import RULES, Rules, statements_of
 
 ZOO = Path(__file__).parents[1] / "zoo"
 LAKE = Names(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.sql.schema import SqlSchema
-from lakechime_dagster.lineage.sql.statements import statements_of_sql
+from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.lineage.plans.told import known, said
 from tests.lineage.sql.shapes import make_schema, told
 from tests.support.zoo import SCHEMAS, TEXTS

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.sql.text import fingerprint, tokens_of
+from lakechime_dagster.lineage.sql_statements import fingerprint, tokens_of
 from tests.lineage.sql.shapes import told
 
 

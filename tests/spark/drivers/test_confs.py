@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.confs import build_confs, revision_of
+from lakechime_dagster.spark.jvm import build_confs, revision_of
 from tests.support.spark import small_settings
 
 LAST = "9999-12-31 23:59:59.999999"

@@ -6,17 +6,18 @@ import stat
 import threading
 from pathlib import Path
 
-from lakechime_dagster.spark.drivers.connection import (
+from lakechime_dagster.spark.driver import (
     Unattached,
+    WarmFile,
     _sign_in,
     attach,
     attachments,
     clients_folder,
     present_clients,
     probe,
+    warm_file,
 )
-from lakechime_dagster.spark.drivers.jvm import Gateway
-from lakechime_dagster.spark.drivers.warm_file import WarmFile, warm_file
+from lakechime_dagster.spark.jvm import Gateway
 from tests.support.spark import small_settings
 
 DEAD_PID = 2**22 + 1  # above what Linux gives out

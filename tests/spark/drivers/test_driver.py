@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.drivers.driver import Driver, open_driver
+from lakechime_dagster.spark.driver import Driver, open_driver
 from tests.support.spark import await_true, need_bash, run_client, small_settings
 
 pytestmark = pytest.mark.spark
@@ -93,7 +93,7 @@ def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tm
     code = """
         import signal
         from pyspark import SparkContext
-        from lakechime_dagster.spark.drivers.jvm import is_alive
+        from lakechime_dagster.spark.jvm import is_alive
         handler, path = signal.getsignal(signal.SIGINT), list(sys.path)
         with open_here() as driver:
             pid = jvm_pid(driver)
@@ -111,9 +111,9 @@ def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tm
 def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_another(tmp_path: Path, spark_jars: Path) -> None:
     code = """
         import signal
-        from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
-        from lakechime_dagster.spark.drivers.jvm import is_alive
-        from lakechime_dagster.spark.stamp import transaction
+        from lakechime_dagster.spark.driver import SparkFailedError, described
+        from lakechime_dagster.spark.jvm import is_alive
+        from lakechime_dagster.spark.commit import transaction
         try:
             with open_here() as driver, described(), driver.tagged("lakechime-a-1"), transaction(driver.spark, "a", 1, ""):
                 pid = jvm_pid(driver)
@@ -132,7 +132,7 @@ def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_anothe
 def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
     need_bash()
     code = """
-        from lakechime_dagster.spark.drivers.java import find_java
+        from lakechime_dagster.spark.java import find_java
         os.environ["JAVA_HOME"] = str(find_java().home)
         from pyspark.sql import SparkSession
         theirs = (SparkSession.builder.master("local[1]")

@@ -12,7 +12,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.spark.drivers.failures import SparkFailedError, described, plain, stack
+from lakechime_dagster.spark.driver import SparkFailedError, described, plain, stack
 
 pytestmark = pytest.mark.spark
 

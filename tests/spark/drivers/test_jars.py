@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.errors import SparkUnavailableError
-from lakechime_dagster.spark.drivers import jars as subject
-from lakechime_dagster.spark.drivers.jars import complete_jars, ensure_jars, jar_names
-from lakechime_dagster.spark.drivers.java import Java
+from lakechime_dagster.spark import jvm
+from lakechime_dagster.spark.java import Java
+from lakechime_dagster.spark.jvm import complete_jars, ensure_jars, jar_names
 
 
 def test_jars_put_there_by_hand_are_accepted(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_truncated_jar_is_named_with_its_remedy(tmp_path: Path) -> None:
 def test_a_jar_that_changed_after_it_was_fetched_is_broken(tmp_path: Path) -> None:
     fetched, folder = tmp_path / "fetched", tmp_path / "jars"
     put_jars(fetched)
-    subject._move_in(fetched, folder)
+    jvm._move_in(fetched, folder)
     assert complete_jars(folder) == [folder / name for name in jar_names()]
     put_jar(folder / jar_names()[1], "other content")
     with pytest.raises(SparkUnavailableError, match=jar_names()[1]):
@@ -49,7 +49,7 @@ def test_fetched_jars_replace_those_of_an_incomplete_folder(tmp_path: Path) -> N
     put_jars(fetched)
     folder.mkdir()
     (folder / jar_names()[0]).write_bytes(b"half a jar")
-    subject._move_in(fetched, folder)
+    jvm._move_in(fetched, folder)
     assert complete_jars(folder) == [folder / name for name in jar_names()]
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import SparkUnavailableError
-from lakechime_dagster.spark.drivers.java import Java, find_java
-from lakechime_dagster.spark.drivers.jvm import _escaped, is_alive, start_jvm
+from lakechime_dagster.spark.java import Java, find_java
+from lakechime_dagster.spark.jvm import _escaped, is_alive, start_jvm
 from tests.support.spark import await_true, run_client, small_settings, start_client
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.drivers.connection import _sign_in, clients_folder, warm_lock
-from lakechime_dagster.spark.drivers.jvm import is_alive
-from lakechime_dagster.spark.drivers.warm import WarmHost, start_warm_driver
-from lakechime_dagster.spark.drivers.warm_file import WarmFile, warm_file
+from lakechime_dagster.spark.driver import WarmFile, _sign_in, clients_folder, warm_file, warm_lock
+from lakechime_dagster.spark.jvm import is_alive
+from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from tests.support.spark import await_true, run_client, small_settings, start_client
 
 pytestmark = pytest.mark.spark

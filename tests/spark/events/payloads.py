@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from lakechime_dagster.schema.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, MAX_PATHS, MAX_TYPE
+from lakechime_dagster.silver.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, MAX_PATHS, MAX_TYPE
 
 _ODD = Path(__file__).with_name("odd")
 _EVENT = '{"type":"t","a":%s}'

@@ -10,17 +10,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.files import FilesFeed
-from lakechime_dagster.feeds.kafka import KafkaFeed
-from lakechime_dagster.lake import JsonLines
-from lakechime_dagster.schema.event import scanned
-from lakechime_dagster.spark.events import bronze
-from lakechime_dagster.spark.events.bronze import ingest_events
-from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.tokenizer import load_tokenizer
+from lakechime_dagster.silver import bronze
+from lakechime_dagster.silver.bronze import ingest_events
+from lakechime_dagster.silver.event import scanned
+from lakechime_dagster.silver.job import EventJob
+from lakechime_dagster.silver.tokenizer import load_tokenizer
+from lakechime_dagster.sources.files import FilesFeed
+from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.triggers.feeds import FeedPlace, KafkaPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, KafkaPlace, LaneId, Place
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.streams import event

@@ -13,21 +13,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.capture.files import table_files
-from lakechime_dagster.lake import Contract
-from lakechime_dagster.lake.contracts import Hint
-from lakechime_dagster.lake.names import folded
-from lakechime_dagster.schema.conservation import leaves_of, read_back
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.learning import Breaking, Broke
-from lakechime_dagster.schema.shape import Rescue
-from lakechime_dagster.schema.steps import FROZEN, TYPE_CAP
-from lakechime_dagster.spark.events import census
+from lakechime_dagster.formats.delta import DeltaLog, table_files
+from lakechime_dagster.silver import slices
+from lakechime_dagster.silver.event import JsonEvent, event_of
+from lakechime_dagster.silver.metrics import TypeMeasures, measures
+from lakechime_dagster.silver.results import FROZEN, TYPE_CAP, leaves_of, read_back
+from lakechime_dagster.silver.schema import Breaking, Broke
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.store.types.measures import TypeMeasures, measures
-from lakechime_dagster.store.types.repository import Breaks, SqlEventTypes
-from lakechime_dagster.triggers.lanes import CommitStamp
+from lakechime_dagster.tables.events import Contract, Hint
+from lakechime_dagster.tables.names import folded
+from lakechime_dagster.triggers.consumers import CommitStamp
 from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark
@@ -427,8 +424,8 @@ def test_names_fold_as_java_compares_them(spark: SparkSession) -> None:
 
 
 def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census, "MAX_LOOKED", 2)
-    monkeypatch.setattr(census, "MAX_COUNTED", 4)
+    monkeypatch.setattr(slices, "MAX_LOOKED", 2)
+    monkeypatch.setattr(slices, "MAX_COUNTED", 4)
     game.drop(
         b'{"type":"odd","a":1,"a":2,"text":"\\ud800","b":[]}', b'{"type":"odd","\\ud800":1,"c":[12,55.5],"d":{}}',
         *(event("many", title=f"p{number % 2}", **{f"f{number}": number}) for number in range(8)),

@@ -9,13 +9,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.capture.files import table_files
-from lakechime_dagster.capture.folders import remove_empty_folders
-from lakechime_dagster.lake import Maintenance
-from lakechime_dagster.lake.maintenance_plan import Kind, Maintained, plan
+from lakechime_dagster.formats.delta import DeltaLog, table_files
+from lakechime_dagster.silver.maintenance import remove_empty_folders
 from lakechime_dagster.spark.maintain import maintain
-from lakechime_dagster.triggers.grid import DAY_MS
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.maintenance_plan import Kind, Maintained, plan
+from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.spark.events.test_group import Remembering, overtaken
 from tests.support.older import make_older
 from tests.support.streams import Stream, event, repository, stream

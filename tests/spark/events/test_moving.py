@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
 from lakechime_dagster.errors import LaneConflictError
-from lakechime_dagster.lake import EventGroup, event_group
-from lakechime_dagster.lake.events import checked_groups
-from lakechime_dagster.schema.learning import TypePlace
-from lakechime_dagster.schema.steps import TypeResult
-from lakechime_dagster.triggers.lanes import LaneId
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.tables.events import EventGroup, checked_groups, event_group
+from lakechime_dagster.triggers.consumers import LaneId
 from tests.support.streams import GAME, Stream, event, stream
 
 pytestmark = pytest.mark.spark

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.lake import Contract
-from lakechime_dagster.schema.learning import TypePlace
-from lakechime_dagster.schema.steps import FROZEN, Part, Replay, TypeResult
-from lakechime_dagster.spark.events.census import counted
-from lakechime_dagster.spark.events.slices import Slices, events_of
-from lakechime_dagster.spark.session_confs import session_confs
-from lakechime_dagster.store.types.measures import TypeMeasures, measures
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.metrics import TypeMeasures, measures
+from lakechime_dagster.silver.results import FROZEN, Part, Replay, TypeResult
+from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.slices import Slices, counted, events_of
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.spark.session import session_confs
+from lakechime_dagster.tables.events import Contract
 from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import OperationType
-from lakechime_dagster.lake.contracts import Contract
-from lakechime_dagster.schema.steps import Replay, TypeResult
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.dce.events import OperationType
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.results import Replay, TypeResult
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.tables.events import Contract
 from tests.spark.events.test_replaying import Remembering, versions
 from tests.support.streams import Stream, event, repository, stream
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.dce.event import OperationType
-from lakechime_dagster.lake import Contract
-from lakechime_dagster.schema.learning import Learning
-from lakechime_dagster.schema.steps import Replay
+from lakechime_dagster.dce.events import OperationType
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.results import Replay
+from lakechime_dagster.silver.schema import Learning
+from lakechime_dagster.tables.events import Contract
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark

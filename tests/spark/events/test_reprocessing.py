@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.lake import JsonLines, event_group, event_stream
-from lakechime_dagster.schema.steps import Reprocessed
-from lakechime_dagster.spark.events import bronze
-from lakechime_dagster.spark.events.bronze import reprocess_of, reprocessed
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver import bronze
+from lakechime_dagster.silver.bronze import reprocess_of, reprocessed
+from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.tables.events import event_group, event_stream
+from lakechime_dagster.tables.sources import JsonLines
 from tests.support.follows import read
 from tests.support.streams import Stream
 

@@ -9,16 +9,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.event import SnapshotId
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import DeclarationError, LaneHeldError, TableUnreadableError
-from lakechime_dagster.lake.table_rows import TableRows
-from lakechime_dagster.spark.events.bronze import ingest_events
-from lakechime_dagster.spark.events.job import EventJob
-from lakechime_dagster.spark.events.table_feed import MADE_ANEW, TRACKED
+from lakechime_dagster.silver.bronze import MADE_ANEW, TRACKED, ingest_events
+from lakechime_dagster.silver.job import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.sources import TableRows
+from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
 from tests.support.follows import read
 from tests.support.refreshes import Source, open_log
 from tests.support.streams import event

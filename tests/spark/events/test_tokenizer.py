@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-from lakechime_dagster.spark.drivers.warm import start_warm_driver
-from lakechime_dagster.spark.events import tokenizer
-from lakechime_dagster.spark.events.bronze import scan
-from lakechime_dagster.spark.events.tokenizer import SOURCE, load_tokenizer
+from lakechime_dagster.silver import tokenizer
+from lakechime_dagster.silver.bronze import scan
+from lakechime_dagster.silver.tokenizer import SOURCE, load_tokenizer
+from lakechime_dagster.spark.warm import start_warm_driver
 from tests.spark.drivers.test_standalone import master
 from tests.support.spark import run_client, small_settings
 
@@ -19,7 +19,7 @@ __all__ = ["master"]
 
 CLIENT = """
     from lakechime_dagster.spark.events import tokenizer
-    from lakechime_dagster.spark.events.bronze import scan
+    from lakechime_dagster.silver.bronze import scan
     def reasons(driver):
         found = tokenizer.load_tokenizer(driver.spark, home / "the tokenizers", log=log)
         payloads = driver.spark.range(0, 100, 1, 4).selectExpr("CAST(IF(id < 98, '{\\"type\\":\\"t\\"}', '{') AS BINARY) AS payload")

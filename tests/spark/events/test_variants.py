@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.lake import Contract, PathRule
-from lakechime_dagster.schema.conservation import leaves_of, read_back
-from lakechime_dagster.schema.event import JsonEvent, event_of
-from lakechime_dagster.schema.shape import Rescue
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver.event import JsonEvent, event_of
+from lakechime_dagster.silver.results import leaves_of, read_back
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.tables.events import Contract, PathRule
 from tests.spark.events.test_group import drifting
 from tests.support.streams import Stream, event, stream
 

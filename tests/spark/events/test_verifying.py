@@ -11,15 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.capture.delta import DeltaLog
-from lakechime_dagster.lake import Contract
-from lakechime_dagster.schema.conservation import Fault, Verified
-from lakechime_dagster.schema.steps import GroupResult, TypeResult
-from lakechime_dagster.spark.events import writing
-from lakechime_dagster.spark.events.slices import Slices
-from lakechime_dagster.spark.events.tables import TypeTables
-from lakechime_dagster.spark.events.verifying import GroupVerifier
-from lakechime_dagster.store.types.repository import SqlEventTypes
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver import write
+from lakechime_dagster.silver.results import Fault, GroupResult, TypeResult, Verified
+from lakechime_dagster.silver.slices import Slices, TypeTables
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.silver.verify import GroupVerifier
+from lakechime_dagster.tables.events import Contract
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark
@@ -172,8 +170,8 @@ def test_a_step_finds_what_it_lost_itself_in_a_few_of_its_rows(
 
     game.drop(event("buy", n=1, **{"a.b": [1, "x"]}), event("sell", n=1))
     assert {name: (one.sampled, one.faults, one.unread) for name, one in step("e1").items()} == {"buy": (1, {}, ""), "sell": (1, {}, "")}
-    rows_of = writing.rows_of
-    monkeypatch.setattr(writing, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long")))
+    rows_of = write.rows_of
+    monkeypatch.setattr(write, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long")))
     game.drop(event("buy", n=2), event("buy", m=2))
     broken = step("e2")["buy"]
     assert (broken.sampled, broken.faults, broken.unread) == (2, {Fault.LACKS: 1}, "")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.spark.feeds.files import Slice, check_there, has_message, lines, tasks
+from lakechime_dagster.sources.spark import Slice, check_there, has_message, lines, tasks
 
 LINE = st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b""))
 

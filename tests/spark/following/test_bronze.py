@@ -9,17 +9,17 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.messages.readers import MessageFormat
-from lakechime_dagster.cdc.messages.reading import TableFilter
+from lakechime_dagster.cdc import spark_bronze
+from lakechime_dagster.cdc.job import BronzeJob
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import TableFilter
+from lakechime_dagster.cdc.spark_bronze import ingest
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.files import FilesFeed
-from lakechime_dagster.lake import JsonLines, Maxwell
-from lakechime_dagster.spark.following import bronze
-from lakechime_dagster.spark.following.bronze import ingest
-from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.triggers.feeds import FeedPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.databases import Maxwell
+from lakechime_dagster.tables.sources import JsonLines
+from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, LaneId, Place
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 
@@ -76,7 +76,7 @@ def told(identity: int, **fields: Any) -> bytes:
 
 @pytest.mark.tier1
 def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bronze, "SLICE", 250)
+    monkeypatch.setattr(spark_bronze, "SLICE", 250)
     damaged = [b"{", b"\xff\xfe", b"[]", told(4)[:-1]]
     fed.drop("a.jsonl", told(1), *damaged, told(2))
     fed.drop("b.jsonl", told(3), b"", b'{"heartbeat')
@@ -90,7 +90,7 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
     assert [row["value"] or row["value_bytes"] for row in fed.rows][1:5] == ["{", b"\xff\xfe", "[]", told(4)[:-1].decode()]
     assert [row["offset"] for row in fed.rows][:3] == [0, len(told(1)) + 1, len(told(1)) + 3]
     assert all(row["problem"] for row in fed.rows if row["kind"] == "unreadable")
-    assert DeltaTable(fed.job.location).metadata().configuration == {"delta.appendOnly": "true"} | bronze.STATISTICS
+    assert DeltaTable(fed.job.location).metadata().configuration == {"delta.appendOnly": "true"} | spark_bronze.STATISTICS
 
     fed.drop("a.jsonl", told(5, type="delete"))
     fed.drop("c.jsonl", told(6), told(6, table="people"))

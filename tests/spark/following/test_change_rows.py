@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.meaning.merging import merged
-from lakechime_dagster.cdc.meaning.scd2 import Tracked
-from lakechime_dagster.cdc.messages.maxwell import MaxwellReader
-from lakechime_dagster.cdc.remembering.state import Role, StateRow, base_row, change_row
-from lakechime_dagster.lake.envelopes import Maxwell
-from lakechime_dagster.lake.own_columns import HIDDEN
-from lakechime_dagster.spark.batches import record_batches
-from lakechime_dagster.spark.following.change_rows import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
-from lakechime_dagster.spark.following.remembered import Seen
-from lakechime_dagster.spark.following.stages import Heard
-from lakechime_dagster.triggers.lanes import HOUR_MS
+from lakechime_dagster.cdc.history import Tracked
+from lakechime_dagster.cdc.incremental_merge import merged
+from lakechime_dagster.cdc.maxwell import MaxwellReader
+from lakechime_dagster.cdc.spark_changes import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
+from lakechime_dagster.cdc.spark_parse import Heard
+from lakechime_dagster.cdc.spark_remembered import Seen
+from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_row
+from lakechime_dagster.spark.session import record_batches
+from lakechime_dagster.tables.databases import Maxwell
+from lakechime_dagster.tables.names import HIDDEN
+from lakechime_dagster.triggers.consumers import HOUR_MS
 from tests.cdc.meaning.test_fold import deletion, upsert
 
 MONEY, TEXT = pa.decimal128(12, 2), pa.string()

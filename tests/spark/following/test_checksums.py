@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Summary, compare, confirmed
-from lakechime_dagster.spark.following.compare import LakeSide
+from lakechime_dagster.cdc.spark_compare import LakeSide
 
 pytestmark = pytest.mark.spark
 

@@ -14,14 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.change import Change
-from lakechime_dagster.cdc.meaning.wire import order_text
-from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.record import Changes, Record
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.own_columns import END_AT, END_SEQ, START_AT, START_SEQ
 from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.names import END_AT, END_SEQ, START_AT, START_SEQ
 from tests.cdc.captures import captures
 from tests.cdc.factories import make_record
 from tests.cdc.meaning.test_fold import history
@@ -108,7 +108,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     table.tell([order(1, at=3, name="Bob"), deletion(2, at=4)])
     end = table.end()
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.attempt(2)
     table.tell([order(1, at=5, name="Cid"), order(3, at=6)])

@@ -8,10 +8,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.messages.record import Record
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.lake import Drift
-from lakechime_dagster.lake.envelopes import PLACEHOLDER, Maxwell
+from lakechime_dagster.tables.cdc import Drift
+from lakechime_dagster.tables.databases import PLACEHOLDER, Maxwell
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.follows import Followed, read
 from tests.support.orders import at_position, deletion, levelled, order

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.remembering.open_transactions import Asked, Probe
-from lakechime_dagster.cdc.remembering.state import StateRow
-from lakechime_dagster.lake import CDCMerge, ChangeTable, Debezium, JsonLines, Monitor, change_table
-from lakechime_dagster.resources.following.source import asked
-from lakechime_dagster.resources.platform import hours_of
+from lakechime_dagster.cdc.source import asked
+from lakechime_dagster.cdc.state import Asked, Probe, StateRow
+from lakechime_dagster.runtime.platform import hours_of
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.spark.job import TableResult
+from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.sources import JsonLines
 from tests.sources.test_cut import Database, on_mariadb
 from tests.sources.test_open_transactions import next_second
 from tests.spark.following.test_follow import interrupt
@@ -181,7 +182,7 @@ def test_all_attempts_at_a_step_go_by_what_the_first_one_was_told(
     table = following(spark, tmp_path)
     step(table, "4:59", asked_at="5:00")
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             step(table, "5:10", asked_at="5:11", began="5:05", attempt=1)
     second = step(table, asked_at="5:20", attempt=2)

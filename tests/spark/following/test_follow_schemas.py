@@ -10,13 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.cdc.order import Order
-from lakechime_dagster.cdc.position import position_of
-from lakechime_dagster.cdc.remembering.table_schema import TableSchema
+from lakechime_dagster.cdc.change import Order, position_of
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.envelopes import Maxwell
+from lakechime_dagster.tables.databases import Maxwell
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
 from tests.support.follows import Followed, read
@@ -141,7 +140,7 @@ def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
     table.options = {"reading": reading(2, at=10)}
     table.tell([amount(1, CENTS, at=5)])
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.attempt(1)
     table.options = {"reading": reading(3, at=20)}

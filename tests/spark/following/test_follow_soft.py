@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.messages.debezium import DebeziumReader
-from lakechime_dagster.cdc.messages.record import Changes
+from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.cdc_merge import Deletes
-from lakechime_dagster.lake.envelopes import Debezium
-from lakechime_dagster.lake.own_columns import DELETED_AT
 from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.tables.cdc import Deletes
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.names import DELETED_AT
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cdc.oracle import kept_rows_of
 from tests.cdc.order_messages import KEYS, messages

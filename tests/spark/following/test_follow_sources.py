@@ -11,18 +11,18 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from lakechime_dagster.cdc.messages.reading import TableFilter
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.dce.commits import TableSize
-from lakechime_dagster.dce.partition import PartitionLevels
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.cdc.record import Record, TableFilter
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.snapshots import SnapshotPlace, TableSize
 from lakechime_dagster.errors import LaneHeldError
-from lakechime_dagster.lake.change_tables import HOUR_LEVELS
-from lakechime_dagster.resources.platform import hours_of
+from lakechime_dagster.runtime.platform import hours_of
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.triggers import PartitionCondition, PartitionTrigger, every, tick
-from lakechime_dagster.triggers.flow import Flow
-from lakechime_dagster.triggers.lanes import COMPLETE, CommitStamp, LaneId, Place
+from lakechime_dagster.tables.cdc import HOUR_LEVELS
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import COMPLETE, CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.spark.following.test_follow import interrupt
 from tests.support.follows import Followed
@@ -211,7 +211,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     changes = [order(3, at=10, ts_ms=5 * hour), order(1, at=11, ts_ms=9 * hour), order(4, at=12, ts_ms=10 * hour + 3 * minute)]
     table.tell(changes)
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.spark.following.follow.write_rows", interrupt)
+        dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.attempt(4)
     table.step = 4

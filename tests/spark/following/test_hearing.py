@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.capture.delta import DeltaLog
+from lakechime_dagster.cdc.spark_parse import spread
 from lakechime_dagster.dce.snapshots import SnapshotRange
-from lakechime_dagster.spark.following.hearing import spread
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.ranges import RangeRead, read_range
 from tests.support.follows import Followed
 from tests.support.orders import order

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.cdc.messages.readers import MessageFormat
+from lakechime_dagster.cdc.job import BronzeJob
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.spark_bronze import ingest
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.feeds.kafka import KafkaFeed
-from lakechime_dagster.lake import KafkaTopic, Maxwell
-from lakechime_dagster.lake.kafka import java_settings
-from lakechime_dagster.spark.drivers.failures import SparkFailedError, described
-from lakechime_dagster.spark.feeds.kafka import EARLIEST, read_topics, spans_after
-from lakechime_dagster.spark.following.bronze import ingest
-from lakechime_dagster.spark.following.bronze_job import BronzeJob
+from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.sources.spark import EARLIEST, read_topics, spans_after
+from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.triggers.feeds import KafkaPlace, TopicPlace
-from lakechime_dagster.triggers.lanes import CommitStamp, LaneId, Place
+from lakechime_dagster.tables.databases import Maxwell
+from lakechime_dagster.tables.sources import KafkaTopic, java_settings
+from lakechime_dagster.triggers.consumers import CommitStamp, KafkaPlace, LaneId, Place, TopicPlace
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.topics import ENVIRONMENT, Topics

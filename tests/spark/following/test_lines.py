@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.messages.record import Record
-from lakechime_dagster.spark.following.lines import record_of
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.spark_bronze import record_of
 from tests.cdc.captures import FOLDER, captures
 
 PARTS = {"topic": "shop.orders", "partition": 2, "offset": 40, "key": None, "value": "{}"}

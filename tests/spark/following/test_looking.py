@@ -6,13 +6,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.meaning.merging import Fate
-from lakechime_dagster.cdc.order import UPSERT, Order, Position
-from lakechime_dagster.cdc.remembering.state import Role, StateRow, change_row
-from lakechime_dagster.spark.batches import Batches, record_batches
-from lakechime_dagster.spark.following.looking import Look, Looked, looked_at
-from lakechime_dagster.spark.following.remembered import Seen, place_row
+from lakechime_dagster.cdc.change import UPSERT, Change, Operation, Order, Position
+from lakechime_dagster.cdc.incremental_merge import Fate
+from lakechime_dagster.cdc.spark_epochs import Look, Looked, looked_at
+from lakechime_dagster.cdc.spark_remembered import Seen, place_row
+from lakechime_dagster.cdc.state import Role, StateRow, change_row
+from lakechime_dagster.spark.session import Batches, record_batches
 
 NUMBERS = ("transaction", "ts_ms")
 NAMES = ("fate", *StateRow._fields, "schema", "types", "defaults")

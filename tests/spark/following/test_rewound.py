@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.position import Position
+from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import TableUnreadableError
 from tests.support.refreshes import DAYS, Flow, balanced, flights_source, make_flow
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.batches import Batches
-from lakechime_dagster.spark.following.rows import Brought, Here, InWorkers, Rows, Spread
+from lakechime_dagster.cdc.spark_rows import Brought, Here, InWorkers, Rows, Spread
+from lakechime_dagster.spark.session import Batches
 
 pytestmark = pytest.mark.spark
 
@@ -62,7 +62,7 @@ def test_what_is_asked_of_rows_is_the_same_wherever_they_are(spark: SparkSession
 
 
 def test_few_rows_are_brought_and_more_are_left_to_the_workers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lakechime_dagster.spark.following.rows.MOST", 3)
+    monkeypatch.setattr("lakechime_dagster.cdc.spark_rows.MOST", 3)
     here = Here(InWorkers(spark))
     assert isinstance(here.rows(spark.range(3).toDF("key")), Brought)
     assert isinstance(here.rows(spark.range(4).toDF("key")), Spread)

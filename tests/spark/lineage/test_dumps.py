@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from lakechime_dagster.errors import PlanUnreadableError
-from lakechime_dagster.spark.lineage.dumps import Dump, PlanDumper
-from lakechime_dagster.spark.lineage.seen import compute_seen
+from lakechime_dagster.lineage.spark import Dump, PlanDumper, compute_seen
 from tests.support.dumps import nested, nodes_of
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.lineage.dumps import PlanDumper
+from lakechime_dagster.lineage.spark import PlanDumper
 from tests.lineage.plans.told import known, read, told
 from tests.support.spark import run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
@@ -56,11 +56,11 @@ def test_what_a_program_writes_is_kept_each_statement_if_it_left_a_snapshot(
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     code = """
         import sqlalchemy as sa
-        from lakechime_dagster.lineage.names import Names
-        from lakechime_dagster.resources.lineage.programs import recording
-        from lakechime_dagster.resources.platform import open_platform
-        from lakechime_dagster.store.lineage.schema import run
-        from lakechime_dagster.store.lineage.standing import LineageStandings
+        from lakechime_dagster.lineage.columns import Names
+        from lakechime_dagster.lineage.programs import recording
+        from lakechime_dagster.runtime.platform import open_platform
+        from lakechime_dagster.lineage.schema import run
+        from lakechime_dagster.lineage.store import LineageStandings
 
         os.environ["LAKECHIME_HOME"] = os.environ["TEST_HOME"]
         platform = open_platform()

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.leaves import PROGRAM
-from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.spark.lineage.dumps import PlanDumper
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.plan_dump import dump_of
+from lakechime_dagster.lineage.plan_nodes import PROGRAM
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.spark import PlanDumper
+from lakechime_dagster.spark.session import session_confs
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
+from lakechime_dagster.lineage import spark as dumps
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.plan_dump import dump_of
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.spark import SOURCES, PlanDumper, Watched
 from lakechime_dagster.spark.java_classes import made
-from lakechime_dagster.spark.lineage import dumps
-from lakechime_dagster.spark.lineage.dumps import SOURCES, PlanDumper, Watched
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lineage.plans.generated import with_generated
-from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.spark.session_confs import session_confs
+from lakechime_dagster.lineage.plan_nodes import with_generated
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.spark.session import session_confs
 from tests.lineage.plans.told import GENERATED, LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Row, columns_of, frame_of, perturbed
 from tests.support.staying import Columns, Result, Told, Way, World, moved, turned_round, unseen, worlds

@@ -6,11 +6,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.names import Names
-from lakechime_dagster.lineage.plans.dump import dump_of
-from lakechime_dagster.lineage.plans.statements import statements_of
-from lakechime_dagster.lineage.record import Statement
-from lakechime_dagster.spark.lineage.dumps import PlanDumper
+from lakechime_dagster.lineage.columns import Names, Statement
+from lakechime_dagster.lineage.plan_dump import dump_of
+from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.spark import PlanDumper
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.spark.lineage.dumps import PlanDumper, Watched
+from lakechime_dagster.lineage.spark import PlanDumper, Watched
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,246 @@
+"""CDC tables and their bronze tables as assets, with their checks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.jobs import bronze_job_of, change_job_of
+from lakechime_dagster.assets.tables import attempting_asset, declared
+from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
+from lakechime_dagster.cdc.compare_service import followed, monitored, opened_driver
+from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
+from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.source import check_source_queries
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.lineage.declared_recording import outside_inputs
+from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_key, monitor_check_keys
+from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, ChangeTable
+from lakechime_dagster.tables.databases import UNDECLARED, Limits
+from lakechime_dagster.tables.events import EventTable
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import folded
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.subscription import Flow
+
+KINDS = ("deltalake", "spark")
+
+
+def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of a table of messages; it depends on what is outside of the lake: its topic or folder, and the declared database's table.
+
+    Raises:
+        DeclarationError: its envelope cannot be read by what is declared of it.
+    """
+    _check_envelope(table)
+    kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
+    metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
+    given = declared(lake, table, metadata, kinds)
+    given["ins"] = inputs_outside(table)
+    return attempting_asset(
+        lake,
+        table,
+        flow,
+        given,
+        lambda spark, running, log: spark.ingest(running, bronze_job_of(lake, table, running), log, table.write_as),
+    )
+
+
+def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinition:
+    """The asset of a table that follows a database; it depends on its table of messages."""
+    metadata = {**_metadata(table, flow), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
+    given = declared(lake, table, metadata, KINDS)
+    return attempting_asset(
+        lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)
+    )
+
+
+def inputs_outside(table: BronzeTable | EventTable) -> dict[str, dg.AssetIn]:
+    """What a table is fed from outside of the lake, by its declaration. As inputs, since those alone may have keys of any letters."""
+    keys = map(asset_key, outside_inputs(table))
+    return {f"outside_{number}": dg.AssetIn(key=key, dagster_type=dg.Nothing) for number, key in enumerate(keys)}
+
+
+def _metadata(table: BronzeTable | ChangeTable, flow: Flow) -> dict[str, Any]:
+    return {"waits for": flow.condition, "keys": ", ".join(table.keys), "dagster/table_name": table.name}
+
+
+def _check_envelope(table: BronzeTable) -> None:
+    try:
+        format_of(table).reader()
+    except ValueError as problem:
+        field, _, remedy = str(problem).partition(": ")
+        raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem
+
+
+def watched(lake: Lake) -> list[ChangeTable]:
+    """The tables of a lake that follow a database."""
+    return [table for table in lake.targets if isinstance(table, ChangeTable)]
+
+
+def monitor_checks(table: ChangeTable) -> list[dg.AssetChecksDefinition]:
+    """The checks of a table, those of `monitor_check_keys`."""
+    made = {KEEPS_UP: _keeps_up, NOTHING_LOST: _nothing_lost, SAME_AS_DATABASE: _same_as_database}
+    return [made[key.name](table) for key in monitor_check_keys(table)]
+
+
+def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
+    monitor = table.monitor or UNDECLARED
+
+    @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
+    def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.cdc.monitor_service import keeping_up
+        from lakechime_dagster.cdc.service import Followed
+
+        return kept_up(keeping_up(Followed(lakechime.platform(), table), monitor), monitor.limits)
+
+    return check
+
+
+def _nothing_lost(table: ChangeTable) -> dg.AssetChecksDefinition:
+    monitor = table.monitor or UNDECLARED
+    description = "Of each transaction that ended within a day, as many changes came as its end tells."
+
+    @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
+    def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        from lakechime_dagster.cdc.monitor_service import transactions_counted
+        from lakechime_dagster.cdc.service import Followed
+
+        return whole(transactions_counted(Followed(lakechime.platform(), table), monitor))
+
+    return check
+
+
+def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
+    monitor = table.monitor
+    assert monitor is not None
+    there = ", ".join(dict.fromkeys(one.table for one in monitor.databases.values()))
+    of = "the databases of its shards" if monitor.shards else "its database"
+    description = f"{table.name} has the rows of {there} in {of}, at one place of the database's log."
+
+    @dg.asset_check(asset=asset_key(table.name), name=SAME_AS_DATABASE, description=description)
+    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+        platform = lakechime.platform()
+        check_source_queries(platform.settings)
+        if not platform.log(table.name, table.location).exists():
+            return not_there(table)
+        with opened_driver(platform, context.log.info) as driver:
+            return same(monitored(driver.spark, followed(platform, table), monitor), table)
+
+    return check
+
+
+MAX_SHOWN = 50  # keys, or sources, of the metadata
+MAX_TOLD = 5  # transactions that an alarm names
+
+
+def not_there(table: ChangeTable) -> dg.AssetCheckResult:
+    """Before its first step there is no table to be compared: nothing is wrong, and nothing known."""
+    description = f"{table.name} is not there yet, as no step of it has been: it is compared then"
+    return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description=description)
+
+
+def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
+    """The measures as a check; numbers are plotted by Dagster."""
+    problems = beyond(found, limits)
+    numbers = {
+        **{f"lag of the {name} in seconds": lag for name, lag in found.lags.items()},
+        "unread in the feed": sum(found.unread.values()),
+        "rows waiting": found.waiting,
+        "rows quarantined": found.quarantined,
+        "seconds until loss": found.seconds_left,
+        "bytes of log kept": found.wal,
+    }
+    heard = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.heard.items()}
+    metadata: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+    metadata["beyond limits"] = dg.MetadataValue.md("\n".join(f"- {problem}" for problem in problems) or "nothing")
+    metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), heard)
+    metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
+    metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
+    if found.unasked:
+        metadata["the database was not asked"] = found.unasked
+    return dg.AssetCheckResult(
+        passed=not problems, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description="; ".join(problems) or None
+    )
+
+
+def whole(found: Counted) -> dg.AssetCheckResult:
+    """Transactions beside what came of them, as a check: an error where changes are surely lost."""
+    told = [*found.problems, *map(str, found.lacking)]
+    metadata = {
+        "transactions": found.transactions,
+        "changes": found.changes,
+        "transactions on their way": found.on_their_way,
+        "transactions that lack changes": len(found.lacking),
+        "messages unreadable": found.unreadable,
+        "lacking": _table(
+            ("transaction", "of", "ended at", "position", "expected", "came", "surely lost"),
+            {one.end.transaction: _lacking(one) for one in found.lacking},
+        ),
+    }
+    severity = dg.AssetCheckSeverity.ERROR if any(one.is_sure for one in found.lacking) else dg.AssetCheckSeverity.WARN
+    description = "; ".join([*told[:MAX_TOLD], *([f"and {len(told) - MAX_TOLD:,} more"] if len(told) > MAX_TOLD else [])])
+    return dg.AssetCheckResult(passed=found.is_whole, severity=severity, metadata=metadata, description=description or None)
+
+
+def _lacking(one: Lacking) -> tuple[object, ...]:
+    topic, partition, offset = one.end.where
+    sure = "yes" if one.is_sure else "may be on its way, or unreadable"
+    return one.source, f"{topic}[{partition}]@{offset}", list(one.position) or "", one.expected, one.found, sure
+
+
+def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
+    """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or where columns are lacking."""
+    renamed = set(map(folded, table.names))
+    lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]
+    lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
+    is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
+    metadata = {
+        "place of the database's log": found.cut,
+        "version": found.version,
+        "rows of the database": found.source_rows,
+        "rows of the lake": found.lake_rows,
+        **{f"keys {fault.value}": count for fault, count in found.counts.items()},
+        "keys that differ": _table(("key", "is"), {key_shown(key): (fault.value,) for key, fault in found.faults.items()}),
+        "keys left out": found.left_out,
+        "ranges not compared": found.unresolved,
+        "columns not compared": _table(("column", "why"), {name: (why,) for name, why in found.unchecked.items()}),
+        "seconds": round(found.seconds, 3),
+    }
+    return dg.AssetCheckResult(
+        passed=found.is_same and not lacking,
+        severity=dg.AssetCheckSeverity.ERROR if is_sure else dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+        description=_why(found, lacking),
+    )
+
+
+def _why(found: Monitored, lacking: Sequence[str]) -> str | None:
+    told = ", ".join(f"{count:,} {fault.value}" for fault, count in found.counts.items() if count)
+    parts = [
+        "the table was truncated after the cut, so that nothing is known of its rows" if found.is_truncated else told and f"rows: {told}",
+        "may be on its way: the lake has not read past the cut" if found.faults and not (found.is_passed or found.is_truncated) else "",
+        f"{found.unresolved:,} ranges differ too much to be compared" if found.unresolved else "",
+        f"the lake lacks columns of the database: {', '.join(lacking)}" if lacking else "",
+    ]
+    return "; ".join(part for part in parts if part) or None
+
+
+def _ages(found: KeepingUp, *moments: int | None) -> tuple[float | None, ...]:
+    return tuple(found.seconds_since(moment) for moment in moments)
+
+
+def _table(head: Sequence[str], rows: Mapping[str, Sequence[object]]) -> dg.MetadataValue:
+    """Rows as a markdown table, at most so many."""
+    if not rows:
+        return dg.MetadataValue.md("nothing")
+    cells = [head, ["---"] * len(head), *([name, *("" if one is None else one for one in row)] for name, row in rows.items())]
+    lines = ["| " + " | ".join(_cell(one) for one in row) + " |" for row in cells[: MAX_SHOWN + 2]]
+    left = [f"\nand {len(rows) - MAX_SHOWN:,} more"] if len(rows) > MAX_SHOWN else []
+    return dg.MetadataValue.md("\n".join([*lines, *left]))
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,.0f}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

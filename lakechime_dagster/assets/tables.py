@@ -1,0 +1,259 @@
+"""Computed tables and their sources as assets."""
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lakechime_dagster.assets.checks import (
+    check_levels,
+    check_results,
+    check_specs,
+    inputs_declared,
+    needs_watermark,
+    personal_results,
+    personal_specs,
+)
+from lakechime_dagster.assets.jobs import check_inputs, input_deps, job_of, levels_text, partitions_of, shared_with, with_signature
+from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
+from lakechime_dagster.dce.events import TableFormat, version_of
+from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
+from lakechime_dagster.lineage.declared_recording import record_declared
+from lakechime_dagster.lineage.programs import KeptWrite, written_beside
+from lakechime_dagster.lineage.recording import LineageToKeep
+from lakechime_dagster.lineage.runs import older_code, record_lineage, seen_lineage
+from lakechime_dagster.lineage.schema_check import check_fits
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import asset_key, pool_of
+from lakechime_dagster.runtime.platform import marks_of
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
+from lakechime_dagster.runtime.sources import opened
+from lakechime_dagster.runtime.spark import SparkAttempt, SparkResource
+from lakechime_dagster.spark.job import Executed, Outcome, TableResult
+from lakechime_dagster.tables.lake import Lake, Target
+from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.triggers.consumers import COMPLETE
+from lakechime_dagster.triggers.schedule import from_milliseconds
+from lakechime_dagster.triggers.subscription import Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
+
+
+def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
+    """The asset of a computed table; its dependencies are the declared inputs, and those that were planned beside them."""
+
+    def body(
+        context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
+    ) -> dg.MaterializeResult:
+        keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
+        injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
+
+        def attempt(running: RunningExecution) -> SparkAttempt:
+            check_fits(running, lake, table, context.log.warning)
+            facts: dict[str, Any] = {}
+
+            def ended(session: "SparkSession", executed: Executed) -> None:
+                facts.update(told_beside(context, table, lambda: written_beside(running, lake, table, session, executed)))
+
+            job, agree = job_of(lake, table, running, injected), partial(check_levels, running, lake, table)
+            return replace(spark.refresh(running, job, context.log.info, table.write_as, agree, ended), facts=facts)
+
+        reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
+        platform = lakechime.platform()
+        now = from_milliseconds(platform.store.now())
+        before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
+        checks = [*check_results(table, reports, now, before), inputs_declared(lake, table, reports)]
+        checks += personal_results(lake, table, platform)
+        return dg.MaterializeResult(metadata=combined(reports), check_results=checks)
+
+    partitions = partitions_of(lake, table)
+    given = {
+        "partitions_def": partitions,
+        # one run for many partitions: each of them is an execution of its own, in its own lane
+        "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
+        **declared(lake, table, static_metadata(table, flow)),
+    }
+    given["deps"] = [*given["deps"], *planned]
+    given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
+        asset = dg.asset(**given)(with_signature(body, table))
+    check_inputs(table, asset)
+    return asset
+
+
+def attempting_asset(lake: Lake, table: Target, flow: Flow, given: Mapping[str, Any], attempt: Attempt) -> dg.AssetsDefinition:
+    """The asset of a table that is run as a whole, by one attempt a run; `given` is what Dagster is told of it."""
+
+    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+        log = context.log.info
+        report = materialise(context, lakechime, lake, table, flow, None, lambda running: attempt(spark, running, log))
+        now = from_milliseconds(lakechime.platform().store.now())
+        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
+
+    return dg.asset(**given)(body)
+
+
+def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
+    """What Dagster is told of every table that the lake writes, and what its declaration passes through."""
+    given = {
+        "key": asset_key(table.name),
+        "deps": input_deps(lake, table),
+        "group_name": table.group or table.name.split(".")[0],
+        "owners": [table.owner] if table.owner else None,
+        "kinds": {*table.kinds} or {*kinds},
+        "description": table.description or None,
+        "check_specs": check_specs(table),
+        "pool": pool_of(table),
+    }
+    return {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
+
+
+def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
+    """What was done for each key; a lane that is busy or held, or a key that is not there, hinders no other.
+
+    Raises:
+        LaneConflictError: after the last key, naming those that were left out.
+    """
+    reports: list[Report] = []
+    conflicts: list[str] = []
+    for key in keys:
+        try:
+            reports.append(materialise_key(key))
+        except (LaneConflictError, NotFoundError) as error:
+            if len(keys) == 1:
+                raise
+            conflicts.append(str(error))
+    if conflicts:
+        raise LaneConflictError(f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}")
+    return reports
+
+
+def materialise(
+    context: dg.AssetExecutionContext,
+    lakechime: LakeChimeResource,
+    lake: Lake,
+    table: Target,
+    flow: Flow,
+    partition: str | None,
+    attempt: Callable[[RunningExecution], SparkAttempt],
+) -> Report:
+    """One execution: begin it, let Spark do the step, settle it at once, and say what happened."""
+    try:
+        with lakechime.execution(context, flow.name, partition=partition) as running:
+            done = attempt(running)
+            seen = seen_lineage(running, lake, table, done.result)
+            settle(running, table, done.result, seen)
+            recorded = record_lineage(running, seen)
+            record_declared(running, table, done.result)
+            older = older_code(running, table, done.result)
+            facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name) | dict(done.facts)
+            facts |= {"older code": older} if older else {}
+            report = report_of(running, done, facts, recorded)
+    except NothingNewError as nothing:
+        report = nothing_new(str(nothing))
+    context.log.info(f"{table.name}: {report.sentence}")
+    return report
+
+
+def told_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[KeptWrite]]) -> dict[str, Any]:
+    """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it.
+
+    What hinders the look is logged: neither what the function computed nor its own error is lost by it.
+    """
+    try:
+        beside = look()
+    except Exception as error:  # noqa: BLE001 - whatever it is, as above
+        context.log.warning(f"what {table.name} wrote beside its result is not known: {error}")
+        return {}
+    for one in beside:
+        (context.log.info if one.is_whole else context.log.warning)(f"written beside the result: {one.in_words}")
+    return {"written beside": dg.MetadataValue.md("\n".join(f"- {one.in_words}" for one in beside))} if beside else {}
+
+
+def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
+    """Settle right after commit and registration, so that nothing downstream looks in between; with it what was `seen` is kept.
+
+    A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
+    """
+    platform, execution = running.platform, running.execution
+    if result.outcome is Outcome.NOTHING:
+        stamp = running.stamp()
+        stamp = stamp if result.complete is None else replace(stamp, facts={**stamp.facts, COMPLETE: list(result.complete)})
+        marks = marks_of(stamp, table.name, table.levels, running.flow.cluster)
+        running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
+        return
+    running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution, seen) is not None
+
+
+def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
+    """What is known of a table before any run: what it waits for, how it is computed and laid out."""
+    metadata: dict[str, Any] = {
+        "waits for": flow.condition if table.trigger is not None else "nobody: a person launches it",
+        "refresh": table.refresh.value,
+        "dagster/table_name": table.name,
+    }
+    if table.keys:
+        metadata["keys"] = ", ".join(table.keys)
+    if table.levels:
+        metadata["partitioned by"] = levels_text(table.levels)
+    if table.sql is not None:
+        metadata["sql"] = dg.MetadataValue.md(f"```sql\n{inspect.cleandoc(table.sql)}\n```")
+    return metadata
+
+
+def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, Any]:
+    """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed.
+
+    Of one that reads a feed, what that holds beyond the claim.
+    """
+    if running.flow.feed is not None:
+        try:
+            return {"waiting in the feed": opened(running.flow).look(running.execution.end.feed).came or "nothing"}
+        except FeedUnreadableError as error:  # the run is done: what cannot be told is said
+            return {"waiting in the feed": str(error)}
+    behind = 0
+    for name in table.inputs:
+        end = running.execution.end.sources.get(name)
+        log = running.platform.log(name, lake.table(name).location)
+        version = version_of(end.snapshot_id) if end is not None else None
+        if version is not None:
+            with suppress(TableUnreadableError):  # the run is done: what cannot be told is left out
+                behind += max(0, log.version - version)
+    consumed = [event.event_ts for event in running.events]
+    newest = max(consumed, default=None)
+    lag: dict[str, Any] = {"lag in commits": behind}
+    if newest is not None:
+        lag["lag in seconds"] = round((running.platform.store.now() - newest) / 1000, 1)
+    return lag
+
+
+KINDS = {TableFormat.DELTA: "deltalake", TableFormat.ICEBERG: "iceberg", TableFormat.HIVE: "hive"}
+
+
+def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
+    """The external asset of a source."""
+    schema = table.name.split(".")[0]
+    writer = "somebody else; its events are registered or reconciled"
+    metadata: dict[str, Any] = {"dagster/table_name": table.name, "written by": writer}
+    if table.levels:
+        metadata["partitioned by"] = levels_text(table.levels)
+    given: dict[str, Any] = {
+        "key": asset_key(table.name),
+        "partitions_def": partitions_of(lake, table),
+        "group_name": table.group or schema,
+        "owners": [table.owner] if table.owner else None,
+        "kinds": {*table.kinds} or {KINDS[TableFormat(table.format)]},
+        "description": table.description or None,
+        "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
+    }
+    return dg.AssetSpec(**{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})

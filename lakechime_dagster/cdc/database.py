@@ -1,0 +1,616 @@
+"""Business databases: connections, consistent snapshots, tables and their rows."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine.url import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.change import (
+    BinlogPlace,
+    LogPlace,
+    Order,
+    Position,
+    StatedPlace,
+    TransactionSnapshot,
+    WalPlace,
+    binlog_place,
+    lsn_of,
+)
+from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
+from lakechime_dagster.cdc.findings import Finding, Weight
+from lakechime_dagster.cdc.state import Probe, TableSchema
+from lakechime_dagster.errors import (
+    InvalidValueError,
+    LakeChimeError,
+    NotFoundError,
+    SourceDeniedError,
+    SourceUnreadableError,
+    needs,
+    without_password,
+)
+
+_DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
+
+
+@contextmanager
+def connected(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
+    """A connection of its own, and the kind of the database.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The driver is not installed, or the database cannot be asked; statements raise it too.
+    """
+    address = _address(url)
+    try:
+        connection = _engine(address).connect()
+    except (TypeError, ValueError, AttributeError) as error:  # for an option that the driver does not know or take
+        raise SourceUnreadableError(f"{_shown(address)} cannot be read: {error}; check the options of its URL") from error
+    with connection:
+        yield connection, Dialect(address.get_backend_name())
+
+
+def limit_statements(connection: sa.Connection, seconds: int) -> None:
+    """No statement of a connection takes longer from here on. PostgreSQL takes no snapshot for that."""
+    if connection.dialect.name == Dialect.POSTGRES:
+        connection.execute(sa.text(f"SET statement_timeout = '{seconds:d}s'"))
+    elif is_mariadb(connection):
+        connection.execute(sa.text("SET SESSION max_statement_time = :seconds"), {"seconds": seconds})
+    else:
+        connection.execute(sa.text("SET SESSION max_execution_time = :milliseconds"), {"milliseconds": 1000 * seconds})
+
+
+def is_mariadb(connection: sa.Connection) -> bool:
+    """Whether a connection of MySQL's dialect is one to MariaDB."""
+    return connection.dialect.is_mariadb  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def dialect_of(url: str) -> Dialect:
+    """The kind of the database that a URL names; nothing is connected.
+
+    Raises:
+        InvalidValueError: It names neither MySQL, MariaDB nor PostgreSQL.
+    """
+    return Dialect(_address(url).get_backend_name())
+
+
+def _address(url: str) -> sa.URL:
+    try:
+        address = make_url(url)
+        driver = _DRIVERS[address.get_backend_name()]
+    except (KeyError, ValueError, SQLAlchemyError):
+        remedy = "give postgresql://user@host/database, or mysql://user@host/database for MySQL and MariaDB"
+        raise InvalidValueError("url", without_password(url), remedy) from None
+    return address.set(drivername=driver)
+
+
+def _engine(address: sa.URL) -> sa.Engine:
+    options = {"connect_timeout": 10} if address.get_backend_name() == Dialect.POSTGRES else {"connect_timeout": 10, "charset": "utf8mb4"}
+    connect_args = {name: value for name, value in options.items() if name not in address.query}
+    with needs(_shown(address), raised=SourceUnreadableError):
+        engine = sa.create_engine(address, poolclass=NullPool, connect_args=connect_args)
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def _translate(context: ExceptionContext) -> None:
+    where = _shown(context.engine.url) if context.engine else "the database"
+    raise SourceUnreadableError(f"{where} cannot be read: {context.original_exception}") from context.original_exception
+
+
+def _shown(address: sa.URL) -> str:
+    return without_password(address.render_as_string())
+
+
+_COLUMNS = {
+    Dialect.MYSQL: """
+        SELECT column_name, column_type FROM information_schema.columns
+        WHERE table_schema = :schema AND table_name = :table ORDER BY ordinal_position""",
+    Dialect.POSTGRES: """
+        SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod)
+            ELSE format_type(a.atttypid, a.atttypmod) END
+        FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+            JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = :schema AND c.relname = :table AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum""",
+}
+
+
+def column_types(connection: sa.Connection, schema: str, table: str) -> dict[str, str]:
+    """The columns of a table in their order, with their types in the database's words, of which an enum is `enum` in PostgreSQL.
+
+    Raises:
+        NotFoundError: There is no such table, or not for this user.
+    """
+    statement = sa.text(_COLUMNS[Dialect(connection.dialect.name)])
+    found = {row[0]: row[1] for row in connection.execute(statement, {"schema": schema, "table": table})}
+    if not found:
+        raise NotFoundError(f"the database has no table {schema}.{table} that this user may read")
+    return found
+
+
+@dataclass(frozen=True)
+class TableSide:
+    """A table of a database as one side of a comparison, on a connection whose state does not change."""
+
+    connection: sa.Connection
+    queries: Queries
+
+    def summary(self, low: Key | None, high: Key | None) -> Summary:
+        """The checksum of a range."""
+        count, distinct, total = self._ask(self.queries.summary(low, high))[0]
+        return Summary(int(count), int(distinct), int(total))
+
+    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
+        """All rows of a range."""
+        return self._rows(self.queries.rows(low, high))
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key of the row before which so many rows of the range come."""
+        found = self._ask(self.queries.middle(low, high, offset))
+        return tuple(found[0]) if found else None
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        return self._rows(self.queries.at(keys))
+
+    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
+        """Of each of these keys that there is, the canonical texts of the columns that are compared."""
+        size = len(self.queries.keys)
+        return {tuple(row[:size]): tuple(row[size:-1]) for row in self._ask(self.queries.values_at(keys))}
+
+    def values_above(self, low: Key | None, most: int) -> dict[Key, tuple[str | None, ...]]:
+        """As `values_at`, of the first so many rows above a key, in the order of keys."""
+        size = len(self.queries.keys)
+        return {tuple(row[:size]): tuple(row[size:]) for row in self._ask(self.queries.values_above(low, most))}
+
+    def _rows(self, query: Query) -> list[Row]:
+        return [(tuple(key), value) for *key, value in self._ask(query)]
+
+    def _ask(self, query: Query) -> Sequence[sa.Row]:
+        return self.connection.execute(sa.text(query.sql), dict(query.parameters)).all()
+
+
+# up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and written to the disk a little later
+LSN = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One state of a database: the connection that reads it, and the place of the log that it is the state of."""
+
+    dialect: Dialect
+    connection: sa.Connection
+    place: LogPlace
+
+
+@contextmanager
+def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) -> Iterator[Cut]:
+    """A cut, which ends with the context; a statement may take so many seconds.
+
+    A table of PostgreSQL that is written anew after a cut was taken (ALTER TABLE, TRUNCATE) is empty for the cut. Such statements
+    wait for the end of a cut that names the table, by its schema and its name, as they do for whoever reads it.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The database cannot be asked, or does not tell where its log stands.
+    """
+    if seconds < 1:
+        raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
+    with connected(url) as (connection, dialect):
+        if dialect is Dialect.POSTGRES:
+            yield Cut(dialect, connection, _of_postgres(connection, seconds, table))
+        else:
+            connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by words of its own
+            yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
+
+
+def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
+    """MariaDB tells the place of its binary log that a consistent snapshot is of, which the connection is in then.
+
+    The connection begins no transaction by itself (`AUTOCOMMIT`).
+
+    Raises:
+        SourceUnreadableError: It is MySQL, or writes no binary log.
+    """
+    connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    if not is_mariadb(connection):
+        raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
+    limit_statements(connection, seconds)
+    connection.execute(sa.text("SET SESSION time_zone = '+00:00'"))
+    connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+    status = {name.lower(): value for name, value in connection.execute(sa.text("SHOW STATUS LIKE 'binlog_snapshot_%'"))}
+    position = binlog_place(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
+    if not position:
+        raise SourceUnreadableError("MariaDB writes no binary log; start it with log_bin, as the connector needs it too")
+    return BinlogPlace(position)
+
+
+def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
+    """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    limit_statements(connection, seconds)
+    if table is not None:
+        schema, name = table
+        quoted = connection.dialect.identifier_preparer.format_table(sa.table(name, schema=schema))
+        connection.execute(sa.text(f"LOCK TABLE {quoted} IN ACCESS SHARE MODE"))
+    snapshot, lsn = connection.execute(sa.text(f"SELECT pg_current_snapshot()::text, {LSN}::text")).one()
+    _, end, running = snapshot.split(":")
+    ids = frozenset(int(one) % 2**32 for one in running.split(",") if one)
+    return TransactionSnapshot(lsn_of(lsn), int(end) % 2**32, ids)
+
+
+LOOKS = 60  # at who is still writing
+LOOK_SECONDS = 1.0  # between two of them
+
+# Whoever changes rows holds a lock of its table, also of the partition, until other sessions see that it has ended; so does a
+# prepared transaction, by the name that it had before.
+_WRITERS = """
+    WITH RECURSIVE parts AS (
+        SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = :schema AND c.relname = :table
+        UNION
+        SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON p.oid = i.inhparent
+    )
+    SELECT l.virtualtransaction AS name, max(l.pid) AS pid, bool_or(l.mode = 'AccessExclusiveLock') AS locks_out
+    FROM pg_locks l JOIN parts p ON p.oid = l.relation
+    WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.granted AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock')
+    GROUP BY l.virtualtransaction"""
+
+
+@dataclass(frozen=True)
+class SettledCut:
+    """A cut, and a place of the log.
+
+    All changes of the table that the cut does not see lie at the place or above, and so do the ends of their transactions. Of
+    PostgreSQL it may see some above it too, of which the log tells again.
+    """
+
+    cut: Cut
+    place: StatedPlace
+
+
+class TableBusyError(LakeChimeError):
+    """Transactions that write to a table have not ended in time.
+
+    Attributes:
+        table: The one of the database.
+        writers: Processes of the database; None is a prepared transaction.
+    """
+
+    def __init__(self, table: str, writers: tuple[int | None, ...]) -> None:
+        self.table, self.writers = table, writers
+        pids = ", ".join(map(str, sorted(pid for pid in writers if pid is not None)))
+        who = [f"of the processes {pids} (pg_stat_activity)"] if pids else []
+        who += ["that are prepared (pg_prepared_xacts)"] if None in writers else []
+        super().__init__(
+            f"{table}: transactions {' and '.join(who)} have written to it and do not end, so that no place of the log lies between what "
+            "is seen and what comes; wait for them, or end them, and ask again"
+        )
+
+
+@contextmanager
+def settled(url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep) -> Iterator[SettledCut]:
+    """A cut beside whoever writes to a table, which ends with the context; a statement may take so many seconds.
+
+    Raises:
+        TableBusyError: A transaction of PostgreSQL has written to the table, and did not end for a minute.
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        NotFoundError: PostgreSQL has no such table.
+        SourceUnreadableError: The database cannot be asked, does not tell where its log stands, or is a standby.
+    """
+    place = _place_below(url, schema, table, seconds, pause) if dialect_of(url) is Dialect.POSTGRES else None
+    with taken(url, seconds=seconds, table=(schema, table)) as cut:
+        if place is None:
+            assert isinstance(cut.place, BinlogPlace)
+            place = cut.place
+        yield SettledCut(cut, place)
+
+
+def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPlace:
+    """Where the log stood before it was asked who was writing to a table; all these have ended."""
+    with connected(url) as (connection, _):
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        limit_statements(connection, seconds)
+        is_standby, lsn = connection.execute(sa.text(f"SELECT pg_is_in_recovery(), {LSN}::text")).one()
+        if is_standby:
+            raise SourceUnreadableError(
+                f"it is a standby, which does not tell who is writing to {schema}.{table}; let Monitor(database=…) name its primary server"
+            )
+        column_types(connection, schema, table)
+        begun: frozenset[str] | None = None
+        waited: list[int | None] = []
+        for _ in range(LOOKS):
+            writers = connection.execute(sa.text(_WRITERS), {"schema": schema, "table": table}).all()
+            begun = frozenset(one.name for one in writers) if begun is None else begun
+            waited = [one.pid for one in writers if one.name in begun or one.locks_out]  # the latter let nobody read it
+            if not waited:
+                return WalPlace(lsn_of(lsn))
+            pause(LOOK_SECONDS)
+    raise TableBusyError(f"{schema}.{table}", tuple(waited))
+
+
+SCHEMA_SECONDS = 10  # that a statement may take that reads columns
+_ATTEMPTS = 5
+
+
+def read_schema(url: str, schema: str, table: str) -> TableSchema:
+    """The columns of a table now, and a place of the log at which it had them: they were the same before and after that was asked.
+
+    Nothing is written or locked.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        NotFoundError: There is no such table, or not for this user.
+        SourceUnreadableError: The database cannot be asked, or its columns changed with each question.
+    """
+    with connected(url) as (connection, dialect):
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        for _ in range(_ATTEMPTS):
+            before = column_types(connection, schema, table)
+            position = _position(connection, dialect)
+            if column_types(connection, schema, table) == before:
+                order = Order(position=position)
+                return TableSchema(table=f"{schema}.{table}", order=order, columns=before, dialect=dialect, is_told=False)
+    raise SourceUnreadableError(f"the columns of {schema}.{table} changed with each of {_ATTEMPTS} questions; try again")
+
+
+def _position(connection: sa.Connection, dialect: Dialect) -> Position:
+    if dialect is Dialect.MYSQL:
+        position = binlog_snapshot(connection, SCHEMA_SECONDS).position
+        connection.execute(sa.text("COMMIT"))
+        return position
+    limit_statements(connection, SCHEMA_SECONDS)
+    return (lsn_of(connection.execute(sa.text(f"SELECT ({LSN})::text")).scalar_one()),)
+
+
+SECONDS = 10  # that a statement may take
+_FRESH_SECONDS, _TRIES = 0.2, 10  # the list is made anew when nobody has read it for a tenth of a second
+_DENIED = 1227
+_IDLE = ("Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID")
+
+_threads = sa.table("processlist", sa.column("command"), sa.column("user"), sa.column("time"), schema="information_schema")
+_transactions = sa.table(
+    "innodb_trx", sa.column("trx_mysql_thread_id"), sa.column("trx_started"), sa.column("trx_rows_modified"), schema="information_schema"
+)
+
+
+def tells_open_transactions(url: str) -> bool:
+    """Whether the database of a URL is one whose changes come with the times of their statements.
+
+    Those of PostgreSQL come with the time of their commit, whatever was open.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+    """
+    return dialect_of(url) is Dialect.MYSQL
+
+
+def open_transactions(url: str, table: str) -> Probe:
+    """What is open in the database of a URL, on one connection that writes nothing; each statement has a time limit.
+
+    Args:
+        url: Of MySQL or MariaDB.
+        table: The one that is followed, as `schema.table`.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceDeniedError: The user may not ask that.
+        SourceUnreadableError: The database cannot be asked, or its changes come with the times of another one.
+    """
+    with connected(url) as (connection, _):
+        user = _prepared(connection)
+        try:
+            return _asked(connection, table)
+        except SourceUnreadableError as error:
+            if getattr(error.__cause__, "args", (0,))[0] != _DENIED:
+                raise
+            name, _, host = user.rpartition("@")
+            remedy = f"GRANT PROCESS ON *.* TO `{name}`@`{host}`;"
+            raise SourceDeniedError(f"{user} may not see which transactions are open", remedy) from error
+
+
+def _prepared(connection: sa.Connection) -> str:
+    """Limit the session, and say who it is; `trx_started` is in the zone of the server, whatever that of the session."""
+    connection.execution_options(isolation_level="AUTOCOMMIT")  # transactions are begun by words of their own
+    limit_statements(connection, SECONDS)
+    connection.execute(sa.text("SET SESSION time_zone = 'SYSTEM'"))
+    return connection.execute(sa.text("SELECT CURRENT_USER()")).scalar_one()
+
+
+def _asked(connection: sa.Connection, table: str) -> Probe:
+    running = _oldest_statement(connection)
+    connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
+    own = connection.execute(sa.select(sa.func.connection_id())).scalar_one()
+    began = min((row.began for row in _listed(connection, own) if row.changed), default=None)
+    now = connection.execute(sa.select(sa.func.unix_timestamp())).scalar_one()
+    return Probe(
+        table=table,
+        asked_ms=(int(now) + 1) * 1000,
+        statement_ms=running * 1000,
+        transaction_ms=None if began is None else int(began) * 1000,
+    )
+
+
+def _oldest_statement(connection: sa.Connection) -> int:
+    """When the oldest statement began that runs, this one among them, or a second before; in seconds."""
+    is_foreign = (_threads.c.user == "system user") & (_threads.c.command != "Daemon")
+    age = sa.func.coalesce(sa.case((_threads.c.command.not_in(_IDLE), _threads.c.time)), 0)
+    began = sa.func.min(sa.func.unix_timestamp() - age) - 1  # whole seconds of two times that were cut
+    found, foreign = connection.execute(sa.select(began, sa.func.coalesce(sa.func.sum(sa.case((is_foreign, 1), else_=0)), 0))).one()
+    if foreign:
+        raise SourceUnreadableError("it applies the changes of another server, whose times they have; ask that one")
+    return int(found)
+
+
+def _listed(connection: sa.Connection, own: int) -> Sequence[sa.Row]:
+    """Each transaction: when it began, in seconds, and whether it has changed rows; that of this connection is among them."""
+    columns = _transactions.c
+    statement = sa.select(
+        columns.trx_mysql_thread_id.label("thread"),
+        earliest(columns.trx_started).label("began"),
+        (columns.trx_rows_modified > 0).label("changed"),
+    )
+    for _ in range(_TRIES):
+        found = connection.execute(statement).all()
+        if any(row.thread == own for row in found):
+            return found
+        connection.execute(sa.text("DO SLEEP(:seconds)"), {"seconds": _FRESH_SECONDS})
+    raise SourceUnreadableError("its list of transactions is not made anew, as other programs read it all the time; let them pause")
+
+
+def earliest(moment: sa.ColumnElement) -> sa.ColumnElement:
+    """When a clock of the server's zone showed a moment, in seconds since the epoch; for the first time, where it did twice."""
+    seconds = sa.func.unix_timestamp(moment)
+    return seconds - sa.case((sa.func.from_unixtime(seconds - 3600) == moment, 3600), else_=0)
+
+
+SECONDS = 10  # that a statement may take
+_DAY = 86_400
+_SLOTS = """
+    SELECT slot_name, active, coalesce(wal_status, ''), (pg_current_wal_lsn() - restart_lsn)::bigint, safe_wal_size
+    FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND database = current_database() ORDER BY slot_name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBinlog:
+    """Which files of its binary log MariaDB or MySQL has, by their numbers, and after how many seconds it drops them; None is never."""
+
+    oldest: int
+    newest: int
+    seconds: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place of PostgreSQL's log that it keeps for a connector.
+
+    Attributes:
+        status: PostgreSQL's word; what a slot that is `lost` needs is gone.
+        kept: Bytes of the log from there on.
+        safe: Bytes that may be written before the slot is lost; None where there is no such bound.
+    """
+
+    name: str
+    is_active: bool
+    status: str
+    kept: int
+    safe: int | None
+
+
+def log_kept(url: str) -> KeptBinlog | tuple[Slot, ...]:
+    """What the database of a URL keeps; nothing is written, and each statement has a time limit.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The database cannot be asked, or not by this user.
+    """
+    with connected(url) as (connection, dialect):
+        return _kept_of_mysql(connection) if dialect is Dialect.MYSQL else _kept_of_postgres(connection)
+
+
+def _kept_of_mysql(connection: sa.Connection) -> KeptBinlog:
+    limit_statements(connection, SECONDS)
+    names = [row[0] for row in connection.execute(sa.text("SHOW BINARY LOGS"))]
+    numbers = [binlog_place(f"{name}:4")[0] for name in names]
+    settings = {row[0]: row[1] for row in connection.execute(sa.text("SHOW GLOBAL VARIABLES LIKE '%expire_logs_%'"))}
+    seconds = int(float(settings.get("binlog_expire_logs_seconds") or 0) or float(settings.get("expire_logs_days") or 0) * _DAY)
+    return KeptBinlog(oldest=min(numbers), newest=max(numbers), seconds=seconds or None)
+
+
+def _kept_of_postgres(connection: sa.Connection) -> tuple[Slot, ...]:
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    limit_statements(connection, SECONDS)
+    rows = connection.execute(sa.text(_SLOTS)).all()
+    return tuple(Slot(name=name, is_active=active, status=status, kept=kept or 0, safe=safe) for name, active, status, kept, safe in rows)
+
+
+_WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
+_WHY = {
+    "log_bin": "no binary log is written, which the connector reads",
+    "binlog_format": "its log tells statements, not rows",
+    "binlog_row_image": "its log leaves columns out, so that updates and deletions do not tell the whole row",
+}
+_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = :schema AND table_name = :table"
+_IDENTITY = """
+    SELECT c.relreplident::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+        EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p')"""
+_PUBLICATIONS = """
+    SELECT quote_ident(p.pubname), p.pubtruncate, p.pubinsert AND p.pubupdate AND p.pubdelete
+    FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+    WHERE t.schemaname = :schema AND t.tablename = :table ORDER BY p.pubname"""
+
+
+def check_log(url: str, schema: str, table: str) -> list[Finding]:
+    """What of a database's settings hinders that all changes of a table are told, with the statements that change it.
+
+    Nothing is written.
+
+    Raises:
+        InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
+        SourceUnreadableError: The database cannot be asked.
+    """
+    with connected(url) as (connection, dialect):
+        found = _of_mysql(connection, schema, table) if dialect is Dialect.MYSQL else _log_of_postgres(connection, schema, table)
+        return list(found)
+
+
+def _of_mysql(connection: sa.Connection, schema: str, table: str) -> Iterator[Finding]:
+    query = sa.text("SHOW GLOBAL VARIABLES WHERE Variable_name IN :names").bindparams(sa.bindparam("names", expanding=True))
+    values = {row[0]: row[1] for row in connection.execute(query, {"names": list(_WANTED)})}
+    for name, wanted in _WANTED.items():
+        if (value := values.get(name, "")).upper() != wanted:
+            remedy = f"SET GLOBAL {name} = '{wanted}';  -- and in my.cnf; sessions that are open keep what they had"
+            if name == "log_bin":
+                remedy = "start the server with log_bin, and a server_id"
+            yield Finding(Weight.ERROR, name, f"{name} is {value or 'not there'}: {_WHY[name]}", remedy)
+    if connection.execute(sa.text(_TABLE), {"schema": schema, "table": table}).first() is None:
+        yield _not_there(schema, table)
+
+
+def _log_of_postgres(connection: sa.Connection, schema: str, table: str) -> Iterator[Finding]:
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    limit_statements(connection, SECONDS)
+    level = connection.execute(sa.text("SHOW wal_level")).scalar_one()
+    if level != "logical":
+        remedy = "ALTER SYSTEM SET wal_level = 'logical';  -- and start the server anew"
+        yield Finding(Weight.ERROR, "wal_level", f"wal_level is {level}: its log does not tell rows", remedy)
+    where = {"schema": schema, "table": table}
+    found = connection.execute(sa.text(_IDENTITY), where).one_or_none()
+    if found is None:
+        yield _not_there(schema, table)
+        return
+    identity, name, has_primary = found
+    if identity != "f":
+        is_lost = identity == "n" or (identity == "d" and not has_primary)
+        what = "updates and deletions are refused or not told" if is_lost else "updates and deletions tell the key alone of what was before"
+        weight = Weight.ERROR if is_lost else Weight.WARNING
+        yield Finding(weight, "replica identity", f"of {name} it is not FULL: {what}", f"ALTER TABLE {name} REPLICA IDENTITY FULL;")
+    yield from _of_publications(connection, where, name)
+
+
+def _of_publications(connection: sa.Connection, where: dict[str, str], name: str) -> Iterator[Finding]:
+    publications = connection.execute(sa.text(_PUBLICATIONS), where).all()
+    if not publications:
+        problem = f"no publication has {name}; connectors that may not make one tell nothing"
+        yield Finding(Weight.WARNING, "publication", problem, f"CREATE PUBLICATION dbz_publication FOR TABLE {name};")
+    for publication, has_truncate, has_rows in publications:
+        if not (has_truncate and has_rows):
+            left_out = "truncations" if has_rows else "some changes of rows"
+            remedy = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate');"
+            yield Finding(Weight.WARNING, "publication", f"{publication} leaves out {left_out}", remedy)
+
+
+def _not_there(schema: str, table: str) -> Finding:
+    problem = f"there is no table {schema}.{table} that this user may see"
+    return Finding(Weight.ERROR, "table", problem, "name it by --source-table, or grant SELECT on it")

@@ -1,0 +1,253 @@
+"""What new changes make of keys of which something is known."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakechime_dagster.cdc.change import Change, Key, Order
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Image, Kept, Refused, Row, Soft, Window, event_of, with_changes
+from lakechime_dagster.cdc.wire import Span, encoded
+from lakechime_dagster.compat import StrEnum
+
+
+class Fate(StrEnum):
+    """What became of a change; of each of them one thing.
+
+    Attributes:
+        APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a column of it.
+        FOLDED: Newer ones of the same step say all that it said.
+        STALE: What was known before the step says all that it said: it came late.
+        DELIVERED_AGAIN: It was there before.
+        TRUNCATED: A truncation above it took what it said.
+        WAITING: Its row waits for a column that nobody carried.
+        CONTROL: It tells of no row, or of what the declaration leaves out.
+        OTHER_TABLE: It is of a table that the declared filter does not accept.
+        QUARANTINED: It was not taken.
+    """
+
+    APPLIED = "applied"
+    FOLDED = "folded"
+    STALE = "stale"
+    DELIVERED_AGAIN = "delivered again"
+    TRUNCATED = "truncated"
+    WAITING = "waiting"
+    CONTROL = "control"
+    OTHER_TABLE = "other table"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of a key before a step.
+
+    `base` and `changes` are what is remembered beside the table; of a key of which nothing is, the table's own row is the
+    base. `row` is that of the table, `waiting` the columns of the base that nobody carried, `span` where the base's row began in
+    the table's history.
+    """
+
+    source: str
+    row: Row | None = None
+    base: Image = field(default_factory=Image)
+    waiting: frozenset[str] = frozenset()
+    span: Span | None = None
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def newest(self) -> Order:
+        """The newest order that anything of the key was told at."""
+        return max(*_told(self.base), BEFORE_ALL, *(change.order for change in self.changes))
+
+    def has(self, change: Change) -> bool:
+        """Whether a change was there before: one of the same event, and of the same content where that is known."""
+        event = event_of(change.order)
+        if any(event_of(one.order) == event and _content(one) == _content(change) for one in self.changes):
+            return True
+        return any(event_of(order) == event for order in (*_told(self.base), *(order for order, _ in self.base.columns.values())))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyStep:
+    """A key after a step.
+
+    Attributes:
+        key: Its values.
+        source: What feeds it.
+        before: The table's row before; None if it had none.
+        after: The table's row now; None if it has none. One that was deleted has an image that ended.
+        image: What is known of the key now, which stands beside the row.
+        added: The changes to remember.
+        waits: Its row waits for a column.
+    """
+
+    key: Key
+    source: str
+    before: Row | None
+    after: Row | None
+    image: Image
+    added: tuple[Change, ...]
+    waits: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which fate.
+
+    `outcomes` has the fate of each change that is to be remembered; `kept` is what their rows rest on.
+    """
+
+    keys: tuple[KeyStep, ...]
+    refused: tuple[Refused, ...]
+    fates: Counter[Fate]
+    kept: Kept
+    outcomes: tuple[tuple[Change, Fate], ...] = ()
+
+
+def merged(
+    known: Mapping[Key, Known],
+    told: Iterable[Change],
+    truncated: Mapping[str, frozenset[Order]],
+    frontiers: Mapping[str, Order],
+    soft: Soft | None = None,
+) -> Merged:
+    """One step of a few keys; neither the order of the changes nor how they are split into steps makes a difference to the rows.
+
+    Args:
+        known: What is known of the keys, of all keys that continue one of them among them.
+        told: The new changes of these keys; those of no key are among `truncated`.
+        truncated: The truncations of each source, new ones among them.
+        frontiers: By source the order below which it is forgotten which rows were deleted.
+        soft: How rows stay that were deleted; None where they do not.
+    """
+    fresh, fates = _fresh(known, told)
+    strayed, fresh = _strayed(known, fresh)
+    windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
+    step = with_changes(Kept(windows=windows, truncated=truncated, frontiers=frontiers), fresh)
+    refused = (*strayed, *step.refused)
+    fates[Fate.QUARANTINED] += len(refused)
+    dropped = {id(one.change) for one in refused}
+    added: dict[Key, list[Change]] = {}
+    for change in fresh:
+        if id(change) not in dropped:
+            added.setdefault(change.key, []).append(change)
+    keys, outcomes = list[KeyStep](), list[tuple[Change, Fate]]()
+    for key in step.kept.windows:
+        before = known.get(key)
+        one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
+        ends = truncated.get(one.source, frozenset())
+        outcomes += [(change, _fate(one, change, before.newest if before else BEFORE_ALL, ends)) for change in one.added]
+        keys.append(one)
+    fates.update(fate for _, fate in outcomes)
+    return Merged(keys=tuple(keys), refused=refused, fates=fates, kept=step.kept, outcomes=tuple(outcomes))
+
+
+def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[Fate]]:
+    """The changes that were not there before, each once, in their order."""
+    fresh: list[Change] = []
+    seen: dict[tuple[Key, str, Order], Change] = {}
+    fates = Counter[Fate]()
+    for change in sorted(told, key=lambda one: (one.source, one.order)):
+        event = change.key, change.source, event_of(change.order)
+        before = known.get(change.key)
+        again = seen.setdefault(event, change)
+        if (again is not change and _content(again) == _content(change)) or (
+            before is not None and before.source == change.source and before.has(change)
+        ):
+            fates[Fate.DELIVERED_AGAIN] += 1
+        else:
+            fresh.append(change)
+    return fresh, fates
+
+
+def _strayed(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Refused], list[Change]]:
+    """The changes whose place among those of their key nobody can tell: without a position, in another partition."""
+    homes: dict[Key, tuple[str, int]] = {}
+    refused, others = list[Refused](), list[Change]()
+    for key, one in known.items():
+        without = [order for order in (one.base.upserted, *(change.order for change in one.changes)) if order and not order.position]
+        if without:
+            homes[key] = without[0].topic, without[0].partition
+    for change in told:
+        place = change.order.topic, change.order.partition
+        if not change.order.position and homes.setdefault(change.key, place) != place:
+            reason = f"key {change.key} is told without a position in partition {homes[change.key]} and in {place}: which came first?"
+            refused.append(Refused(change, reason))
+        else:
+            others.append(change)
+    return refused, others
+
+
+def _key_step(kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None) -> KeyStep:
+    window, image = kept.windows[key], kept.image(key) if soft is None else soft.image(kept, key)
+    wanted = {name for one in window.changes if one.operation.is_upsert and one.order > image.deleted for name in one.omitted}
+    if before is not None and image.upserted is not None and (before.base.upserted or BEFORE_ALL) > image.deleted:
+        wanted |= before.waiting
+    row = image.row({*image.columns, *wanted})
+    return KeyStep(
+        key=key,
+        source=window.source,
+        before=before.row if before else None,
+        after=row,
+        image=image,
+        added=added,
+        waits=image.upserted is not None and image.ended is None and row is None,
+    )
+
+
+def _fate(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]) -> Fate:
+    image, order = step.image, change.order
+    if step.waits and change.operation.is_upsert and order > image.deleted:
+        return Fate.WAITING
+    if order in _told(image) or any(carried == order for carried, _ in image.columns.values()):
+        return Fate.APPLIED
+    if any(end > order for end in ends):
+        return Fate.TRUNCATED
+    return Fate.STALE if order < newest else Fate.FOLDED
+
+
+def _told(image: Image) -> list[Order]:
+    """The orders at which the row was told last, and began and ended by deletions."""
+    return [order for order in (image.upserted, image.deleted, image.ended and image.ended.order) if order is not None]
+
+
+def _content(change: Change) -> tuple[object, ...]:
+    return change.operation.is_upsert, change.columns, change.continues
+
+
+class Need:
+    """What a row of the table needs.
+
+    Where deleted rows stay, one is written too that ends (`END`), that is there again after that (`RETURN`), or that ended and
+    was otherwise than was known (`AMEND`).
+    """
+
+    INSERT, UPDATE, DELETE, NOTHING = "I", "U", "D", "="
+    END, RETURN, AMEND = "d", "i", "u"
+
+
+def need_of(before: Row | None, after: Row | None, is_same: bool) -> str | None:
+    """What the table's row needs; None where there is none and was none."""
+    if before is None:
+        return None if after is None else Need.INSERT
+    if after is None:
+        return Need.DELETE
+    return Need.NOTHING if is_same and all(_equal(before.get(name), value) for name, value in after.items()) else Need.UPDATE
+
+
+def soft_need(need: str | None, had_ended: bool, has_ended: bool) -> str | None:
+    """The same of a row that is kept, by whether it had ended before and has now; None of one that ended, and is as it was."""
+    match need, had_ended, has_ended:
+        case (Need.UPDATE, False, True):
+            return Need.END
+        case (Need.UPDATE, True, False):
+            return Need.RETURN
+        case (Need.UPDATE, True, True):
+            return Need.AMEND
+        case (Need.NOTHING, True, _):
+            return None
+        case _:
+            return need
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other or encoded(one) == encoded(other)

@@ -1,0 +1,635 @@
+"""Appends rows read from a database, or from a dump, to the bronze table of a CDC table."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from sqlglot import exp
+
+from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPlace, Order, Position, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.compare import Comparison, Key, comparison_of, in_batches, key_shown
+from lakechime_dagster.cdc.load import (
+    LOAD,
+    LOADS,
+    OF_BINLOG,
+    ORIGIN,
+    DumpError,
+    DumpWriter,
+    Form,
+    Progress,
+    RowWriter,
+    Texts,
+    UnrepairableError,
+    check_reach,
+    dump_position,
+    form_of,
+    left_out,
+    snapshot_position,
+    writer_of,
+)
+from lakechime_dagster.cdc.merge import BEFORE_ALL
+from lakechime_dagster.cdc.readers import MessageFormat, format_of
+from lakechime_dagster.cdc.record import COLUMNS, Kind, Message, Record, bronze_row
+from lakechime_dagster.cdc.service import Followed, state_rows
+from lakechime_dagster.cdc.state import PartitionPlace, Role, TableSchema, opened_epochs, opened_row, places_of
+from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.formats.delta_append import append_once
+from lakechime_dagster.runtime.platform import Platform, ends_of_held
+from lakechime_dagster.runtime.reconcile import reconcile_table
+from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.databases import Canal, Monitor, Snapshot
+from lakechime_dagster.tables.names import spelled_as
+from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.subscription import Flow
+
+if TYPE_CHECKING:
+    from lakechime_dagster.cdc.database import TableSide
+    from lakechime_dagster.cdc.dump import Dump, Placed
+    from lakechime_dagster.formats.delta import DeltaLog
+
+
+AT_ONCE = 500  # keys of a statement
+STATEMENT_SECONDS = 60
+HIDDEN = "__"  # with which the names of columns begin that the database does not have
+MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadTask:
+    """What a repair or a load needs to know of a table: its log, those of its bronze table and its state, its key, its messages."""
+
+    name: str
+    log: "DeltaLog"
+    bronze: "DeltaLog"
+    state: "DeltaLog"
+    keys: tuple[str, ...]
+    format: MessageFormat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repaired:
+    """What the database has for keys, and the commit of the bronze table that has it; None in a dry run.
+
+    Attributes:
+        cut: The place of the database's log at which they were read.
+        rows: Keys that have a row there.
+        deletions: Keys that have none.
+    """
+
+    cut: str
+    rows: tuple[Key, ...]
+    deletions: tuple[Key, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Rows of the database that were appended in one commit of the bronze table.
+
+    Attributes:
+        load: The id of the load.
+        cut: The place of the database's log at which they were read.
+        rows: Of this chunk.
+        total: Rows of the load so far, with those that others of its processes appended.
+        last: The key up to which the load is done; None of an empty table.
+        is_last: There is no row above.
+        version: The commit; None in a dry run, and where there was no row.
+    """
+
+    load: str
+    cut: str
+    rows: int
+    total: int
+    last: Key | None
+    is_last: bool
+    version: int | None
+
+
+def task_of(platform: Platform, table: ChangeTable) -> LoadTask:
+    """The task of a declared table."""
+    location = platform.location(table.name, table.location)
+    return LoadTask(
+        name=table.name,
+        log=platform.log_at(location, table.name),
+        bronze=platform.log(table.bronze.name, table.bronze.location),
+        state=platform.log_at(location.rstrip("/") + STATE, table.name + STATE),
+        keys=table.keys,
+        format=format_of(table.bronze),
+    )
+
+
+def repair_declared(platform: Platform, table: ChangeTable, monitor: Monitor, keys: Sequence[Key], *, dry_run: bool = False) -> Repaired:
+    """Repair keys of a declared table, and register the commit, so that the table's trigger sees it at once.
+
+    Raises:
+        As `repaired`.
+    """
+    task = task_of(platform, table)
+    done = repaired(task, monitor, keys, platform.store.now(), dry_run=dry_run)
+    if done.version is not None:
+        reconcile_table(platform, task.bronze, table.bronze.levels)
+    return done
+
+
+def load_declared(
+    platform: Platform, table: ChangeTable, monitor: Monitor, size: int, *, restart: bool = False, dry_run: bool = False
+) -> Iterator[Chunk]:
+    """Load a declared table, and register each commit, so that the table's trigger sees it at once.
+
+    Raises:
+        As `chunks_loaded`.
+    """
+    task = task_of(platform, table)
+    for chunk in chunks_loaded(task, monitor, size, platform.store.now, restart=restart, dry_run=dry_run):
+        if chunk.version is not None:
+            reconcile_table(platform, task.bronze, table.bronze.levels)
+        yield chunk
+
+
+def repaired(
+    task: LoadTask,
+    monitor: Monitor,
+    keys: Sequence[Key],
+    now_ms: int,
+    *,
+    dry_run: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Repaired:
+    """Read these keys in the database at one snapshot, and append what it has for them to the bronze table, in one commit.
+
+    Raises:
+        UnrepairableError: they cannot be written.
+        TableBusyError: transactions that have written to PostgreSQL's table do not end.
+        SourceUnreadableError: the database cannot be asked.
+        TableAbsentError: the lake has no such table.
+    """
+    with _snapshot(task, messages_form(task), monitor, pause) as (place, writer, side):
+        found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
+    columns = writer.comparison.columns
+    texts = {key: dict(zip(columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)}
+    at = Record(topic=f"{task.name} repaired", topic_id=REPAIRS + task.name, value=None, offset=now_ms * 1_000_000)
+    records = _records(writer, at, texts)
+    done = Repaired(
+        cut=str(place),
+        rows=tuple(key for key, row in texts.items() if row is not None),
+        deletions=tuple(key for key, row in texts.items() if row is None),
+    )
+    if dry_run or not records:
+        return done
+    return replace(done, version=append_records(task, records, [(ORIGIN, b"repair")], place, now_ms))
+
+
+def chunks_loaded(
+    task: LoadTask,
+    monitor: Monitor,
+    size: int,
+    now: Callable[[], int],
+    *,
+    restart: bool = False,
+    dry_run: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[Chunk]:
+    """Load chunk after chunk of so many rows; each is appended when it is given back. A dry run reads the first one alone.
+
+    It continues above the last chunk of the newest load, if that is not finished and nobody asks for a restart. A load stays
+    unfinished if the rows above its last chunk are deleted before the next one. Two loads at once append rows twice, which
+    means the same.
+
+    Raises:
+        LoadGapError: the stream does not reach back to a snapshot.
+        UnrepairableError: a row cannot be written.
+        TableBusyError: transactions that have written to PostgreSQL's table do not end.
+        SourceUnreadableError: the database cannot be asked.
+        NotFoundError: it has no such table.
+    """
+    form = messages_form(task)
+    source, first = first_streamed(task)
+    before = None if restart else newest_progress(task)
+    progress = before if before is not None and not before.is_last and not before.dump else Progress(load=uuid4().hex)
+    # a topic of this process alone: its positions only go forward, whatever others append meanwhile
+    at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
+    while not progress.is_last:
+        with _snapshot(task, form, monitor, pause) as (place, writer, side):
+            check_reach(task.name, source, place, first)
+            found = side.values_above(progress.last, size + 1)
+        rows = {key: dict(zip(writer.comparison.columns, row, strict=True)) for key, row in list(found.items())[:size]}
+        start, progress = progress.rows, progress.after(list(rows), is_last=len(found) <= size)
+        records = _records(writer, replace(at, offset=start), rows)
+        version = append_chunk(task, records, progress, place, now()) if records and not dry_run else None
+        yield Chunk(
+            load=progress.load,
+            cut=str(place),
+            rows=len(rows),
+            total=progress.rows,
+            last=progress.last,
+            is_last=progress.is_last,
+            version=version,
+        )
+        if dry_run:
+            return
+
+
+def _records(writer: RowWriter, at: Record, rows: Mapping[Key, Texts | None]) -> list[Record]:
+    """Rows as records, from a coordinate on."""
+    return [writer.record(replace(at, offset=at.offset + number), key, row) for number, (key, row) in enumerate(rows.items())]
+
+
+def append_chunk(task: LoadTask, records: Sequence[Record], progress: Progress, place: StatedPlace, now_ms: int) -> int:
+    """Append a chunk of a load; returns the version."""
+    return append_records(task, records, [(ORIGIN, b"load"), (LOAD, progress.to_json())], place, now_ms)
+
+
+def append_records(task: LoadTask, records: Sequence[Record], headers: Sequence[tuple[str, bytes]], place: StatedPlace, now_ms: int) -> int:
+    """Append rows that were read at a place of the database's log to the bronze table, in one commit; returns the version."""
+    from lakechime_dagster.formats.delta_append import append_rows
+
+    reader = task.format.reader()
+    rows = [bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), reader) for one in records]
+    facts = {"lakechime.origin": dict(headers)[ORIGIN].decode(), "lakechime.cut": str(place)}
+    return append_rows(task.bronze, list(COLUMNS), rows, facts)
+
+
+@contextmanager
+def _snapshot(
+    task: LoadTask, form: Form, monitor: Monitor, pause: Callable[[float], None]
+) -> "Iterator[tuple[StatedPlace, RowWriter, TableSide]]":
+    """A consistent snapshot of the database's table, which ends with the context: its place, what writes its rows, and the rows.
+
+    Its position loses to all changes that the snapshot does not see, and wins against all that the messages had before it.
+    Changes that it sees, and of which no message had come yet, win too, and say the same or come before others that do; key
+    changes among them take what their rows were before the snapshot (`Order.is_read_after`).
+    """
+    from lakechime_dagster.cdc.database import TableSide, column_types, settled
+
+    newest = 0 if form.connector in OF_BINLOG else _newest_position(task.bronze)  # before the snapshot, so that it is in there
+    where = monitor.source_table
+    with settled(monitor.url(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause) as found:
+        position = snapshot_position(form, found.place, newest)
+        comparison = _comparison(task, form, found.cut.dialect, column_types(found.cut.connection, *where))
+        writer = RowWriter(form=form, position=position, comparison=comparison)
+        yield found.place, writer, TableSide(found.cut.connection, comparison.source(*where))
+
+
+def _comparison(task: LoadTask, form: Form, dialect: Any, source: Mapping[str, str]) -> Comparison:
+    """The columns of the database's table that rows can have.
+
+    Raises:
+        UnrepairableError: the lake's table is not there yet, or has a column that they cannot have.
+    """
+    from lakechime_dagster.formats.delta_rows import DeltaRows
+
+    lake = {name: kind for name, kind in DeltaRows(task.log).types().items() if not name.startswith(HIDDEN)}
+    if not lake:
+        raise UnrepairableError(f"{task.name}: the table is not there yet; wait for its first step")
+    comparison, _ = comparison_of(dialect, source, lake, task.keys, None)
+    if lacking := left_out(form, source, list(spelled_as(source, lake)), comparison):
+        raise UnrepairableError(
+            f"{task.name}: its rows cannot be read with {', '.join(lacking)}; repair them by a new snapshot of the connector"
+        )
+    return comparison
+
+
+def _newest_position(bronze: "DeltaLog") -> int:
+    """The greatest first part of the positions in the bronze table, also of rows that were loaded."""
+    from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
+
+    newest = exp.Max(this=exp.func("array_element", column("position"), exp.Literal.number(1))).as_("newest")
+    (row,) = DeltaRows(bronze).query(exp.select(newest).from_(TABLE).where(known("position")))
+    return row["newest"] or 0
+
+
+# What the messages of a table report
+
+
+def messages_form(task: LoadTask) -> Form:
+    """The form of a table's rows, by the newest message that reports one.
+
+    Raises:
+        UnrepairableError: there is none, several tables feed this one, or rows that are read have no order among its messages.
+    """
+    from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, texts
+
+    if task.format.shards:
+        raise UnrepairableError(f"{task.name}: no row of a shard can be written yet; let the connector of that shard take a new snapshot")
+    bronze, own = DeltaRows(task.bronze), exp.not_(column("topic_id").like(f"{REPAIRS}%"))
+    is_change = texts("kind", Kind.CHANGE.value)  # a heartbeat and a message of another table have a source too
+    bare = (is_change, texts("op", "c", "u", "d"), column("position").is_(exp.Null()), own)
+    if isinstance(task.format.envelope, Canal) or bronze.select("offset", where=bare, limit=1):
+        tool = type(task.format.envelope).__name__
+        raise UnrepairableError(
+            f"{task.name}: messages of {tool} without a position in the database's log have no order among rows that are read there; "
+            "load the rows again by that tool"
+        )
+    newest = exp.Max(this=column("ts_ms")).as_("newest")
+    told = bronze.query(exp.select(column("source"), newest).from_(TABLE).where(is_change, own).group_by(column("source")))
+    if len(told) > 1:
+        names = ", ".join(sorted(row["source"] for row in told))
+        raise UnrepairableError(f"{task.name}: several tables feed it ({names}), and a key is not known to be of one")
+    found = bronze.select(*MESSAGE, where=(texts("op", "c", "u", "r"), known("value"), own), newest=("timestamp", "offset"), limit=1)
+    if not found:
+        raise UnrepairableError(
+            f"{task.name}: no message reports a row yet, so that the form of its rows is not known; start the connector, and wait "
+            "for its first change of a row"
+        )
+    _check_epochs(task, told[0]["source"])
+    return read_form(task, found[0], told[0]["newest"])
+
+
+def read_form(task: LoadTask, row: Mapping[str, Any], newest_ms: int | None) -> Form:
+    """The form by one message, as the bronze table has it."""
+    record = Record(topic=row["topic"], topic_id=row["topic_id"] or "", offset=row["offset"], value=row["value"].encode())
+    return form_of(task.name, record, _typed(task), newest_ms)
+
+
+def _typed(task: LoadTask) -> MessageFormat:
+    """How messages are read, with what is remembered of columns that they do not describe themselves."""
+    from lakechime_dagster.formats.delta_rows import DeltaRows, texts
+
+    if not task.format.is_typed_elsewhere:
+        return task.format
+    rows = DeltaRows(task.state).select(where=(texts("role", Role.SCHEMA.value),))
+    return replace(task.format, tables=tuple(map(TableSchema.of_row, state_rows(rows))))
+
+
+def _check_epochs(task: LoadTask, source: str) -> None:
+    """Refuse a source whose positions have begun anew: rows that are read have positions of its first epoch."""
+    from lakechime_dagster.formats.delta_rows import DeltaRows, texts
+
+    places = DeltaRows(task.state).select("source", "order", where=(texts("role", Role.PLACE.value),))
+    if any(order_of(row["order"]).epoch > 0 for row in places if row["source"] == source):
+        raise UnrepairableError(
+            f"{task.name}: the positions of {source} have begun anew, and a repair cannot be put behind that yet; let the connector take a "
+            "new snapshot"
+        )
+
+
+def streamed() -> tuple[exp.Condition, ...]:
+    """That a message reports a change that was streamed, with its position; rows that a snapshot read, or we, are not."""
+    from lakechime_dagster.formats.delta_rows import column, known, texts
+
+    own = column("topic_id").like(f"{REPAIRS}%")
+    return texts("op", "c", "u", "d", "t"), known("position"), column("snapshot").is_(exp.Null()), exp.not_(own)
+
+
+def first_streamed(task: LoadTask) -> tuple[str, Position | None]:
+    """The source of a table's changes, and the lowest position that was streamed of it."""
+    from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, texts
+
+    places = [exp.func("array_element", column("position"), exp.Literal.number(index)) for index in (1, 2, 3)]
+    own = column("topic_id").like(f"{REPAIRS}%")
+    rows = DeltaRows(task.bronze)
+    found = rows.query(exp.select("source", "position").from_(TABLE).where(*streamed()).order_by(*places).limit(1))
+    if found:
+        return found[0]["source"], tuple(found[0]["position"])
+    (any_,) = rows.select("source", where=(texts("kind", Kind.CHANGE.value), exp.not_(own)), limit=1)
+    return any_["source"], None
+
+
+def newest_progress(task: LoadTask) -> Progress | None:
+    """How far the newest load of a table is, by its last row; None where there was none."""
+    from lakechime_dagster.formats.delta_rows import DeltaRows, column
+
+    own = column("topic_id").like(f"{LOADS}%")
+    found = DeltaRows(task.bronze).select("headers", where=(own,), newest=("timestamp", "offset"), limit=1)
+    return Progress.from_json({one["key"]: one["value"] for one in found[0]["headers"]}[LOAD]) if found else None
+
+
+def dump_loaded(
+    task: LoadTask, snapshot: Snapshot, path: Path, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False
+) -> Iterator[Chunk]:
+    """Load a dump chunk by chunk of so many rows; each is appended when it is given back. A dry run gives back one.
+
+    It continues after the last chunk of the table's newest load, if that is of this very dump and not finished, and nobody asks
+    for a restart. Memory holds a chunk, however long the dump is. A dump without rows gives back nothing.
+
+    Raises:
+        LoadGapError: the stream does not reach back to the dump's place.
+        DumpError: the dump cannot be read, or a row does not fit.
+        UnrepairableError: its rows cannot be written.
+    """
+    from lakechime_dagster.cdc.dump import Dump
+
+    dump, place = Dump(path), stated_place(snapshot.as_of)
+    columns = dump.columns()
+    if not columns:
+        return
+    writer, identity = _writer(task, place, columns), dump.identity(snapshot.as_of)
+    total, last = _checked(dump, writer, task.name)
+    before = None if restart else newest_progress(task)
+    is_begun = before is not None and before.dump == identity and not before.is_last
+    progress = before if is_begun and before is not None else Progress(load=uuid4().hex, dump=identity)
+    if dry_run:
+        yield Chunk(load=progress.load, cut=str(place), rows=total - progress.rows, total=total, last=last, is_last=True, version=None)
+        return
+    # a topic of this process alone: its offsets only go forward, whatever others append meanwhile
+    at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
+    rest = islice(dump.rows(), progress.rows, None)
+    while chunk := list(islice(rest, size)):
+        if dump.identity(snapshot.as_of) != identity:
+            raise DumpError(f"{path} was written anew meanwhile; load it again, when it is whole")
+        start = progress.rows
+        written = [_told(writer, replace(at, offset=start + number), *placed) for number, placed in enumerate(chunk)]
+        progress = progress.after([key for key, _ in written], is_last=start + len(chunk) >= total)
+        version = append_chunk(task, [record for _, record in written], progress, place, now())
+        yield Chunk(
+            load=progress.load,
+            cut=str(place),
+            rows=len(chunk),
+            total=progress.rows,
+            last=progress.last,
+            is_last=progress.is_last,
+            version=version,
+        )
+
+
+def _checked(dump: "Dump", writer: DumpWriter, table: str) -> tuple[int, Key | None]:
+    """How many rows there are, and the key of the last one, once each was written for trial.
+
+    Raises:
+        DumpError: a row cannot be told, or two have one key.
+    """
+    from lakechime_dagster.cdc.dump import first_repeated
+
+    trial = _Trial(writer, Record(topic=f"{table} loaded", value=None))
+    if repeated := first_repeated(trial.keys(dump.rows())):
+        key, *places = repeated
+        where = " and ".join(places)
+        raise DumpError(f"{table}: key {key} is there twice, at {where}, and nobody knows which is its row; dump it at one place")
+    return trial.rows, trial.last
+
+
+@dataclass
+class _Trial:
+    """Writes all rows of a dump, and keeps none."""
+
+    writer: DumpWriter
+    at: Record
+    rows: int = 0
+    last: Key | None = None
+
+    def keys(self, rows: "Iterable[Placed]") -> Iterator[tuple[str, str]]:
+        """Where each row stands, and its key."""
+        for where, row in rows:
+            self.last, _ = _told(self.writer, self.at, where, row)
+            self.rows += 1
+            yield where, key_shown(self.last)
+
+
+def _told(writer: DumpWriter, at: Record, where: str, row: Mapping[str, Any]) -> tuple[Key, Record]:
+    try:
+        return writer.record(at, row)
+    except ValueError as problem:
+        raise DumpError(f"{where}: {problem}") from problem
+
+
+def _writer(task: LoadTask, place: StatedPlace, columns: tuple[str, ...]) -> DumpWriter:
+    """What writes the rows of a dump of a place, in the form of the table's newest message.
+
+    Raises:
+        LoadGapError: the stream does not reach back to the place.
+        DumpError: it has not passed the place, or the table has forgotten what was above it.
+    """
+    now = messages_form(task)
+    dump_position(now, place, (0,))  # that it is a place of such a log
+    source, first = first_streamed(task)
+    check_reach(task.name, source, place, first)
+    newest, then = _newest_below(task, place)
+    if not isinstance(place, BinlogPlace):
+        _check_passed(task, source, place, then)
+    position = dump_position(now, place, newest)
+    _check_remembered(task, source, place, position)
+    return writer_of(now, then, position, task.format.message_keys, columns)
+
+
+def _newest_below(task: LoadTask, place: StatedPlace) -> tuple[Position, Form]:
+    """The newest change that was streamed and is not above a place, as far as its position says it; there is one.
+
+    Returns:
+        Its position, and the form of the rows then.
+    """
+    from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
+
+    file, byte, row = _parts()
+    bound = list(map(exp.Literal.number, place.position))
+    below = file <= bound[0] if len(bound) == 1 else exp.or_(file < bound[0], exp.and_(file.eq(bound[0]), byte <= bound[1]))
+    query = exp.select(*map(column, (*MESSAGE, "position", "ts_ms"))).from_(TABLE).where(*streamed(), known("value"), below)
+    for part in (file, byte, row):
+        query = query.order_by(exp.Ordered(this=part, desc=True))
+    (one,) = DeltaRows(task.bronze).query(query.limit(1))
+    return tuple(one["position"]), read_form(task, one, one["ts_ms"])
+
+
+def _check_passed(task: LoadTask, source: str, place: WalPlace, then: Form) -> None:
+    """See that what lies at a place of PostgreSQL's log is known, as the stream comes in the order of commits and is above it."""
+    from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows
+
+    if then.is_first:
+        raise DumpError(
+            f"{task.name}: {place} lies in the first transaction that was streamed, whose place in the order of commits is not "
+            "known; dump later"
+        )
+    before, own, _ = _parts()
+    above = exp.or_(before > exp.Literal.number(place.lsn), own >= exp.Literal.number(place.lsn))
+    if not DeltaRows(task.bronze).query(exp.select("source").from_(TABLE).where(*streamed(), above).limit(1)):
+        problem = f"no change of {source} above the dump's place was streamed yet, so that it is not known what lies below"
+        raise DumpError(f"{task.name}: {problem}; wait for a change of a row")
+
+
+def _check_remembered(task: LoadTask, source: str, place: StatedPlace, position: Position) -> None:
+    """See that it is not forgotten which rows were deleted above the dump."""
+    from lakechime_dagster.formats.delta_rows import DeltaRows, texts
+
+    rows = DeltaRows(task.state).select("source", "order", where=(texts("role", Role.FRONTIER.value),))
+    frontier = max((order_of(row["order"]) for row in rows if row["source"] == source), default=BEFORE_ALL)
+    if frontier > Order(position=position, rank=READ):
+        raise DumpError(
+            f"{task.name}: it is forgotten which rows were deleted since {place}; declare an allowed_lateness longer than the dump is old, "
+            f"let `lakechime cdc rebuild {task.name}` make the table anew from its messages, and load then"
+        )
+
+
+def _parts() -> tuple[exp.Condition, exp.Condition, exp.Condition]:
+    """The parts of a position."""
+    from lakechime_dagster.formats.delta_rows import column
+
+    return tuple(exp.func("array_element", column("position"), exp.Literal.number(index)) for index in (1, 2, 3))  # pyright: ignore[reportReturnType]
+
+
+def history_loaded(
+    platform: Platform, table: ChangeTable, snapshot: Snapshot, path: Path, size: int, *, restart: bool = False, dry_run: bool = False
+) -> Iterator[Chunk]:
+    """Load a dump into a declared table, and register each commit, so that the table's trigger sees it at once.
+
+    Raises:
+        As `dump_loaded`.
+    """
+    task = task_of(platform, table)
+    for chunk in dump_loaded(task, snapshot, path, size, platform.store.now, restart=restart, dry_run=dry_run):
+        if chunk.version is not None:
+            reconcile_table(platform, task.bronze, table.bronze.levels)
+        yield chunk
+
+
+_ASKED = re.compile(r"the position of (\S+) goes back")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """How far the sources of a table have come, and what its lane waits for.
+
+    Attributes:
+        places: Of each partition of each source.
+        opened: By source the newest epoch that may be entered.
+        asks: The source of which a held step asks whether its positions may begin anew; empty where none asks.
+        step: That step.
+    """
+
+    places: tuple[PartitionPlace, ...]
+    opened: dict[str, int]
+    asks: str = ""
+    step: Execution | None = None
+
+    @property
+    def next(self) -> int:
+        """The epoch of the source asked about that is not open yet."""
+        return max([self.opened.get(self.asks, 0), *(one.epoch for one in self.places if one.source == self.asks)]) + 1
+
+
+def epochs_of(followed: Followed) -> Epochs:
+    """What is remembered of the epochs of a table, and whether its lane waits for an answer."""
+    rows = followed.places()
+    places, opened = tuple(places_of(rows)), opened_epochs(rows)
+    name, ledger = followed.table.name, followed.platform.ledger
+    lane, row = followed.lane(name), ledger.flow(name)
+    asked = _ASKED.search(lane.state_reason) if lane is not None and lane.state is LaneState.HELD else None
+    if asked is None or row is None:
+        return Epochs(places=places, opened=opened)
+    step = next(iter(ledger.open_executions(row)), None)
+    return Epochs(places=places, opened=opened, asks=asked[1], step=step)
+
+
+def confirm(followed: Followed, flow: Flow, epochs: Epochs, by: By) -> int:
+    """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
+
+    Raises:
+        LaneConflictError: nothing asks for it.
+        TableAbsentError: nothing is remembered of the table yet.
+    """
+    name, ledger = followed.table.name, followed.platform.ledger
+    row = ledger.flow(name)
+    if row is None or epochs.step is None:
+        raise LaneConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
+    step, epoch = epochs.step, epochs.next
+    told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
+    is_new = append_once(followed.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
+    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, flow, row))
+    return epoch if is_new else epochs.opened[epochs.asks]

@@ -1,0 +1,277 @@
+"""Measures delay and loss of a CDC table, without a JVM."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import orjson
+from sqlglot import exp
+
+from lakechime_dagster.cdc.change import REPAIRS
+from lakechime_dagster.cdc.database import KeptBinlog, Slot, log_kept
+from lakechime_dagster.cdc.monitor import Came, Counted, End, Heard, KeepingUp, Lacking, Lane, Left, Within, counted
+from lakechime_dagster.cdc.record import END, Control, Kind
+from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.source import QUERIES_OFF
+from lakechime_dagster.cdc.state import StateRow
+from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError
+from lakechime_dagster.formats.delta_rows import TABLE, column, known, since, texts
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.sources.source import open_feed
+from lakechime_dagster.tables.databases import Monitor, tells_position
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.consumers import FeedPlace, KafkaPlace, spans_between
+from lakechime_dagster.triggers.schedule import DAY_MS
+
+_HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
+
+
+def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
+    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it."""
+    now_ms = followed.platform.store.now()
+    problems: list[str] = []
+    unread, left = _feed(followed, problems)
+    places = [row for row in followed.places() if row.ts_ms is not None]
+    unasked, kept = _asked(followed, monitor)
+    heard = heard_of(followed, places, now_ms, _days(kept))
+    if isinstance(kept, KeptBinlog):
+        left += left_in_binlog(kept, places, heard, now_ms)
+    slots = kept if isinstance(kept, tuple) else ()
+    left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
+    return KeepingUp(
+        table=followed.table.name,
+        now_ms=now_ms,
+        lanes=_lanes(followed, bool(unread)),
+        unread=unread,
+        heard=heard,
+        problems=tuple(problems),
+        waiting=followed.waiting(),
+        quarantined=followed.quarantine.count(),
+        left=tuple(left),
+        wal=max((slot.kept for slot in slots), default=None),
+        unasked=unasked,
+    )
+
+
+def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Heard]:
+    """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
+    in_table: dict[str, int] = {}
+    for row in places:
+        in_table[row.source] = max(row.ts_ms or 0, in_table.get(row.source, 0))
+    since = exp.Literal.number(now_ms - DAY_MS)
+    newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Kind.CHANGE.value), exp.GTE(this=column("ts_ms"), expression=since)).group_by(column("source"))
+    recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
+    beats = _heartbeats(followed, now_ms - days * DAY_MS)
+    return {
+        source: Heard(
+            in_messages=recent.get(source, in_table.get(source)),
+            in_table=in_table.get(source),
+            heartbeat=max((at for server, at in beats.items() if source.startswith(f"{server}.")), default=None),
+        )
+        for source in sorted({*recent, *in_table})
+    }
+
+
+def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
+    """For how many days heartbeats are asked: beyond those that the log is kept, it is gone anyway."""
+    return 1 + (kept.seconds or 0) * 1000 // DAY_MS if isinstance(kept, KeptBinlog) else 1
+
+
+def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
+    """When the last heartbeat of each server came, of those since a time."""
+    newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
+    newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
+    rows = followed.bronze.query(newest.group_by(column("topic"), column("source")))
+    found: dict[str, int] = {}
+    for row in rows:
+        server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
+        found[server] = max(round(row["at"].timestamp() * 1000), found.get(server, 0))
+    return found
+
+
+def _feed(followed: Followed, problems: list[str]) -> tuple[dict[str, int], list[Left]]:
+    """What the feed holds and was not read, and for how long it does."""
+    bronze = followed.table.bronze
+    lane = followed.lane(bronze.name)
+    place = lane.place.feed if lane is not None else None
+    try:
+        feed = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope))
+        look = feed.look(place)
+        problems += look.problems
+        left = _left_in_topics(bronze.feed, place) if isinstance(bronze.feed, KafkaTopic) else []
+    except FeedUnreadableError as error:
+        problems.append(str(error))
+        return {}, []
+    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}, left
+
+
+def _left_in_topics(feed: KafkaTopic, place: FeedPlace | None) -> list[Left]:
+    from lakechime_dagster.cdc.kafka import times_left
+
+    return times_left(feed, os.environ, place) if isinstance(place, KafkaPlace) else []
+
+
+def _lanes(followed: Followed, is_unread: bool) -> tuple[Lane, ...]:
+    """How the table of messages goes on, and the table."""
+    bronze = followed.table.bronze
+    messages, lane = followed.bronze.log, followed.lane(followed.table.name)
+    read = lane.place.sources.get(bronze.name) if lane is not None else None
+    newest = messages.version if messages.exists() else None
+    waits = newest is not None and (read is None or read.snapshot_id != str(newest))
+    return tuple(_lane(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
+
+
+def _lane(followed: Followed, name: str, waits: bool) -> Lane:
+    ledger = followed.platform.ledger
+    row, lane = ledger.flow(name), followed.lane(name)
+    if row is None:
+        return Lane(name=name, waits=waits)
+    opened = [one.claimed_ts for one in ledger.open_executions(row)]
+    blocked = row.blocked_sentence and f"{name} is {row.blocked_sentence}"
+    return Lane(
+        name=name,
+        waits=waits,
+        blocked=blocked or (lane.blocked_sentence(name) if lane is not None else ""),
+        open_ms=min(opened, default=None),
+        ticked_ms=row.ticked_ts,
+    )
+
+
+def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tuple[Slot, ...] | None]:
+    """What the database keeps of its log, or why it was not asked."""
+    if monitor.database is None:
+        return "" if monitor.shards else "none is declared", None
+    if not followed.platform.settings.may_ask_sources:
+        return QUERIES_OFF, None
+    try:
+        return "", log_kept(monitor.url(os.environ))
+    except LakeChimeError as error:
+        return str(error), None
+
+
+def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
+    """For how long the log stays of which a source has not told yet.
+
+    Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.
+    """
+    found = []
+    for source, one in heard.items():
+        files = [order.position[0] for row in places if row.source == source and (order := order_of(row.order)).position]
+        if not files or one.heartbeat is None or (at := max(files)) >= kept.newest:
+            continue
+        told = f"its files are {kept.oldest} to {kept.newest}, and {source} told of {at}"
+        age = (now_ms - max(one.heartbeat, one.in_messages or 0)) / 1000
+        left = None if kept.seconds is None else max(0.0, kept.seconds - age)
+        found.append(Left("the binary log", left, told))
+    return found
+
+
+MOST_PLACED = 50  # lacking ones whose position is looked up
+MOST_NAMED = 20  # sources by whose names ends are chosen before they are parsed
+STREAMED = ("c", "u", "d", "t")
+
+
+def transactions_counted(followed: Followed, monitor: Monitor, since_ms: int | None = None) -> Counted:
+    """The transactions that ended since a time, or within a day, beside what came of their changes.
+
+    What is asked grows with the messages of that time, not with the table. A transaction of which changes may be on their way is
+    waited for as long as the monitor lets the table be behind.
+    """
+    now_ms = followed.platform.store.now()
+    since_ms = now_ms - DAY_MS if since_ms is None else since_ms
+    came = _came(followed, since_ms - DAY_MS)
+    ends = _ends(followed, since_ms, came.sources)
+    found = counted(ends, came, now_ms, round(monitor.limits.behind.total_seconds() * 1000))
+    return replace(found, lacking=_placed(followed, found.lacking, since_ms - DAY_MS))
+
+
+def _came(followed: Followed, since_ms: int) -> Came:
+    """What came of changes since a time."""
+    log, changes = followed.bronze.log, _since(since_ms, texts("kind", Kind.CHANGE.value))
+    within = exp.select(column("source"), column("transaction"), _different().as_("n")).from_(TABLE)
+    within = within.where(*changes, known("transaction")).group_by(column("source"), column("transaction"))
+    outside = exp.select(column("source"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
+    is_streamed = texts("op", *STREAMED), column("snapshot").is_(exp.Null()), exp.not_(column("topic_id").like(f"{REPAIRS}%"))
+    outside = outside.where(*changes, column("transaction").is_(exp.Null()), *is_streamed).group_by(column("source"))
+    unreadable = followed.bronze.count(*_since(since_ms, texts("kind", Kind.UNREADABLE.value)))
+    fed = log.fed(log.version) if log.exists() else None
+    return Came(
+        changes={Within(row["source"], row["transaction"]): row["n"] for row in followed.bronze.query(within)},
+        outside={row["source"]: row["n"] for row in followed.bronze.query(outside)},
+        newest=_newest(followed, changes),
+        unreadable=unreadable,
+        has_more=fed is not None and fed.has_more,
+    )
+
+
+def _different() -> exp.Count:
+    """How many different changes there are: one that comes again has its place in the log, and may have another in its transaction.
+
+    Where messages tell no place in the log, that in the transaction is all there is.
+    """
+    of_log = exp.func("array_to_string", column("position"), exp.Literal.string(","))
+    of_transaction = exp.Cast(this=column("transaction_order"), to=exp.DataType.build("text"))
+    place = exp.Coalesce(this=of_log, expressions=[of_transaction])
+    key = exp.Coalesce(this=column("row_key"), expressions=[exp.Literal.string("")])  # a truncation has none
+    parts: tuple[exp.Condition, ...] = column("op"), place, key
+    return exp.Count(this=exp.Distinct(expressions=[reduce(_joined, parts)]))
+
+
+def _joined(left: exp.Condition, right: exp.Condition) -> exp.Condition:
+    return exp.DPipe(this=exp.DPipe(this=left, expression=exp.Literal.string(" ")), expression=right)
+
+
+def _newest(followed: Followed, changes: Sequence[exp.Condition]) -> dict[str, dict[tuple[str, int], int]]:
+    """By source and partition when its newest change was written; a source of which none came is one that is remembered."""
+    parts = [column(name) for name in ("source", "topic_id", "partition")]
+    query = exp.select(*parts, exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
+    query = query.where(*changes, known("transaction"), known("timestamp")).group_by(*parts)
+    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in followed.places()}
+    for row in followed.bronze.query(query):
+        newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
+    return newest
+
+
+def _ends(followed: Followed, since_ms: int, sources: Iterable[str]) -> list[End]:
+    """The ends of transactions since a time that changed the sources; all of those of many sources."""
+    tables = {".".join(source.split(".")[-2:]) for source in sources}
+    counts = column("transaction_counts")
+    named = [counts.like(f"%{orjson.dumps(table)[1:-1].decode()}%") for table in sorted(tables)] if len(tables) <= MOST_NAMED else []
+    query = exp.select(*map(column, ("topic", "partition", "offset", "timestamp", "transaction", "transaction_counts"))).from_(TABLE)
+    query = query.where(*_since(since_ms, texts("kind", Control.TRANSACTION.value), texts("op", END)))
+    query = query.where(exp.or_(*named)) if named else query
+    return [
+        End(
+            (row["topic"], row["partition"], row["offset"]),
+            _milliseconds(row["timestamp"]),
+            row["transaction"],
+            orjson.loads(row["transaction_counts"]),
+        )
+        for row in followed.bronze.query(query)
+    ]
+
+
+def _placed(followed: Followed, lacking: Sequence[Lacking], since_ms: int) -> tuple[Lacking, ...]:
+    """The same with the position of the first change of each that came."""
+    first = {Within(one.source, one.end.transaction): (2**63,) for one in lacking[:MOST_PLACED] if one.found}
+    if not first:
+        return tuple(lacking)
+    query = exp.select(*map(column, ("source", "transaction", "position"))).from_(TABLE)
+    wanted = texts("transaction", *sorted({one.transaction for one in first})), known("position")
+    for row in followed.bronze.query(query.where(*_since(since_ms, texts("kind", Kind.CHANGE.value)), *wanted)):
+        within = Within(row["source"], row["transaction"])
+        if within in first:
+            first[within] = min(first[within], tuple(row["position"]))
+    return tuple(replace(one, position=first.get(Within(one.source, one.end.transaction), ())) for one in lacking)
+
+
+def _since(since_ms: int, *conditions: exp.Condition) -> list[exp.Condition]:
+    return [*conditions, since("timestamp", since_ms)]
+
+
+def _milliseconds(at: Any) -> int:
+    return round(at.timestamp() * 1000)

@@ -1,1 +1,0 @@
-"""What is remembered of changes beside a table's rows, how far each source has come, and what may be forgotten."""

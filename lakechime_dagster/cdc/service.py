@@ -1,0 +1,165 @@
+"""CDC tables: what exists of them, and what is done about them beside their refresh."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from lakechime_dagster.cdc.change import Key
+from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.record import key_text as bronze_key
+from lakechime_dagster.cdc.state import Role, StateRow, waiting_keys
+from lakechime_dagster.cdc.values import decoded
+from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, row_is, texts
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.names import DELETED_AT
+from lakechime_dagster.triggers.registry import LaneRow
+
+QUARANTINE = "__quarantine"
+MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
+MESSAGE = ("topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "key_bytes", "value_bytes", "headers")
+READ = ("topic", "partition", "offset", "timestamp", "kind", "source", "op", "row_key", "position", "ts_ms", "snapshot", "problem")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A table that follows a database, and the tables beside it."""
+
+    platform: Platform
+    table: ChangeTable
+
+    @property
+    def location(self) -> str:
+        return self.platform.location(self.table.name, self.table.location)
+
+    @property
+    def target(self) -> DeltaRows:
+        return self._rows(self.table.name, self.location)
+
+    @property
+    def bronze(self) -> DeltaRows:
+        bronze = self.table.bronze
+        return self._rows(bronze.name, self.platform.location(bronze.name, bronze.location))
+
+    @property
+    def state(self) -> DeltaRows:
+        return self._rows(self.table.name + STATE, self.location.rstrip("/") + STATE)
+
+    @property
+    def quarantine(self) -> DeltaRows:
+        return self._rows(self.table.name + QUARANTINE, self.location.rstrip("/") + QUARANTINE)
+
+    def lane(self, flow: str) -> LaneRow | None:
+        """The lane of the table, or of its bronze table; None before its first step."""
+        row = self.platform.ledger.flow(flow)
+        return None if row is None else self.platform.ledger.lanes(row).get("")
+
+    def rows(self) -> int:
+        """How many rows there are, but for those that stay though the database deleted them."""
+        return self.target.count(*([column(DELETED_AT).is_(exp.Null())] if self._keeps_deleted else []))
+
+    def deleted(self) -> int | None:
+        """How many rows stay though the database deleted them; None of a table that keeps none."""
+        return self.target.count(known(DELETED_AT)) if self._keeps_deleted else None
+
+    @property
+    def _keeps_deleted(self) -> bool:
+        return DELETED_AT in self.target.types()
+
+    def changes(self) -> int:
+        """How many changes are remembered."""
+        return self.state.count(texts("role", Role.CHANGE.value))
+
+    def waiting(self) -> int | None:
+        """How many rows wait for a column; None where so much is remembered that it is not counted."""
+        lacking = exp.select(column("key")).from_(TABLE).where(known("omitted"))
+        rows = self._state(exp.or_(column("key").isin(query=lacking), texts("role", Role.TRUNCATION.value)))
+        while keys := {row.continues for row in rows if row.continues} - {row.key for row in rows}:
+            found = self._state(texts("key", *sorted(keys)))
+            if not found:
+                break
+            rows += found
+        return None if len(rows) >= MOST_REMEMBERED else len(waiting_keys(rows))
+
+    def places(self) -> list[StateRow]:
+        """What is remembered of how far the sources have come."""
+        return self._state(texts("role", Role.PLACE.value))
+
+    # One key
+
+    def key(self, values: Sequence[Any]) -> Key:
+        """The values of a key, as JSON has them, as those of the columns' types.
+
+        Raises:
+            InvalidValueError: they are not as many as the key has columns, or one is not of its column's type.
+        """
+        names, types = self.table.keys, dict(self.table.bronze.schema.types or {}) | self.target.types()
+        if len(values) != len(names):
+            raise InvalidValueError("key", json.dumps(values, default=str), f"has {len(values)} values; give those of {', '.join(names)}")
+        try:
+            return tuple(
+                value if name not in types else decoded(name, natural_type(types[name]), value)
+                for name, value in zip(names, values, strict=True)
+            )
+        except ValueError as problem:
+            raise InvalidValueError("key", json.dumps(values, default=str), str(problem)) from None
+
+    def rows_of(self, key: Key) -> list[dict[str, Any]]:
+        """The rows of a key in the table."""
+        types = self.target.types()
+        if not types:
+            return []
+        return self.target.select(where=row_is(dict(zip(self.table.keys, key, strict=True)), types))
+
+    def remembered_of(self, key: Key) -> list[dict[str, Any]]:
+        """What is remembered of a key, and of keys that continue it."""
+        text = key_text(key)
+        return self.state.select(where=(exp.or_(texts("key", text), texts("continues", text)),))
+
+    def messages_of(self, key: Key, limit: int) -> list[dict[str, Any]]:
+        """The newest messages of a key."""
+        return self.bronze.select(*READ, "value", where=(texts("row_key", bronze_key(key)),), newest=("timestamp", "offset"), limit=limit)
+
+    # Several
+
+    def refused(self, limit: int) -> list[dict[str, Any]]:
+        """The newest of what was refused: where each message stands, why, and what it says."""
+        found = self.quarantine.select(newest=("step",), limit=limit)
+        told = [(row, json.loads(row["row"], parse_float=Decimal)) for row in found]
+        parts = ("topic", "partition", "offset", "key", "message")
+        return [{**{name: text.get(name) for name in parts}, "reason": row["reason"], "step": row["step"]} for row, text in told]
+
+    def sample(self, limit: int) -> list[Record]:
+        """The newest messages of the bronze table."""
+        return [_record(row) for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)]
+
+    def _state(self, *where: exp.Condition) -> list[StateRow]:
+        return state_rows(self.state.select(where=where, limit=MOST_REMEMBERED))
+
+    def _rows(self, name: str, location: str) -> DeltaRows:
+        return DeltaRows(self.platform.log_at(location, name))
+
+
+def state_rows(rows: Iterable[dict[str, Any]]) -> list[StateRow]:
+    return [StateRow(*(row.get(name) for name in StateRow._fields)) for row in rows]  # type: ignore[arg-type]
+
+
+def _record(row: dict[str, Any]) -> Record:
+    key, value = (row[f"{part}_bytes"] if row[part] is None else row[part].encode() for part in ("key", "value"))
+    headers = {one["key"]: one["value"] or b"" for one in row["headers"] or ()}
+    return Record(
+        topic=row["topic"],
+        topic_id=row["topic_id"] or "",
+        partition=row["partition"],
+        offset=row["offset"],
+        key=key,
+        value=value,
+        headers=headers,
+    )

@@ -1,0 +1,444 @@
+"""Changes as rows of Spark: messages parsed, rows of the table, and the changes of each key."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from lakechime_dagster.cdc.canonical import text_of
+from lakechime_dagster.cdc.change import Change, Key, Operation, Order
+from lakechime_dagster.cdc.history import Histories, Tracked, history
+from lakechime_dagster.cdc.incremental_merge import Fate, KeyStep, Known, Merged, Need, merged, need_of, soft_need
+from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
+from lakechime_dagster.cdc.record import Beat, Changes, Control, EnvelopeReader, OtherTable, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.schema import doubled, why_not_taken
+from lakechime_dagster.cdc.state import Defaults, Role, Schema, StateRow, change_of, change_row, known_of, remembered
+from lakechime_dagster.cdc.wire import (
+    Span,
+    encoded,
+    has_ended,
+    image_text,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+    span_of,
+    span_text,
+)
+from lakechime_dagster.compat import UTC
+from lakechime_dagster.spark.session import CHUNK, Batches, record_batches, rows_of
+from lakechime_dagster.tables.names import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ, spelled_as
+from lakechime_dagster.triggers.consumers import HOUR_MS
+
+SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
+MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
+STATE_DDL = (
+    "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, `omitted` string, `continues` string, "
+    "`transaction` bigint, `ts_ms` bigint, `snapshot` string, `span` string"
+)
+COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
+SCHEMA_DDL = "`schema` string, `types` string, `defaults` string"
+TOLD_DDL = f"`fate` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` string"
+GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NO_SCHEMA = (None, None, None)
+NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
+
+
+def table_columns(columns: Mapping[str, str], *, has_history: bool, keeps_deleted: bool) -> dict[str, str]:
+    """All columns of a table whose database's table has these."""
+    kept = SPAN_TYPES if has_history else {DELETED_AT: "timestamp"} if keeps_deleted else {}
+    return {**columns, **kept, HIDDEN: "string"}
+
+
+def shared_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table that its database's table has too, without those that no table can have."""
+    return {name: ddl for name, ddl in columns.items() if why_not_taken(name, ddl) is None}
+
+
+def merged_ddl(columns: Mapping[str, str]) -> str:
+    """What merging gives back: a table's row and its operation, what is to be remembered, what was refused, and counts."""
+    row = ", ".join(f"`{name.replace('`', '``')}`: {ddl}" for name, ddl in columns.items())
+    return f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, `reason` string, `count` bigint"
+
+
+class What:
+    """The kinds of rows that merging gives back, and of counts: of its rows' operations, of refusals, of fates, of late changes by hour."""
+
+    ROW, STATE, REFUSED = "row", "state", "refused"
+    COUNTS = ROWS, REFUSALS, FATE, LATE = "rows", "refusals", "fate", "late"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the messages of a table are read: by a reader, which each process makes for itself.
+
+    `names` are the table's names of columns that have others in the database; it `takes` some of them.
+    `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones` says that a key without a value
+    is a deletion, as nothing else tells it.
+    """
+
+    out: pa.Schema
+    reader: Callable[[], EnvelopeReader]
+    takes: Callable[[str], bool]
+    names: Mapping[str, str]
+    ignores_truncates: bool = False
+    ignores_nulls: bool = False
+    has_bare_tombstones: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+        """For each message of a batch (`MESSAGE`) the rows of `TOLD_DDL`: a row for each change, or one that says what else it is."""
+        reader, schemas = self.reader(), dict[int, _Schema]()
+        for batch in batches:
+            told: list[tuple[Any, ...]] = []
+            for message in batch.select(list(MESSAGE)).to_pylist():
+                told += self._told(reader, message, schemas)
+            yield from record_batches(told, self.out)
+
+    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
+        at = message["topic"], message["partition"], message["offset"]
+        record = record_of(message)
+        match reading := reader.read(record):
+            case Changes(changes, types, defaults):
+                schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
+                if schema.doubled and any(change.operation.is_upsert for change in changes):
+                    one, other = schema.doubled
+                    remedy = f"name one of them by names={{{other!r}: …}}"
+                    return [_unreadable(message, f"columns {one} and {other}, which differ in case alone, are one to Spark; {remedy}")]
+                try:
+                    rows = [self._row(change, schema) for change in changes]
+                except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
+                    return [_unreadable(message, f"value: it has no form in a table: {problem}")]
+                shown: list[tuple[str | None, str | None]] = [(None, None)] * len(rows)
+                if rows and not schema.is_shown:
+                    shown[0], schema.is_shown = (schema.told.types_text, schema.told.defaults_text), True
+                return [(*row, schema.told.name, *texts, *at, None, None) for row, texts in zip(rows, shown, strict=True)]
+            case Tombstone() as tombstone:
+                deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
+                told = NOTHING if deletion is None else change_row(deletion)
+                return [(None if deletion else Fate.CONTROL.value, *told, *NO_SCHEMA, *at, None, None)]
+            case Beat(server, ts_ms):
+                return [
+                    (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), *NO_SCHEMA, *at, None, None)
+                ]
+            case Control() | TransactionEnd() | OtherTable():
+                fate = Fate.OTHER_TABLE if isinstance(reading, OtherTable) else Fate.CONTROL
+                return [(fate.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
+            case Unreadable(reason):
+                return [_unreadable(message, reason)]
+
+    def _schema(self, types: Mapping[str, str], defaults: Mapping[str, Any]) -> "_Schema":
+        spelled = spelled_as(self.names, {name: name for name in types})
+        named = {name: self.names.get(there, there) for there, name in spelled.items()}
+        columns = {here: types[there] for there, here in named.items() if self.takes(here)}
+        told = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
+        names = None if columns == types else named
+        return _Schema(types=types, columns=columns, names=names, told=told, doubled=doubled(columns))
+
+    def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
+        """A change with its fate, where that is known at once."""
+        if change.operation is Operation.TRUNCATE:
+            return (Fate.CONTROL.value if self.ignores_truncates else Fate.APPLIED.value), *change_row(change, Role.TRUNCATION)
+        return None, *change_row(self._as_declared(change, schema))
+
+    def _as_declared(self, change: Change, schema: "_Schema") -> Change:
+        if not change.operation.is_upsert:
+            return change
+        columns, omitted = change.columns, change.omitted
+        if schema.names is not None:
+            columns = {here: value for name, value in columns.items() if (here := schema.names.get(name, name)) in schema.columns}
+            omitted = tuple(here for name in omitted if (here := schema.names.get(name, name)) in schema.columns)
+        if self.ignores_nulls and change.operation is Operation.UPDATE:
+            columns = {name: value for name, value in columns.items() if value is not None}
+        return replace(change, columns=columns, omitted=omitted)
+
+
+@dataclass
+class _Schema:
+    """What a table makes of the columns of a schema; `types` is held, as it is known by its identity."""
+
+    types: Mapping[str, str]
+    columns: Mapping[str, str]
+    names: Mapping[str, str] | None  # None where all columns are taken under their own names
+    told: Schema
+    doubled: tuple[str, ...]  # two of its columns that Spark takes for one
+    is_shown: bool = False
+
+
+def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
+    raw = encoded({"key": message["key"], "value": message["value"]})
+    at = message["topic"], message["partition"], message["offset"]
+    return (Fate.QUARANTINED.value, *NOTHING, *NO_SCHEMA, *at, reason, raw)
+
+
+def record_of(message: Mapping[str, Any]) -> Record:
+    """A message of the bronze table."""
+    key, value = (message[f"{part}_bytes"] if message[part] is None else message[part].encode() for part in ("key", "value"))
+    return Record(
+        topic=message["topic"],
+        topic_id=message["topic_id"] or "",
+        partition=message["partition"],
+        offset=message["offset"],
+        key=key,
+        value=value,
+        headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
+    )
+
+
+@dataclass(frozen=True)
+class Respelled:
+    """Changes with the table's own names of columns (`TOLD_DDL`): `names` by those of messages, schemas by those that had them."""
+
+    out: pa.Schema
+    names: Mapping[str, str]
+    schemas: Mapping[str, str]
+
+    def __call__(self, batches: Batches) -> Batches:
+        respelled = {"columns": self._columns, "omitted": self._omitted, "schema": self._schema}
+        for batch in batches:
+            columns = list(batch.columns)
+            for name, change in respelled.items():
+                index = self.out.get_field_index(name)
+                values = [None if one is None else change(one) for one in columns[index].to_pylist()]
+                columns[index] = pa.array(values, pa.string())
+            yield pa.RecordBatch.from_arrays(columns, schema=self.out)
+
+    def _columns(self, text: str) -> str:
+        return orjson.dumps({self.names.get(name, name): value for name, value in orjson.loads(text).items()}).decode()
+
+    def _omitted(self, text: str) -> str:
+        return orjson.dumps([self.names.get(name, name) for name in orjson.loads(text)]).decode()
+
+    def _schema(self, name: str) -> str:
+        return self.schemas.get(name, name)
+
+
+@dataclass(frozen=True)
+class TargetImages:
+    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its key."""
+
+    out: pa.Schema
+    keys: tuple[str, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            names = [name for name in batch.schema.names if name not in OWN_COLUMNS]
+            types = {name: batch.schema.field(name).type for name in names}
+            found = []
+            for row in batch.to_pylist():
+                values = {name: python_value(row[name], types[name]) for name in names}
+                text = key_text(tuple(values[name] for name in self.keys))
+                hidden, span = row[HIDDEN], row_span(row) if START_SEQ in row else None
+                source = "" if hidden is None else orjson.loads(hidden)["source"]
+                role = Role.CLOSED if hidden is None else Role.TARGET
+                told = StateRow(role.value, text, source, hidden or "", columns=row_text(values), span=span)
+                found.append((self.groups.get(text, text), *told, False, None, None, None))
+            yield from record_batches(found, self.out)
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """Texts of keys as columns of the table's own types."""
+
+    out: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            keys = [key_of(text) for text in batch.column(0).to_pylist()]
+            arrays = [pa.array([conformed(key[i], one.type) for key in keys], one.type) for i, one in enumerate(self.out)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.out)
+
+
+@dataclass(frozen=True)
+class AsText:
+    """Rows of which some columns become text, since no other type holds all their values any more."""
+
+    out: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([self._column(batch.column(one.name), one.type) for one in self.out], schema=self.out)
+
+    def _column(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        if values.type == kind:
+            return values
+        return pa.array([conformed(python_value(value, values.type), kind) for value in values.to_pylist()], kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merging:
+    """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
+
+    A row has the defaults of columns that were added while it was there and not told of. A table holds histories where they
+    are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before `complete_ms` were complete before the
+    execution; None counts no late changes.
+    """
+
+    out: pa.Schema
+    keys: tuple[str, ...]
+    truncated: Mapping[str, frozenset[Order]]
+    frontiers: Mapping[str, Order] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=Defaults)
+    tracked: Tracked | None = None
+    soft: Soft | None = None
+    complete_ms: int | None = None
+
+    def __call__(self, batches: Batches) -> Batches:
+        counts, found = Counter[tuple[str, str | None]](), list[tuple[Any, ...]]()
+        types = {one.name: one.type for one in self.out.field("row").type}
+        for _, rows in groupby(rows_of(batches), key=lambda row: row[0]):
+            found += self._merged([row[1:] for row in rows], types, counts)
+            if len(found) >= CHUNK:
+                yield from record_batches(found, self.out)
+                found = []
+        counted = [(*kind, None, *NOTHING, None, None, None, None, count) for kind, count in counts.items()]
+        yield from record_batches(found + counted, self.out)
+
+    def _merged(
+        self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], counts: Counter[tuple[str, str | None]]
+    ) -> Iterator[tuple[Any, ...]]:
+        size = len(StateRow._fields)
+        known: dict[Key, Known] = {}
+        told: dict[int, tuple[Any, ...]] = {}
+        changes: list[Change] = []
+        targets: dict[str, list[StateRow]] = {}
+        for text, of_key in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
+            before: list[StateRow] = []
+            for row in of_key:
+                one = StateRow(*row[:size])
+                if row[size]:
+                    changes.append(change_of(one))
+                    told[id(changes[-1])] = row
+                    continue
+                if one.role != Role.CLOSED.value:
+                    before.append(one)
+                if one.role in (Role.TARGET.value, Role.CLOSED.value):
+                    targets.setdefault(text, []).append(one)
+            if (found := known_of(before)) is not None:
+                known[key_of(text)] = found
+        step = merged(known, changes, self.truncated, self.frontiers, self.soft)
+        for fate, count in step.fates.items():
+            counts[What.FATE, fate] += count
+        counts[What.REFUSALS, None] += len(step.refused)
+        for refused in step.refused:
+            row = told[id(refused.change)]
+            yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
+        histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
+
+        def as_it_came(change: Change) -> StateRow:
+            return StateRow(*told[id(change)][:size])
+
+        has_changed = False
+        for one in step.keys:
+            for kept in remembered(one, known.get(one.key), as_it_came):
+                yield (What.STATE, None, None, *kept, None, None, None, None, None)
+            before = targets.get(key_text(one.key), [])
+            for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
+                counts[What.ROWS, operation] += 1
+                has_changed = has_changed or operation != Need.NOTHING
+                yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
+        if has_changed and self.complete_ms is not None:
+            counts.update((What.LATE, str(hour)) for hour in self._late_hours(step, self.complete_ms // HOUR_MS * HOUR_MS))
+
+    def _late_hours(self, step: Merged, end_ms: int) -> Iterator[int]:
+        """The hour of each late change that these rows changed by. A time of zero is none.
+
+        What newer changes said before says nothing new, but to a history or to a key that continues another one.
+        """
+        says_all = self.tracked is not None or len(step.keys) > 1
+        for change, fate in step.outcomes:
+            if change.event_ms and change.event_ms < end_ms and (says_all or fate in (Fate.APPLIED, Fate.FOLDED)):
+                yield change.event_ms // HOUR_MS
+
+    def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What the row of a key needs."""
+        image = step.image
+        given = self.defaults.given(step.source, image.upserted or BEFORE_ALL, image.end)
+        after = self._columns({**given, **step.after}, types) if step.after is not None else None
+        now = image_text(image, step.source)
+        need = need_of(step.before, after, bool(targets) and targets[0].order == now)
+        if self.soft is not None:
+            need = soft_need(need, bool(targets) and has_ended(targets[0].order), image.ended is not None)
+        if need is not None:
+            own = {HIDDEN: now} if self.soft is None else {DELETED_AT: deleted_at(image.ended), HIDDEN: now}
+            yield need, {**after, **own} if after is not None else self._key_columns(step.key, types)
+
+    def _history(
+        self, step: KeyStep, targets: Sequence[StateRow], histories: Histories, types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What the rows of a key's history need, by the order that each begins at."""
+        assert self.tracked is not None
+        found = history(histories, step.key, track=self.tracked.track)
+        old = {span.start_seq: (row, span) for row in targets if (span := span_of(row.span or "")).start_seq >= found.since}
+        for one in found.rows:
+            row, span = old.pop(one.start_seq, (None, None))
+            given = self.defaults.given(step.source, one.start_seq, one.end_seq or AFTER_ALL)
+            after, now = self._columns({**given, **one.columns}, types), image_text(step.image, step.source) if one.is_open else None
+            told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
+            before = None if row is None else row_of(row.columns or "{}")
+            is_same = row is not None and span == told and (row.order or None) == now
+            yield need_of(before, after, is_same) or Need.NOTHING, {**after, HIDDEN: now, **span_columns(told)}
+        for start in old:
+            yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
+
+    def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+        return {name: conformed(row.get(name), kind) for name, kind in types.items() if name not in OWN_COLUMNS}
+
+    def _key_columns(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+        return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
+
+
+def span_columns(span: Span) -> dict[str, Any]:
+    """The columns of a row of a history that say when it was there."""
+    start_at, end_at = (None if at is None else EPOCH + timedelta(milliseconds=at) for at in (span.start_at, span.end_at))
+    end_seq = None if span.end_seq is None else order_text(span.end_seq)
+    return {START_AT: start_at, END_AT: end_at, START_SEQ: order_text(span.start_seq), END_SEQ: end_seq}
+
+
+def row_span(row: Mapping[str, Any]) -> str:
+    """The same of a row, as text."""
+    start_at, end_at = (None if at is None else (at - EPOCH) // timedelta(milliseconds=1) for at in (row[START_AT], row[END_AT]))
+    end_seq = None if row[END_SEQ] is None else order_of(row[END_SEQ])
+    return span_text(Span(order_of(row[START_SEQ]), start_at, end_seq, end_at))
+
+
+def deleted_at(ended: Ended | None) -> datetime | None:
+    """When the database deleted a row; the beginning of 1970 where its message tells no time."""
+    return None if ended is None else EPOCH + timedelta(milliseconds=ended.at or 0)
+
+
+def conformed(value: Any, kind: pa.DataType) -> Any:
+    """A value of a narrower type as one of the table's type, which is text where no other type holds all values of a column."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return value if type(value) is str else text_of(value)
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_timestamp(kind) and type(value) is date:
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+def python_value(value: Any, kind: pa.DataType) -> Any:
+    """A value of Arrow's as the changes have it: maps are dicts."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {name: python_value(one, kind.item_type) for name, one in value}
+    if pa.types.is_list(kind):
+        return [python_value(one, kind.value_type) for one in value]
+    if pa.types.is_struct(kind):
+        return {one.name: python_value(value[one.name], one.type) for one in kind}
+    return value

@@ -1,0 +1,223 @@
+"""A CDC table as one side of a comparison."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc import change
+from lakechime_dagster.cdc.change import REPAIRS, BinlogPlace, LogPlace, Operation
+from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
+from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.record import Changes, EnvelopeReader, shard_of
+from lakechime_dagster.cdc.spark_changes import MESSAGE, record_of
+from lakechime_dagster.cdc.spark_parse import remembered_schemas
+from lakechime_dagster.cdc.wire import key_of, key_text
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.spark.ranges import pinned
+from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.session import Batches, arrow_of, columns_of, on_batches, record_batches
+from lakechime_dagster.tables.cdc import STATE
+from lakechime_dagster.tables.names import DELETED_AT, END_SEQ, OWN_COLUMNS
+from lakechime_dagster.triggers.consumers import LaneId
+
+_LITERALS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
+
+
+@dataclass(frozen=True)
+class LakeSide:
+    """A table that the session finds by the name in its queries, at one version of it."""
+
+    spark: SparkSession
+    queries: Queries
+
+    def summary(self, low: Key | None, high: Key | None) -> Summary:
+        """The checksum of a range."""
+        ((count, distinct, total),) = self._ask(self.queries.summary(low, high))
+        return Summary(count, distinct, int(total))
+
+    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
+        """All rows of a range."""
+        return self._rows(self.queries.rows(low, high))
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key of the row before which so many rows of the range come."""
+        return next(iter(self._ask(self.queries.middle(low, high, offset))), None)
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        return self._rows(self.queries.at(keys))
+
+    def _rows(self, query: Query) -> list[Row]:
+        return [(tuple(key), value) for *key, value in self._ask(query)]
+
+    def _ask(self, query: Query) -> list[tuple[Any, ...]]:
+        with _binding(self.spark):
+            return [tuple(row) for row in self.spark.sql(query.sql, args=dict(query.parameters)).collect()]
+
+
+@contextmanager
+def _binding(spark: SparkSession) -> Iterator[None]:
+    """Statements whose parameters are bound: Delta's parser leaves them where Spark 4.1 replaces them before it parses."""
+    before = spark.conf.get(_LITERALS, None)
+    spark.conf.set(_LITERALS, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LITERALS)
+        else:
+            spark.conf.set(_LITERALS, before)
+
+
+VIEW = "lakechime_monitored"
+KEYS_DDL = "`key` string"
+_TRANSACTION = "coalesce(get_json_object(value, '$.payload.source.txId'), get_json_object(value, '$.source.txId'))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowedTable:
+    """A table, its table of messages, and how these are read.
+
+    Attributes:
+        lane: Whose commits brought the table to where it is.
+        settled: Up to where the lane has come in the table of messages, where that is known otherwise.
+    """
+
+    name: str
+    location: str
+    bronze: str
+    bronze_location: str
+    keys: tuple[str, ...]
+    format: MessageFormat
+    lane: LaneId
+    open_log: OpenLog
+    settled: Callable[[], SnapshotPlace | None] = lambda: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A version of the table, and the version of its table of messages of which all is in it; None where that is not known."""
+
+    version: int
+    bronze: int | None
+
+
+def state_of(table: FollowedTable) -> TableState:
+    """The table as it is.
+
+    Raises:
+        TableAbsentError: it is not there.
+    """
+    settled = table.settled()  # before the version is asked, so that this is not behind it
+    log, messages = table.open_log(table.location, table.name), table.open_log(table.bronze_location, table.bronze)
+    version = log.version
+    committed = log.last_committed(table.lane)
+    uid = messages.uid if messages.exists() else None
+    places = [settled, committed.stamp.end.sources.get(table.bronze) if committed else None]
+    read = [int(one.snapshot_id) for one in places if one is not None and one.snapshot_id is not None and one.table_uid == uid]
+    return TableState(version=max(version, int(committed.version) if committed else 0), bronze=max(read, default=None))
+
+
+def rows_of(spark: SparkSession, table: FollowedTable, state: TableState) -> DataFrame:
+    """The rows that the database's table has, as the lake has them: without those that ended, or were deleted."""
+    rows = pinned(spark, table.location, state.version)
+    for end in (END_SEQ, DELETED_AT):
+        rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
+    return rows.drop(*OWN_COLUMNS)
+
+
+def columns_in(spark: SparkSession, table: FollowedTable, state: TableState) -> dict[str, str]:
+    """The columns of the table and their types."""
+    return columns_of(rows_of(spark, table, state).schema)
+
+
+def side_of(spark: SparkSession, table: FollowedTable, state: TableState, queries: Queries) -> LakeSide:
+    """The table as one side of a comparison; the queries are of `VIEW`."""
+    rows_of(spark, table, state).createOrReplaceTempView(VIEW)
+    return LakeSide(spark, queries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Touched:
+    """What changes above a cut touched.
+
+    Attributes:
+        keys: Of the rows.
+        is_truncated: All rows, by a truncation.
+        is_passed: Each partition that brings such changes has brought one above the cut: all below it is there.
+    """
+
+    keys: frozenset[change.Key] = frozenset()
+    is_truncated: bool = False
+    is_passed: bool = False
+
+
+def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPlace, shard: Mapping[str, str]) -> Touched:
+    """What the messages that are in a state of the table say of changes above a cut; one without a position says nothing.
+
+    Of a `shard`, which is named by what its topics tell, only they count.
+    """
+    if state.bronze is None:
+        return Touched()
+    rows = pinned(spark, table.bronze_location, state.bronze).where((F.col("kind") == "change") & F.col("position").isNotNull())
+    if shard:
+        rows = rows.where(F.col("topic").isin(_topics(rows, re.compile(table.format.shards), shard)))
+    is_above = _is_above(cut)
+    lines = rows.groupBy("topic_id", "partition").agg(F.bool_or(is_above).alias("passed")).collect()
+    lines = [line for line in lines if not line["topic_id"].startswith(REPAIRS)]
+    if not any(line["passed"] for line in lines):
+        return Touched()
+    keys = Keys(out=arrow_of(KEYS_DDL), reader=_format(spark, table).reader)
+    told = on_batches(rows.where(is_above).select(*MESSAGE), keys, KEYS_DDL).distinct().collect()
+    return Touched(
+        keys=frozenset(key_of(key) for (key,) in told if key is not None),
+        is_truncated=any(key is None for (key,) in told),
+        is_passed=all(line["passed"] for line in lines),
+    )
+
+
+def _topics(rows: DataFrame, shards: re.Pattern[str], shard: Mapping[str, str]) -> list[str]:
+    return [topic for (topic,) in rows.select("topic").distinct().collect() if shard_of(shards, topic) == shard]
+
+
+def _format(spark: SparkSession, table: FollowedTable) -> MessageFormat:
+    """How messages are read, with what is remembered of columns that they do not tell themselves."""
+    if not table.format.is_typed_elsewhere:
+        return table.format
+    location = table.location.rstrip("/") + STATE
+    state = pinned(spark, location, table.open_log(location, table.name + STATE).version)
+    return replace(table.format, tables=tuple(remembered_schemas(state)))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of the changes that messages tell; null of a truncation."""
+
+    out: pa.Schema
+    reader: Callable[[], EnvelopeReader]
+
+    def __call__(self, batches: Batches) -> Batches:
+        reader = self.reader()
+        for batch in batches:
+            readings = [reader.read(record_of(message)) for message in batch.to_pylist()]
+            changes = [change for reading in readings if isinstance(reading, Changes) for change in reading.changes]
+            keys = {None if change.operation is Operation.TRUNCATE else key_text(change.key) for change in changes}
+            yield from record_batches([(key,) for key in keys], self.out)
+
+
+def _is_above(cut: LogPlace) -> Column:
+    """Whether a message tells a change that is not in the cut, as `LogPlace.includes` says it."""
+    if isinstance(cut, BinlogPlace):
+        file, byte = cut.position[:2]
+        at_file, at_byte = F.col("position")[0], F.col("position")[1]
+        return (at_file > file) | ((at_file == file) & (at_byte >= byte))
+    transaction = F.expr(_TRANSACTION).cast("bigint")
+    is_later = F.pmod(transaction - cut.end, F.lit(2**32)) < 2**31
+    is_open = F.pmod(transaction, F.lit(2**32)).isin(*cut.open) if cut.open else F.lit(False)
+    return F.coalesce(is_later | is_open, F.col("position")[1] >= cut.lsn)

@@ -1,0 +1,542 @@
+"""Refreshes a CDC table: reads new messages, merges their changes, commits."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc.incremental_merge import Fate, Need
+from lakechime_dagster.cdc.job import ChangeJob
+from lakechime_dagster.cdc.schema import TEXT, Evolution, evolved, why_not_taken
+from lakechime_dagster.cdc.spark_changes import (
+    GROUPED_DDL,
+    STATE_DDL,
+    AsText,
+    KeyColumns,
+    Merging,
+    TargetImages,
+    What,
+    merged_ddl,
+    shared_columns,
+    table_columns,
+)
+from lakechime_dagster.cdc.spark_parse import AS_OF, Heard, Hearing, Merge, bad_rows, is_conflicting, known_until
+from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
+from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
+from lakechime_dagster.cdc.state import COLUMNS, NOT_ASKED, Asked, Role, Until
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.snapshots import TableSize
+from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.spark.commit import (
+    CHANGE_FEED,
+    LISTED,
+    Target,
+    append,
+    append_nothing,
+    commit,
+    commit_at,
+    create_if_missing,
+    is_own,
+    keep_listed,
+    merge,
+    newest_commit,
+    properties_of,
+    replace_all,
+)
+from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.ranges import MAX_LISTED, RangeRead, ReadMethod, are_listed, narrowed, read_range
+from lakechime_dagster.spark.refresh import OpenLog, skipped
+from lakechime_dagster.spark.session import MAX_LITERALS, Phases, arrow_of, column, columns_of, ddl_of, on_batches, session_confs, struct_of
+from lakechime_dagster.spark.write import quarantine, quarantine_location
+from lakechime_dagster.tables.cdc import STATE
+from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ
+from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitStamp, Committed
+
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.merge.materializeSource": "none",  # which is for rows that may be others when they are computed again
+}
+
+
+def write_rows(
+    spark: SparkSession,
+    target: Target,
+    stamp: CommitStamp,
+    merged: Merge,
+    columns: str,
+    *,
+    is_new: bool,
+    may_settle_empty: bool,
+    has_deletion_vectors: bool,
+) -> Committed | None:
+    """Bring the table of these columns to the merged rows, and say whose commit the step holds; None where it holds all already.
+
+    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are written anew: no reader
+    needs to know how Delta widens a column in place. Rows that are all new are appended: a merge would look for their keys again.
+    """
+    evolution = merged.evolution
+    if not evolution.columns:
+        return None
+    schema = struct_of(columns)
+    properties = CHANGE_FEED | {"delta.enableDeletionVectors": str(has_deletion_vectors).lower()} | properties_of(schema, target)
+    create_if_missing(spark, target, schema, properties)
+    keep_listed(spark, target, schema)
+    need = F.col("operation")
+    operation = F.when(need.isin(Need.END, Need.RETURN, Need.AMEND), Need.UPDATE).otherwise(need)
+    rows = merged.found.where({"what": [What.ROW]}).frame.where(need != Need.NOTHING)
+    changes = rows.select("row.*", operation.alias(OPERATION))
+
+    def prepare() -> Callable[[], None] | None:
+        if is_new and target.log.version > 0:
+            return lambda: replace_all(changes.drop(OPERATION), target)
+        if evolution.widened:
+            return lambda: replace_all(_rewritten(spark, target, changes, columns, evolution.texts), target)
+        if 0 < merged.changed == merged.rows(Need.INSERT):
+            return lambda: append(changes.drop(OPERATION), target)
+        if merged.changed or (evolution.added and not is_new):
+            return lambda: _merge(spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED)
+        return None if may_settle_empty else lambda: append_nothing(spark, target)
+
+    return commit(spark, target, stamp, prepare)
+
+
+def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small: bool) -> None:
+    """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and need no plan of their own."""
+    if not is_small or not are_listed([changes.schema[key].dataType for key in target.keys]):
+        merge(spark, target, changes, is_bounded=True)
+        return
+    with session_confs(spark, SMALL):
+        merge(spark, target, changes, is_bounded=True, listed=MAX_LISTED)
+
+
+def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str, texts: Collection[str]) -> DataFrame:
+    """All rows in the types that the columns have now; some became text."""
+    now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
+    before = columns_of(now.schema)
+    if any(before.get(name, TEXT) != TEXT for name in texts):
+        ddl = ddl_of({name: TEXT if name in texts else kind for name, kind in before.items()})
+        now = on_batches(now, AsText(arrow_of(ddl)), ddl)
+    cast = [(column(one.name) if one.name in now.columns else F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted]
+    stays = now.select(*cast).join(changes.select(*map(column, keys)), keys, "left_anti").select(*map(column, wanted.names))
+    return stays.unionByName(changes.where(F.col(OPERATION) != Need.DELETE).drop(OPERATION))
+
+
+STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
+
+
+def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+    """One attempt at one step: merge the changes of the range and commit the outcome under the stamp, at most once ever.
+
+    An attempt that finds the step remembered by another one takes that one's range.
+
+    Args:
+        spark: The session; its confs are as before when this returns.
+        job: What to read and how to merge.
+        stamp: Lane, step, attempt and the end that the commits will record.
+        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+
+    Raises:
+        LaneConflictError: the lane has moved on.
+        LaneHeldError: a person must decide: positions begin anew, or the columns changed in a way that is not declared.
+        TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
+    """
+    location, log_of = job.location.rstrip("/") + STATE, open_log
+    keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
+    target = Target(
+        name=job.name,
+        location=job.location,
+        log=log_of(job.location, job.name),
+        keys=keys,
+        cluster_by=job.cluster_by,
+        comment=job.comment,
+        personal=(*job.personal, HIDDEN) if job.personal else (),
+    )
+    state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
+    while True:
+        last = newest_commit(target, stamp)
+        if last and last.stamp.step == stamp.step:
+            return skipped(last)
+        job = job.after(empty_steps=stamp.step - 1 - (last.stamp.step if last else 0))
+        decided = newest_commit(state, stamp)
+        decided = decided if decided and decided.stamp.step == stamp.step and not decided.is_stamp_lost else None
+        if job.bronze.range is None:
+            return _nothing_new(spark, job, stamp, target, state)
+        if decided is not None:
+            stamp = replace(stamp, end=decided.stamp.end)
+        with Step(spark, job, stamp, target, state, decided, open_log) as step:
+            result = step.run()
+        if result is not None:
+            return result
+
+
+def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target: Target, state: Target) -> TableResult:
+    """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
+    if state.log.exists():
+        commit(spark, state, stamp, lambda: lambda: append_nothing(spark, state))
+    if job.may_settle_empty or not target.log.exists():
+        return TableResult(outcome=Outcome.NOTHING)
+    stamp = replace(stamp, watermark=target.log.watermark())
+    held = commit(spark, target, stamp, lambda: lambda: append_nothing(spark, target))
+    assert held is not None  # since something was to be written
+    return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, stamp) else skipped(held)
+
+
+@dataclass
+class Step:
+    """The frames of one attempt, which are computed here where its messages are few; what it keeps is let go when it ends.
+
+    `decided` is the commit by which another attempt remembered the step.
+    """
+
+    spark: SparkSession
+    job: ChangeJob
+    stamp: CommitStamp
+    target: Target
+    state: Target
+    decided: Committed | None
+    open_log: OpenLog
+
+    def __post_init__(self) -> None:
+        self._compute: Computing = InWorkers(self.spark)
+        self._phase = Phases(self.spark, self.job.name)
+        self._complete_ms: int | None = None  # up to when hours were complete before the step
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._compute.close()
+
+    def run(self) -> TableResult | None:
+        """The attempt's result; None when another attempt remembered the step first, with another end."""
+        with self._phase("read"):
+            read = self._read()
+            self._check_replacing(read)
+            if self._table is not None:
+                self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
+            self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
+        with self._phase("read"), session_confs(self.spark, self._compute.confs):
+            heard = self._hearing.heard(read, () if read.images is None or self._table is None else self._table.columns)
+            settled = known_until(self.job, heard)
+            self._complete_ms = self._complete_before(heard)
+            complete = self._complete(heard, settled)
+            self.stamp = self._with_watermark(complete)
+        if heard.concerns_all and not self._has_few_rows():
+            self._compute = self._compute.workers
+        with self._phase("merge"), session_confs(self.spark, self._compute.confs):
+            merge = self._merge(heard)
+            if heard.ended and not heard.is_new:
+                self._check_deletions(merge)
+        with self._phase("quarantine"):
+            quarantined = self._quarantine(heard, merge)
+        with self._phase("remember"):
+            committed = self._remember(heard, merge)
+            if committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
+                return None
+        with self._phase("write"):
+            held = write_rows(
+                self.spark,
+                self.target,
+                self._with_late(merge),
+                merge,
+                ddl_of(self._columns(merge.evolution)),
+                is_new=heard.is_new,
+                may_settle_empty=self.job.may_settle_empty,
+                has_deletion_vectors=self.job.has_deletion_vectors,
+            )
+        result = self._result(read, held, merge, merge.fates(heard, quarantined))
+        by = "" if settled is None else settled.why
+        return replace(result, watermark=self.stamp.watermark, complete=complete, watermark_by=by)
+
+    # Reading
+
+    @cached_property
+    def _table(self) -> DataFrame | None:
+        """The table before the step; None where there is none."""
+        return self.target.read(self.spark) if self.target.log.exists() else None
+
+    @cached_property
+    def _watermark(self) -> int | None:
+        """Up to when it was complete."""
+        return None if self._table is None else self.target.log.watermark()
+
+    @property
+    def _hearing(self) -> Hearing:
+        return Hearing(self.spark, self.job, self.state, self.decided, self.stamp.step, self.open_log, self._compute)
+
+    def _read(self) -> RangeRead:
+        """The range of the bronze table up to the end that the stamp records."""
+        bronze, end = self.job.bronze, self.stamp.end.sources.get(self.job.bronze.table)
+        range_ = bronze.range
+        assert range_ is not None  # `follow` asked
+        if end is not None and end.snapshot_id is not None:
+            range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
+        return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
+
+    def _has_few_rows(self) -> bool:
+        """Whether the table's log says that its rows are few."""
+        return self._table is None or self.target.log.size(self.target.log.version) <= self.job.few
+
+    def _is_few(self, read: RangeRead) -> bool:
+        """Whether the log says that the messages are few."""
+        if read.images is None:
+            return self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version) <= self.job.few
+        return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
+
+    def _check_replacing(self, read: RangeRead) -> None:
+        """Hold the lane where the table would be made anew, and nobody asked for that or knows that it can be."""
+        name, location = self.job.name, self.job.location
+        if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
+            raise LaneHeldError(
+                f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
+                f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
+            )
+        if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
+            raise LaneHeldError(
+                f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
+            )
+        if read.images is not None and self._table is not None:
+            self._check_kept(self._table.columns)
+
+    def _check_kept(self, columns: Collection[str]) -> None:
+        """Hold the lane where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
+        name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
+        keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
+        if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
+            raise LaneHeldError(
+                f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
+                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
+            )
+
+    def _evolution(self, heard: Heard) -> Evolution:
+        known = {} if heard.is_new or self._table is None else columns_of(self._table.schema)
+        schemas = [schema.types for schema in heard.seen.schemas]
+        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift, self.job.merge.keys)
+        if evolution.refused:
+            raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
+        begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
+        refused = {name: why for types in schemas for name, ddl in types.items() if (why := why_not_taken(name, ddl))}
+        remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
+        return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
+
+    def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
+        """From when up to when the execution reports hours as complete; None where that adds nothing to the table's watermark.
+
+        It repeats what executions without a commit reported. A table that is rewritten may report less than before.
+        """
+        before, at_ms = self._watermark, None if known is None else known.at_ms
+        if heard.is_new and before is not None and at_ms is not None:
+            before = min(before, at_ms)
+        end = max((one for one in (at_ms, self._complete_ms) if one is not None), default=None)
+        adds_nothing = end == before and at_ms != before
+        return None if end is None or adds_nothing else (before or end, end)
+
+    def _complete_before(self, heard: Heard) -> int | None:
+        """Up to when earlier executions reported the table as complete, those without a commit included.
+
+        None for a new table, and for one without complete hours.
+        """
+        if heard.is_new or self._table is None or self.job.max_transaction is None:
+            return None
+        version = self._hearing.version_before()
+        remembered = None if version is None else self.state.log.watermark(version)
+        return max((one for one in (remembered, self._watermark) if one is not None), default=None)
+
+    def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
+        """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
+        if complete is None:
+            return replace(self.stamp, watermark=self._watermark)
+        return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
+
+    def _with_late(self, merge: Merge) -> CommitStamp:
+        """The stamp of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
+        return replace(self.stamp, facts={**self.stamp.facts, LATE: [*merge.late.items()]}) if merge.late else self.stamp
+
+    # Merging
+
+    def _merge(self, heard: Heard) -> Merge:
+        evolution, good, conflicting = self._evolution(heard), heard.told, None
+        if evolution.conflicts:
+            told, is_bad = heard.told.frame, is_conflicting(heard.seen, evolution)
+            good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
+        groups = components([*heard.seen.links, *heard.known.links])
+        found = self._merged(heard, good, groups, evolution)
+        counted = _counted(found)
+        ending = (Need.DELETE, Need.END, *([Need.UPDATE] if self.job.has_history else []))
+        if self._complete_ms is not None and any(counted[What.ROWS, need] for need in ending):
+            counted.update((What.LATE, str(hour)) for hour in heard.late_ends(self._complete_ms))
+        return Merge(found, counted, evolution, groups, conflicting)
+
+    def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
+        return Merging(
+            out=arrow_of(self._ddl(evolution)),
+            keys=self.job.merge.keys,
+            truncated=orders_of(heard.ends),
+            frontiers=heard.known.frontier,
+            defaults=heard.defaults,
+            tracked=self.job.tracked(heard.ends),
+            soft=self.job.soft(heard.ends),
+            complete_ms=self._complete_ms,
+        )
+
+    def _ddl(self, evolution: Evolution) -> str:
+        """The rows that merging gives back."""
+        return merged_ddl(self._columns(evolution))
+
+    def _columns(self, evolution: Evolution) -> dict[str, str]:
+        """All columns of the table."""
+        return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
+
+    def _merged(self, heard: Heard, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
+        """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
+        new = told.where({"role": [Role.CHANGE.value]})
+        together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
+        touched = None if heard.concerns_all else self._touched(new, groups)
+        if heard.before is not None:
+            together = together.union(self._compute.near(_known_rows(heard.before, touched)))
+        if not heard.is_new and self._table is not None:
+            together = together.union(self._target_rows(self._table, touched, evolution))
+        grouped = together.translated("group", groups) if groups else together
+        return grouped.on_batches(self._merging(heard, evolution), self._ddl(evolution), by="group")
+
+    def _touched(self, new: Rows, groups: Mapping[str, str]) -> Rows:
+        """The keys of new changes, and all that are merged together with one."""
+        keys = new.distinct("key").kept()
+        if not groups:
+            return keys
+        met = {groups[key] for (key,) in keys.where({"key": list(groups)}).tuples("key")}
+        linked = self._compute.made([(key,) for key, group in groups.items() if group in met], "`key` string")
+        return keys.union(linked).distinct("key").kept()
+
+    def _check_deletions(self, merge: Merge) -> None:
+        """Hold the lane where a complete snapshot lacks too many of the table's rows."""
+        deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
+        if deleted > self.job.max_delete_ratio * before:
+            raise LaneHeldError(
+                f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
+                f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
+            )
+
+    def _target_rows(self, rows: DataFrame, touched: Rows | None, evolution: Evolution) -> Rows:
+        keys = self.job.merge.keys
+        if touched is not None:
+            ddl = ddl_of({name: evolution.columns[name] for name in keys})
+            values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
+            rows = narrowed(rows, values.frame, {name: column(name) for name in keys}, MAX_LISTED if values.are_here else MAX_LITERALS)
+        here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
+        return here.on_batches(TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
+
+    # Writing
+
+    def _remember(self, heard: Heard, merge: Merge) -> Committed:
+        """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
+
+        Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
+        """
+        before, known = heard.before, heard.known
+        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(heard.of_sources, STATE_DDL))
+        write, version = (append, self._hearing.version_before()) if before is not None else (replace_all, None)
+        if before is not None and not heard.has_more and self._collects(before, version):
+            known = heard.seen.added_to(known, heard.ended, heard.marks)
+            state, ends = before.union(rows), known.truncations
+            kept = self.job.tracked(ends), self.job.soft(ends)
+            rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
+            write = replace_all
+        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.stamp.step}).frame
+        create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
+        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: version})
+        held = commit(self.spark, self.state, stamp, lambda: lambda: write(frame, self.state))
+        assert held is not None  # since something was to be written
+        return held
+
+    def _collects(self, before: Rows, version: int | None) -> bool:
+        """Whether enough need not be remembered any more; the log says that there may be so much at all."""
+        least = self.job.collects_above
+        rows = None if version is None else self.state.log.size(version).rows
+        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.allowed_lateness, least)
+
+    def _quarantine(self, heard: Heard, merge: Merge) -> int:
+        """Keep what cannot be taken, and say how much that is."""
+        refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
+        quarantined = heard.seen.fates[Fate.QUARANTINED.value] + refused
+        if not quarantined:
+            return 0
+        location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
+        table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
+        quarantine(self.spark, table, self.stamp, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
+        return quarantined
+
+    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
+        if held is not None and not is_own(held, self.stamp):
+            return skipped(held)
+        evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
+        counts = Counts(
+            rows_in=sum(fates.values()),
+            returned=merge.changed + merge.unchanged + quarantined,
+            inserted=merge.inserted,
+            updated=merge.updated,
+            deleted=merge.deleted,
+            unchanged=merge.unchanged,
+            quarantined=quarantined,
+        )
+        record = commit_at(self.target.log, int(held.version)) if held is not None else None
+        outcome = Outcome.NOTHING if held is None else Outcome.COMMITTED if counts.changed or evolution.added else Outcome.FENCED
+        return TableResult(
+            outcome=outcome,
+            committed=held,
+            replaced=read.images is None,
+            counts=counts,
+            sources=(_source(self.job, read),),
+            events={name: n for name, n in fates.items() if n},
+            partitions=record.partitions if record else (),
+            files=len(record.added) if record else 0,
+            bytes=sum(file.size for file in record.added) if record else 0,
+            schema=tuple(evolution.columns.items()),
+            late=merge.late,
+            seconds=dict(self._phase.seconds),
+            notes=_notes(evolution, self.job.asked),
+        )
+
+
+def _known_rows(before: Rows, touched: Rows | None) -> Rows:
+    rows = before.where({"role": [Role.BASE.value, Role.CHANGE.value]})
+    rows = rows if touched is None else rows.among("key", touched)
+    return rows.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": False})
+
+
+def _counted(found: Rows) -> Counter[tuple[str, str | None]]:
+    """Counts of rows, refusals and fates, each the sum of what every part of the merging counted."""
+    counted = Counter[tuple[str, str | None]]()
+    for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):
+        counted[what, operation] += count
+    return counted
+
+
+def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
+    range_ = job.bronze.range
+    return SourceResult(
+        alias=job.bronze.alias,
+        table=job.bronze.table,
+        method=read.method.value,
+        verdict=read.verdict,
+        start=range_.start if range_ else None,
+        end=SnapshotId(str(read.version)),
+        commits=read.commits,
+        data_commits=read.data_commits,
+        note=read.note,
+    )
+
+
+def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
+    notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
+    why = {name: f", as {why}" for name, why in evolution.texts.items()}
+    notes += [f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten" for name, ddl in evolution.widened.items()]
+    notes += [f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())]
+    notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
+    notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
+    return tuple(notes)

@@ -1,0 +1,285 @@
+"""What of a table's changes concerns more than their own keys, and what may be forgotten of it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakechime_dagster.cdc.change import Order, Position
+from lakechime_dagster.cdc.epochs import Epochs, Partition, Snapshots
+from lakechime_dagster.cdc.history import Tracked
+from lakechime_dagster.cdc.merge import Soft
+from lakechime_dagster.cdc.record import Beat
+from lakechime_dagster.cdc.spark_changes import STATE_DDL
+from lakechime_dagster.cdc.spark_rows import InWorkers, Rows, oldest
+from lakechime_dagster.cdc.state import (
+    COLUMNS,
+    Role,
+    Schema,
+    StateRow,
+    change_of,
+    change_row,
+    collected_rows,
+    compacted,
+    frontier_before,
+    open_snapshots,
+)
+from lakechime_dagster.cdc.wire import order_of, order_text
+from lakechime_dagster.spark.session import CHUNK, Batches, arrow_of, record_batches, rows_of
+
+STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
+OF_SOURCES = {
+    Role.TRUNCATION: "truncations",
+    Role.MARK: "marks",
+    Role.PLACE: "places",
+    Role.FRONTIER: "frontiers",
+    Role.BEAT: "beats",
+    Role.PROBE: "probes",
+    Role.COLUMNS: "columns",
+    Role.SCHEMA: "tables",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers, epochs and probes that are known.
+
+    `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
+    remembered, `tables` the columns of the database's tables where messages do not bring them. `fates` counts the messages whose fate
+    is known at once.
+    """
+
+    schemas: tuple[Schema, ...] = ()
+    used: Mapping[tuple[str, str], Order] = field(default_factory=dict)
+    columns: tuple[StateRow, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    truncations: tuple[StateRow, ...] = ()
+    marks: tuple[StateRow, ...] = ()
+    places: tuple[StateRow, ...] = ()
+    beats: tuple[StateRow, ...] = ()
+    probes: tuple[StateRow, ...] = ()
+    frontiers: tuple[StateRow, ...] = ()
+    tables: tuple[StateRow, ...] = ()
+    fates: Mapping[str, int] = field(default_factory=dict)
+
+    def spelled(self, names: Mapping[str, str]) -> "Seen":
+        """The same with other names for some columns of the step's schemas."""
+        now = {schema.name: schema.spelled(names) for schema in self.schemas}
+        used: dict[tuple[str, str], Order] = {}
+        for (source, name), order in self.used.items():
+            at = source, now[name].name if name in now else name
+            used[at] = min(order, used.get(at, order))
+        return replace(self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used)
+
+    def columns_met(self) -> list[list[str]]:
+        """The columns of the step's schemas, those first of which the oldest change was told."""
+        oldest: dict[str, Order] = {}
+        for (_, name), order in self.used.items():
+            oldest[name] = min(order, oldest.get(name, order))
+        return [list(one.types) for one in sorted(self.schemas, key=lambda one: (oldest.get(one.name, Order()), one.types_text))]
+
+    def ended(self, known: "Seen") -> list[StateRow]:
+        """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
+        _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))
+        told = {(row.source, row.order) for row in known.truncations}
+        rows = [change_row(change, Role.TRUNCATION) for change in complete]
+        return [row for row in rows if (row.source, row.order) not in told]
+
+    def added_to(self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]) -> "Seen":
+        """What was known, and of this step what is to be remembered."""
+        return replace(
+            known,
+            truncations=(*known.truncations, *self.truncations, *ended),
+            marks=(*known.marks, *marks),
+            places=(*known.places, *self.places),
+            links=(*known.links, *self.links),
+            beats=(*known.beats, *self.beats),
+            probes=(*known.probes, *self.probes),
+            columns=(*known.columns, *self.columns),
+            tables=(*known.tables, *self.tables),
+        )
+
+    @cached_property
+    def epochs(self) -> dict[str, Epochs]:
+        """How far the epochs of each source have come."""
+        found: dict[str, Epochs] = {}
+        for row in self.places:
+            order, epochs = order_of(row.order), found.get(row.source, Epochs())
+            if row.op == OPENED:
+                found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places=epochs.places)
+                continue
+            partition = order.topic, order.partition
+            place = max(epochs.places.get(partition, (0, ())), (order.epoch, order.position))
+            found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places={**epochs.places, partition: place})
+        return found
+
+    @property
+    def offsets(self) -> dict[tuple[str, str, int], int]:
+        """Of each source the offset up to which each partition has come."""
+        found: dict[tuple[str, str, int], int] = {}
+        for row in self.places:
+            order = order_of(row.order)
+            if row.op != OPENED:
+                line = row.source, order.topic, order.partition
+                found[line] = max(order.offset, found.get(line, order.offset))
+        return found
+
+    @property
+    def newest_ms(self) -> dict[str, int]:
+        """Of each source the newest time that it told of."""
+        found: dict[str, int] = {}
+        for row in self.places:
+            if row.ts_ms is not None:
+                found[row.source] = max(row.ts_ms, found.get(row.source, row.ts_ms))
+        return found
+
+    def beaten(self, newest_ms: Mapping[str, int]) -> dict[str, int]:
+        """The newest time of each source, or that to which a heartbeat says that its log had come.
+
+        Of what was remembered only: the messages that came before a heartbeat lie in partitions whose ends were asked after it was
+        read, which a later step knows of its messages.
+        """
+        beats = [Beat(row.source, row.ts_ms) for row in self.beats if row.ts_ms is not None]
+        return {source: max([at, *(one.ts_ms for one in beats if one.is_of(source))]) for source, at in newest_ms.items()}
+
+    @property
+    def frontier(self) -> dict[str, Order]:
+        """By source the order below which it is forgotten which rows were deleted."""
+        found: dict[str, Order] = {}
+        for row in self.frontiers:
+            order = order_of(row.order)
+            found[row.source] = max(order, found.get(row.source, order))
+        return found
+
+
+OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
+
+
+def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int, newest_ms: int | None) -> StateRow:
+    """How far a partition has come, and the newest time that it told of."""
+    order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
+    return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
+
+
+def opened_row(source: str, epoch: int) -> StateRow:
+    """That an epoch of a source may be entered."""
+    return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
+
+
+def seen_before(state: Rows) -> Seen:
+    """The same of what was remembered."""
+    found: dict[str, list[StateRow]] = {}
+    for row in state.where({"role": [role.value for role in OF_SOURCES], "continues": None}).tuples(*STATE_COLUMNS):
+        found.setdefault(row[0], []).append(StateRow(*row))
+    rows: dict[str, Any] = {name: tuple(found.get(role, ())) for role, name in OF_SOURCES.items()}
+    links = {(row.key or "", row.continues): None for of_role in found.values() for row in of_role if row.continues is not None}
+    return Seen(**rows, links=tuple(links))
+
+
+def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
+    """Since when sources have the columns of schemas of a step of which nothing was known before."""
+    before = {(row.source, row.op or "") for row in known.columns}
+    schemas = {schema.name: schema for schema in seen.schemas}
+    return tuple(schemas[name].row(source, order) for (source, name), order in seen.used.items() if (source, name) not in before)
+
+
+def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:
+    """By source the orders of its truncations."""
+    found: dict[str, frozenset[Order]] = {}
+    for row in truncations:
+        found[row.source] = found.get(row.source, frozenset()) | {order_of(row.order)}
+    return found
+
+
+def components(links: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Of each linked key the group that is merged together, named by one of its keys."""
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while (parent := parents.setdefault(key, key)) != key:
+            parents[key] = parents[parent]
+            key = parents[key]
+        return key
+
+    for one, other in links:
+        first, second = sorted((root(one), root(other)))
+        parents[second] = first
+    return {key: root(key) for key in list(parents)}
+
+
+COLLECTED_DDL = f"`group` string, {STATE_DDL}"
+
+
+def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
+    """Whether half of what is remembered, and at least so many changes, are older than is waited for."""
+    newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
+    aged = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
+    old = F.count_if(F.col("ts_ms") < F.col("newest") - _milliseconds(lateness))
+    found = aged.agg(old.alias("old"), F.count(F.lit(1)).alias("rows")).collect()[0]
+    return found["old"] >= max(least, found["rows"] / 2)
+
+
+def collected_state(
+    workers: InWorkers,
+    state: DataFrame,
+    seen: Seen,
+    lateness: timedelta,
+    groups: Mapping[str, str],
+    tracked: Tracked | None,
+    soft: Soft | None,
+) -> Rows:
+    """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns more than its keys.
+
+    Nothing is forgotten of a source of which a snapshot is being taken.
+    """
+    frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
+    rows = workers.rows(state).where({"role": [Role.BASE.value, Role.CHANGE.value]}).shaped(COLLECTED_DDL, {"group": "key"})
+    together = rows.translated("group", groups) if groups else rows
+    collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked, soft)
+    kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
+    whole = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
+    return kept.union(workers.made(list(compacted(whole, frontiers)), STATE_DDL))
+
+
+def _frontiers(state: DataFrame, lateness: timedelta, without: set[str]) -> dict[str, Order]:
+    """By source the order up to which nothing is waited for any more."""
+    newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
+    changes = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
+    young = changes.where(F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True)))
+    least = {source: order for (source,), order in oldest(young.select("source", "order")).items()}
+    found = {source: frontier_before(order) for source, order in least.items() if source not in without}
+    return {source: order for source, order in found.items() if order is not None}
+
+
+def _milliseconds(lateness: timedelta) -> int:
+    return lateness // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Collects each group of keys, which come one group after another."""
+
+    out: pa.Schema
+    truncated: Mapping[str, frozenset[Order]]
+    frontiers: Mapping[str, Order]
+    tracked: Tracked | None = None
+    soft: Soft | None = None
+
+    def __call__(self, batches: Batches) -> Batches:
+        found: list[tuple[Any, ...]] = []
+        for rows in self._groups(batches):
+            found += collected_rows(rows, self.truncated, self.frontiers, self.tracked, self.soft)
+            if len(found) >= CHUNK:
+                yield from record_batches(found, self.out)
+                found = []
+        yield from record_batches(found, self.out)
+
+    def _groups(self, batches: Batches) -> Iterator[Sequence[StateRow]]:
+        for _, rows in groupby(rows_of(batches), key=lambda row: row[0]):
+            yield [StateRow(*row[1:]) for row in rows]

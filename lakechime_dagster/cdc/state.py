@@ -1,0 +1,628 @@
+"""What is kept of changes beside a table's rows, how far each source has been read, and what may be forgotten."""
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakechime_dagster.cdc import history
+from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position, position_of
+from lakechime_dagster.cdc.epochs import Snapshots
+from lakechime_dagster.cdc.history import Tracked
+from lakechime_dagster.cdc.incremental_merge import KeyStep, Known, merged
+from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Image, Kept, Soft, Window, collected
+from lakechime_dagster.cdc.wire import (
+    Span,
+    image_of,
+    image_text,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+    span_of,
+    span_text,
+)
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.triggers.schedule import from_milliseconds
+
+
+class Role(StrEnum):
+    """What a row tells.
+
+    Attributes:
+        TARGET: The table's own row of a key, with its history the open one; it is never remembered.
+        CLOSED: A row of the table's history that ended; neither is it.
+        BASE: What was known of a key before its changes here.
+        CHANGE: A change of a key.
+        TRUNCATION: A truncation of a source.
+        MARK: A snapshot's first or last row, as a change without columns.
+        PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
+        BEAT: How far the log of a server had come.
+        PROBE: Which transactions were open in the database (`open_transactions.Probe`).
+        COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
+        SCHEMA: The columns of a database's table at a place of its log (`table_schema.TableSchema`).
+        FRONTIER: The order of a source below which it is forgotten which rows were deleted.
+    """
+
+    TARGET = "target"
+    CLOSED = "closed"
+    BASE = "base"
+    CHANGE = "change"
+    TRUNCATION = "truncation"
+    MARK = "mark"
+    PLACE = "place"
+    BEAT = "beat"
+    PROBE = "probe"
+    COLUMNS = "columns"
+    SCHEMA = "schema"
+    FRONTIER = "frontier"
+
+
+class StateRow(NamedTuple):
+    """One of them; keys, orders and columns are text (`wire`)."""
+
+    role: str
+    key: str | None
+    source: str
+    order: str  # of a base and of the table's row: what is known beside the values of the columns
+    op: str | None = None  # of Role.COLUMNS the schema's name, of Role.SCHEMA whether it was told or read
+    columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types; of a probe what was told
+    omitted: str | None = None  # a JSON array; of Role.COLUMNS all of the schema
+    continues: str | None = None
+    transaction: int | None = None
+    ts_ms: int | None = None
+    snapshot: str | None = None  # of Role.SCHEMA the database's dialect
+    span: str | None = None  # of a row of a history, or of a base whose row is open: when it begins and ends (`wire.Span`)
+
+
+COLUMNS = {
+    "step": "bigint",  # which remembered it
+    "role": "string",
+    "key": "string",
+    "source": "string",
+    "order": "string",
+    "op": "string",
+    "columns": "string",
+    "omitted": "string",
+    "continues": "string",
+    "transaction": "bigint",
+    "ts_ms": "bigint",
+    "snapshot": "string",
+    "span": "string",
+}
+
+
+def change_row(change: Change, role: Role = Role.CHANGE) -> StateRow:
+    """A change as it is remembered."""
+    has_row = role is Role.CHANGE and change.operation.is_upsert
+    return StateRow(
+        role=role.value,
+        key=key_text(change.key) if change.key else None,
+        source=change.source,
+        order=order_text(change.order),
+        op=change.operation.value,
+        columns=row_text(change.columns) if has_row else None,
+        omitted=orjson.dumps(sorted(change.omitted)).decode() if change.omitted else None,
+        continues=None if change.continues is None else key_text(change.continues),
+        transaction=change.transaction,
+        ts_ms=change.event_ms,
+        snapshot=change.snapshot,
+    )
+
+
+def change_of(row: StateRow) -> Change:
+    """The change that a row remembers."""
+    return Change(
+        source=row.source,
+        operation=Operation(row.op),
+        order=order_of(row.order),
+        key=() if row.key is None else key_of(row.key),
+        columns={} if row.columns is None else row_of(row.columns),
+        omitted=_names(row.omitted),
+        continues=None if row.continues is None else key_of(row.continues),
+        transaction=row.transaction,
+        event_ms=row.ts_ms,
+        snapshot=row.snapshot,
+    )
+
+
+def known_of(rows: Iterable[StateRow]) -> Known | None:
+    """What is known of the key that all these rows are of; None of a key that is new."""
+    by_role: dict[str, list[StateRow]] = {}
+    for row in rows:
+        by_role.setdefault(row.role, []).append(row)
+    targets, bases, changes = (by_role.get(role, []) for role in (Role.TARGET, Role.BASE, Role.CHANGE))
+    told = [*bases, *changes, *targets]
+    if not told:
+        return None
+    row = row_of(targets[0].columns or "{}") if targets else None
+    base, waiting, span = Image(), frozenset[str](), None
+    for one in bases or ([] if changes else targets):
+        _, base = image_of(one.order, row_of(one.columns or "{}"))
+        waiting, span = frozenset(_names(one.omitted)), None if one.span is None else span_of(one.span)
+    return Known(source=told[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
+
+
+def remembered(step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row) -> list[StateRow]:
+    """What is to be remembered of a key after a step: its new changes, and before the first of them what was known."""
+    rows = [row_of_change(change) for change in step.added]
+    if not rows or known is None or known.changes or not (known.base.upserted or known.base.deleted > BEFORE_ALL):
+        return rows
+    return [base_row(step.key, known.source, known.base, known.waiting, known.span), *rows]
+
+
+def base_row(
+    key: Key, source: str, image: Image, waiting: Iterable[str] = (), span: Span | None = None, role: Role = Role.BASE
+) -> StateRow:
+    """What is known of a key."""
+    values = {name: value for name, (_, value) in image.columns.items()}
+    omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
+    told = None if span is None else span_text(span)
+    return StateRow(role.value, key_text(key), source, image_text(image, source), columns=row_text(values), omitted=omitted, span=told)
+
+
+def _names(omitted: str | None) -> tuple[str, ...]:
+    return () if omitted is None else tuple(orjson.loads(omitted))
+
+
+OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlace:
+    """How far a partition of a source has come: its epoch, the newest position there, and the offset up to which that is known."""
+
+    source: str
+    topic: str  # its id
+    partition: int
+    epoch: int
+    position: Position
+    offset: int
+
+
+def opened_row(source: str, epoch: int) -> StateRow:
+    """That an epoch of a source may be entered."""
+    return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
+
+
+def places_of(rows: Iterable[StateRow]) -> list[PartitionPlace]:
+    """The newest place of each partition, in the order of sources and topics."""
+    newest: dict[tuple[str, str, int], tuple[int, Position, int]] = {}
+    for row in rows:
+        if row.role == Role.PLACE and row.op != OPENED:
+            order = order_of(row.order)
+            line = row.source, order.topic, order.partition
+            epoch, position, offset = newest.get(line, (0, (), -1))
+            newest[line] = (*max((epoch, position), (order.epoch, order.position)), max(offset, order.offset))
+    return [
+        PartitionPlace(source=source, topic=topic, partition=partition, epoch=epoch, position=position, offset=offset)
+        for (source, topic, partition), (epoch, position, offset) in sorted(newest.items())
+    ]
+
+
+def opened_epochs(rows: Iterable[StateRow]) -> dict[str, int]:
+    """By source the newest epoch that may be entered."""
+    opened: dict[str, int] = {}
+    for row in rows:
+        if row.role == Role.PLACE:
+            opened[row.source] = max(opened.get(row.source, 0), order_of(row.order).epoch)
+    return dict(sorted(opened.items()))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns that changes are told with: the type of each, and the default of those that have a constant one."""
+
+    types: Mapping[str, str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def types_text(self) -> str:
+        """In the order of the columns."""
+        return orjson.dumps(dict(self.types)).decode()
+
+    @cached_property
+    def defaults_text(self) -> str | None:
+        return row_text(self.defaults) if self.defaults else None
+
+    @cached_property
+    def name(self) -> str:
+        """A short one, which no other schema has."""
+        return hashlib.blake2b(f"{self.types_text}{self.defaults_text or ''}".encode(), digest_size=8).hexdigest()
+
+    @classmethod
+    def of_texts(cls, types: str, defaults: str | None) -> "Schema":
+        return cls(orjson.loads(types), {} if defaults is None else row_of(defaults))
+
+    def spelled(self, names: Mapping[str, str]) -> "Schema":
+        """The same with other names for some of its columns."""
+        types, defaults = ({names.get(name, name): value for name, value in one.items()} for one in (self.types, self.defaults))
+        return Schema(types, defaults)
+
+    def row(self, source: str, since: Order) -> StateRow:
+        """What is remembered of it: since when a source has it."""
+        columns = orjson.dumps(sorted(self.types)).decode()
+        return StateRow(Role.COLUMNS.value, None, source, order_text(since), op=self.name, columns=self.defaults_text, omitted=columns)
+
+
+@dataclass(frozen=True)
+class Added:
+    """Since when a source has a column, and what rows got by it; they got null where it `has_default` not."""
+
+    since: Order
+    has_default: bool
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """By source and column when columns were added."""
+
+    columns: Mapping[str, Mapping[str, Added]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[StateRow]) -> "Defaults":
+        """By the rows of `Role.COLUMNS`, in any order."""
+        columns: dict[str, dict[str, Added]] = {}
+        for row in rows:
+            since, of_source = order_of(row.order), columns.setdefault(row.source, {})
+            defaults = {} if row.columns is None else row_of(row.columns)
+            for name in orjson.loads(row.omitted or "[]"):
+                if name not in of_source or since < of_source[name].since:
+                    of_source[name] = Added(since, name in defaults, defaults.get(name))
+        return cls(columns)
+
+    def given(self, source: str, since: Order, until: Order = AFTER_ALL) -> dict[str, Any]:
+        """What a row got that was told of at an order, and was there up to another."""
+        added = self.columns.get(source, {}).items()
+        return {name: one.value for name, one in added if one.has_default and since < one.since <= until}
+
+    def concern_others(self, before: "Defaults") -> bool:
+        """Whether rows may be there that got a default of which nothing was known before."""
+        return any(
+            one.has_default and name not in before.columns[source]
+            for source in self.columns.keys() & before.columns.keys()
+            for name, one in self.columns[source].items()
+        )
+
+
+def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
+    """The keys whose row waits, by all that is remembered of them, of the keys that they continue, and of truncations."""
+    by_key: dict[Key, list[StateRow]] = {}
+    truncated: dict[str, frozenset[Order]] = {}
+    for row in rows:
+        if row.role == Role.TRUNCATION:
+            truncated[row.source] = truncated.get(row.source, frozenset()) | {change_of(row).order}
+        elif row.role in (Role.BASE, Role.CHANGE) and row.key is not None:
+            by_key.setdefault(key_of(row.key), []).append(row)
+    known = {key: found for key, of_key in by_key.items() if (found := known_of(of_key)) is not None}
+    return [step.key for step in merged(known, (), truncated, {}).keys if step.waits]
+
+
+NOT_ASKED = "the database was not asked for its open transactions"
+SPACING = 4  # a probe is kept that is older than the next one by this part of its age
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a database said of its open transactions, in milliseconds of its own clock, each a whole second.
+
+    Attributes:
+        table: The one that is followed, as `schema.table`.
+        asked_ms: All was asked before.
+        statement_ms: The oldest statement that ran began then or later.
+        transaction_ms: The oldest transaction that had changed rows began then or later, by the database's engine; None
+            where there was none. Its first statement may have begun before it, and have waited for a lock of its table.
+    """
+
+    table: str
+    asked_ms: int
+    statement_ms: int
+    transaction_ms: int | None = None
+
+    def is_of(self, source: str) -> bool:
+        """Whether a source is named as the table is."""
+        return source == self.table or source.endswith(f".{self.table}")
+
+    @property
+    def oldest_ms(self) -> int:
+        """Since when something was open."""
+        return self.statement_ms if self.transaction_ms is None else min(self.statement_ms, self.transaction_ms)
+
+    def row(self) -> StateRow:
+        """How it is remembered."""
+        told = {"asked": self.asked_ms, "statement": self.statement_ms, "transaction": self.transaction_ms}
+        return StateRow(Role.PROBE.value, None, self.table, order_text(BEFORE_ALL), columns=orjson.dumps(told).decode())
+
+    @classmethod
+    def of(cls, row: StateRow) -> "Probe":
+        told = orjson.loads(row.columns or "{}")
+        return cls(table=row.source, asked_ms=told["asked"], statement_ms=told["statement"], transaction_ms=told["transaction"])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking a database; without a probe and a problem it was not to be asked."""
+
+    probe: Probe | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, order=True)
+class Until:
+    """Up to when nothing can come any more, in milliseconds, and how that is known."""
+
+    at_ms: int
+    why: str = field(compare=False)
+
+
+def settled_ms(probe: Probe, probes: Iterable[Probe]) -> int | None:
+    """The time below which nothing can come any more, once all is read that was committed when a probe was asked.
+
+    What was open then was not at an earlier probe that was asked before the oldest of it began: its statements ran at that
+    one, or began after it. None where there is none so early.
+    """
+    began = probe.transaction_ms
+    if began is None:
+        return probe.statement_ms
+    return max((one.statement_ms for one in probes if one.asked_ms <= began), default=None)
+
+
+def until(now_ms: Mapping[str, int], known_ms: Mapping[str, int], probes: Sequence[Probe], longest: dt.timedelta) -> Until | None:
+    """Up to when all of some sources are complete; None where nothing is known of their times.
+
+    Args:
+        now_ms: The newest time that each has told of.
+        known_ms: The same before this step. What came before it is read with the step, also where it lies in another partition.
+        probes: What was remembered of the table's database before the step.
+        longest: How long a transaction lasts where the database was not asked, or not for so long.
+    """
+    of = {source: found for source in now_ms if (found := [probe for probe in probes if probe.is_of(source)])}
+    asked = of if len(of) == 1 else {}  # of several with its name none is known to be the database's
+    return min((_of_source(one, at, known_ms.get(one), asked.get(one, ()), longest) for one, at in now_ms.items()), default=None)
+
+
+def _of_source(source: str, now_ms: int, known_ms: int | None, probes: Sequence[Probe], longest: dt.timedelta) -> Until:
+    lasts = longest // dt.timedelta(milliseconds=1)
+    declared = Until(now_ms - lasts, f"{source} told of {_shown(now_ms)}, and its transactions last {longest} at most, as is declared")
+    newest = max((probe.asked_ms for probe in probes), default=None)
+    if newest is None or known_ms is None or newest + lasts < known_ms:
+        return declared
+    passed = [(settled, probe) for probe in probes if probe.asked_ms <= known_ms and (settled := settled_ms(probe, probes)) is not None]
+    if passed:
+        settled, probe = max(passed, key=lambda one: (one[0], one[1].asked_ms))
+        return Until(settled, f"{source} was read past {_shown(probe.asked_ms)}, when its database had {_open(probe)}")
+    oldest = min(probes, key=lambda one: one.oldest_ms)
+    held = Until(oldest.oldest_ms, f"{source} was not read past {_shown(oldest.asked_ms)}, when its database had {_open(oldest)}")
+    return min(declared, held)
+
+
+def _open(probe: Probe) -> str:
+    if probe.transaction_ms is None:
+        return "no transaction open that had changed rows"
+    return f"a transaction open since {_shown(probe.transaction_ms)}"
+
+
+def kept(rows: Iterable[StateRow]) -> list[StateRow]:
+    """Of what was remembered what is still needed: the older the probes, the farther apart.
+
+    A source that is behind by a time passes one that is a quarter of that older than it might be, at most.
+    """
+    found = list[tuple[Probe, StateRow]]()
+    for probe, row in sorted(((Probe.of(row), row) for row in rows), key=lambda one: one[0].asked_ms, reverse=True):
+        if not found or (found[-1][0].asked_ms - probe.asked_ms) * SPACING >= found[0][0].asked_ms - probe.asked_ms > 0:
+            found.append((probe, row))
+    return [row for _, row in found]
+
+
+def _shown(at_ms: int) -> str:
+    return from_milliseconds(at_ms).isoformat(sep=" ", timespec="seconds")
+
+
+_NAME = re.compile(r'"((?:[^"]|"")*)"')
+_TOLD, _READ = "told", "read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """The columns of a table.
+
+    Attributes:
+        table: Its name with that of its database, in PostgreSQL its schema, as messages have them.
+        order: The place of the log, and of several changes at one place which came later.
+        columns: By name the type in the database's words, in the table's order.
+        dialect: The database's.
+        is_told: By the log itself: they hold from that place on. Otherwise they were read there.
+    """
+
+    table: str
+    order: Order
+    columns: Mapping[str, str]
+    dialect: Dialect
+    is_told: bool
+
+    @property
+    def row(self) -> StateRow:
+        """How it is remembered."""
+        columns = orjson.dumps(dict(self.columns)).decode()
+        op = _TOLD if self.is_told else _READ
+        return StateRow(Role.SCHEMA.value, None, self.table, order_text(self.order), op=op, columns=columns, snapshot=self.dialect.value)
+
+    @classmethod
+    def of_row(cls, row: StateRow) -> "TableSchema":
+        """The one that a row remembers."""
+        columns, dialect = orjson.loads(row.columns or "{}"), Dialect(row.snapshot)
+        return cls(table=row.source, order=order_of(row.order), columns=columns, dialect=dialect, is_told=row.op == _TOLD)
+
+
+def schemas_of(payload: Mapping[str, Any], coordinate: Order) -> list[TableSchema]:
+    """What a message of a connector's topic of schema changes tells of tables, after Debezium's documentation of that topic.
+
+    Raises:
+        ValueError: It is none, or tells no place of the log.
+    """
+    try:
+        position = position_of(payload["source"])
+        found = [(change["id"], change["table"]["columns"]) for change in payload["tableChanges"] or () if change.get("table")]
+        columns = [(table_named(name), {one["name"]: _words(one) for one in told}) for name, told in found]
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ValueError(f"{repr(dict(payload))[:200]} is no schema change of Debezium: {problem!r}") from problem
+    if not position:
+        raise ValueError(f"{repr(dict(payload))[:200]} names no position in the database's log")
+    order = coordinate._replace(position=position)
+    return [TableSchema(table=name, order=order, columns=told, dialect=Dialect.MYSQL, is_told=True) for name, told in columns]
+
+
+def table_named(name: str) -> str:
+    """The name of a table with that of its database, of `"shop"."orders"`."""
+    return ".".join(part.replace('""', '"') for part in _NAME.findall(name)[-2:])
+
+
+def _words(column: Mapping[str, Any]) -> str:
+    """The type of a column as `information_schema` has it: `decimal(10,2)`, `int(10) unsigned`."""
+    word, *rest = str(column["typeName"]).lower().split(" ")
+    length, scale = column.get("length"), column.get("scale")
+    size = "" if length is None or column.get("enumValues") else f"({length})" if scale is None else f"({length},{scale})"
+    return " ".join([word + size, *rest])
+
+
+def needed(schemas: Iterable[TableSchema]) -> list[TableSchema]:
+    """Those that say more than their neighbours: of readings that agree, one after another, the first and the last."""
+    tables: dict[str, list[TableSchema]] = {}
+    for one in sorted(schemas, key=lambda schema: schema.order):
+        known = tables.setdefault(one.table, [])
+        if len(known) > 1 and all(not each.is_told and each.columns == one.columns for each in (*known[-2:], one)):
+            known.pop()
+        known.append(one)
+    return [one for known in tables.values() for one in known]
+
+
+def fresh(told: Iterable[TableSchema], known: Iterable[TableSchema]) -> list[TableSchema]:
+    """Those that say something else than what was known of their place: a connector that begins anew tells its tables again."""
+    before = list(known)
+    found: list[TableSchema] = []
+    for one in sorted(told, key=lambda schema: schema.order):
+        earlier = [each for each in before if each.table == one.table and each.order <= one.order]
+        newest = max(earlier, key=lambda each: each.order, default=None)
+        if newest is None or not newest.is_told or dict(newest.columns) != dict(one.columns):
+            before.append(one)
+            found.append(one)
+    return found
+
+
+def frontier_before(young: Order) -> Order | None:
+    """The order that a source may be collected up to whose oldest change that is not settled is this one; it cuts no transaction.
+
+    None of changes without a position, which stand in as many orders as there are partitions.
+    """
+    if not young.position:
+        return None
+    if len(young.position) == 2:  # PostgreSQL: its transaction's place, then its own
+        return Order(epoch=young.epoch, position=young.position[:1])
+    return Order(epoch=young.epoch, position=young.position, rank=BEFORE_READ)
+
+
+def collected_rows(
+    rows: Iterable[StateRow],
+    truncated: Mapping[str, frozenset[Order]],
+    frontiers: Mapping[str, Order],
+    tracked: Tracked | None = None,
+    soft: Soft | None = None,
+) -> list[StateRow]:
+    """What is still to be remembered of keys that are merged together, once nothing is expected below the frontiers.
+
+    Of a key without a later change nothing is: its row in the table says all, and of a deleted one nothing need be known. A
+    row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how, and `soft`
+    where it keeps deleted rows.
+    """
+    by_key: dict[str, list[StateRow]] = {}
+    for row in rows:
+        by_key.setdefault(row.key or "", []).append(row)
+    known: dict[Key, Known] = {}
+    for text, several in by_key.items():
+        if (found := known_of(several)) is not None:
+            known[key_of(text)] = found
+    windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
+    kept = Kept(windows=windows, truncated=truncated)
+    histories = (tracked or Tracked()).histories(kept, known)
+    for source in sorted({one.source for one in known.values()} & frontiers.keys()):
+        if tracked is not None:
+            histories = history.collected(histories, source, frontiers[source], track=tracked.track)
+        else:
+            collect = collected if soft is None else soft.collected
+            histories = replace(histories, kept=collect(histories.kept, source, frontiers[source]))
+    rest: list[StateRow] = []
+    for key, window in histories.kept.windows.items():
+        waiting = _missing(known[key], window)
+        if not window.changes and (not waiting or window.base.ended is not None):
+            continue
+        if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
+            base = histories.bases.get(key, history.Base())
+            span = Span(base.start_seq, base.start_at) if tracked is not None and base.start_seq is not None else None
+            rest.append(base_row(key, window.source, window.base, waiting, span))
+        rest += [change_row(change) for change in window.changes]
+    return rest
+
+
+def _missing(known: Known, window: Window) -> frozenset[str]:
+    """The columns of the new base that nobody carried."""
+    base = window.base
+    if base.upserted is None:
+        return frozenset()
+    gone = [one for one in known.changes if one.operation.is_upsert and base.deleted < one.order <= base.upserted]
+    wanted = {name for one in gone for name in one.omitted}
+    wanted |= known.waiting if (known.base.upserted or BEFORE_ALL) > base.deleted else frozenset()
+    return frozenset(wanted - base.columns.keys())
+
+
+def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[StateRow]:
+    """Of what is remembered of whole sources what still matters: newest places, frontiers and probes, late truncations, open snapshots."""
+    newest: dict[tuple[str, ...], StateRow] = {}
+    marks: list[StateRow] = []
+    probes: list[StateRow] = []
+    found: list[StateRow] = []
+    schemas: list[TableSchema] = []
+    for row in rows:
+        order = order_of(row.order)
+        match row.role:
+            case Role.PLACE.value:
+                name = row.source, row.op or "", order.topic, str(order.partition)
+                if name not in newest or order_of(newest[name].order) < order:
+                    newest[name] = row
+            case Role.BEAT.value:
+                name = (row.source,)
+                newest[name] = max(newest.get(name, row), row, key=lambda one: one.ts_ms or 0)
+            case Role.PROBE.value:
+                probes.append(row)
+            case Role.TRUNCATION.value if order >= frontiers.get(row.source, BEFORE_ALL):
+                found.append(row)
+            case Role.MARK.value:
+                marks.append(row)
+            case Role.COLUMNS.value:
+                found.append(row)
+            case Role.SCHEMA.value:
+                schemas.append(TableSchema.of_row(row))
+            case _:
+                pass
+    opened, _ = Snapshots().with_changes(map(change_of, marks))
+    open_ones = {place for place, ends in opened.ends.items() if len(ends) == 1}
+    for row in marks:
+        order = order_of(row.order)
+        if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
+            found.append(row)
+    frontier_rows = [StateRow(Role.FRONTIER.value, None, source, order_text(order)) for source, order in frontiers.items()]
+    return [*found, *newest.values(), *kept(probes), *frontier_rows, *(one.row for one in needed(schemas))]
+
+
+def open_snapshots(marks: Sequence[StateRow]) -> set[str]:
+    """The sources of which a snapshot is being taken, or was left off."""
+    opened, _ = Snapshots().with_changes(map(change_of, marks))
+    return {source for (source, _), ends in opened.ends.items() if len(ends) == 1}

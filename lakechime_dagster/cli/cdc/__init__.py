@@ -1,1 +1,0 @@
-"""`lakechime cdc`: tables that follow a database."""

@@ -1,1 +1,0 @@
-"""`lakechime schema`: the types of events, and what people decide of them."""

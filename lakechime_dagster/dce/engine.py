@@ -1,0 +1,366 @@
+"""Connections to the store on SQLite and PostgreSQL: reading and writing transactions, and what the two dialects spell differently."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from sqlalchemy import (
+    ARRAY,
+    URL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Integer,
+    Table,
+    any_,
+    bindparam,
+    create_engine,
+    event,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine.url import make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
+
+from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, needs, without_password
+
+BUSY_SECONDS = 30  # how long a SQLite writer waits for another; its tail under eight writers is 2 s
+IDLE_SECONDS = 1.0  # a pooled connection that rested longer is asked whether it still lives
+POOL = {"pool_size": 2, "max_overflow": 8, "pool_recycle": 1800}
+_MODE = "lakechime_mode"  # execution option: how SQLite begins this transaction
+
+
+def open_engine(url: str) -> Engine:
+    """The engine of a store's URL; connects at the first transaction, which makes a SQLite file and its folder.
+
+    PostgreSQL is spoken through psycopg whatever driver the URL names.
+
+    Raises:
+        InvalidValueError: for a URL that names neither PostgreSQL nor a SQLite file.
+    """
+    address = _address(url)
+    if address.get_backend_name() == "sqlite":
+        engine = _sqlite(create_engine(address, connect_args={"timeout": BUSY_SECONDS}, **POOL))
+        event.listen(engine, "do_connect", lambda *_: _make_folder(address))
+    else:
+        connect_args = {"connect_timeout": 10, "application_name": "lakechime"}
+        with needs("a DCE store in PostgreSQL"):
+            engine = create_engine(address, connect_args={k: v for k, v in connect_args.items() if k not in address.query}, **POOL)
+    _check_rested_connections(engine)
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def memory_engine() -> Engine:
+    """The engine of a new SQLite database in memory, for one thread: it lies nowhere and ends with the process."""
+    return _sqlite(create_engine("sqlite://", poolclass=StaticPool))
+
+
+def is_file_missing(engine: Engine) -> bool:
+    """Whether the engine is of a SQLite file that is not there: to connect would make it."""
+    database = engine.url.database
+    if engine.dialect.name != "sqlite" or not database:
+        return False
+    file = Path(url2pathname(urlsplit(database).path) if database.startswith("file:") else database)
+    with suppress(PermissionError):  # to connect tells what is wrong there
+        return not file.exists()
+    return False
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes: committed at the end, rolled back by an error.
+
+    SQLite takes its one write lock at the start; PostgreSQL is in READ COMMITTED.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(**{_MODE: "write"})
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction whose statements all see the store at one moment; never waits for writers."""
+    with engine.connect() as connection:
+        connection.execution_options(**{_MODE: "read"})
+        if engine.dialect.name == "postgresql":
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def at_once(engine: Engine) -> Iterator[Connection]:
+    """A connection on which every statement is a transaction of its own: the cheapest way to run exactly one."""
+    with engine.connect() as connection:
+        connection.execution_options(**{_MODE: "statement"})
+        if engine.dialect.name == "postgresql":
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        with connection.begin():
+            yield connection
+
+
+def shown_url(url: URL) -> str:
+    """The URL as messages may show it: no password, wherever it stands, and no driver."""
+    return without_password(url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False))
+
+
+def _address(url: str) -> URL:
+    try:
+        address = make_url(url)
+        backend = address.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise InvalidValueError(
+            "store URL", without_password(url).partition("://")[0], "is not a database URL; write postgresql:// or sqlite:///"
+        ) from None
+    if url.partition("://")[2].partition("/")[0].count("@") > 1:
+        raise InvalidValueError("store URL", without_password(url), 'its password holds "@"; write it as %40')
+    if backend in ("postgresql", "postgres"):
+        return address.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise InvalidValueError("store URL", backend, "is not supported; use postgresql:// or sqlite:///")
+    if not address.database or ":memory:" in address.database:
+        raise InvalidValueError(
+            "store URL", shown_url(address), "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite"
+        )
+    return address.set(drivername="sqlite")
+
+
+def _sqlite(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_folder(address: URL) -> None:
+    database = str(address.database)
+    if database.startswith("file:"):
+        return
+    try:
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnreachableError(f"The folder of {shown_url(address)} cannot be made: {error.strerror}.") from error
+
+
+def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
+    """Settings of a SQLite connection; waiting for the lock comes first, since already opening may find it taken."""
+    connection.isolation_level = None  # transactions begin by `_begin_sqlite`, not behind our back
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    mode = connection.get_execution_options().get(_MODE, "write")
+    if mode != "statement":
+        connection.exec_driver_sql("BEGIN" if mode == "read" else "BEGIN IMMEDIATE")
+
+
+def _check_rested_connections(engine: Engine) -> None:
+    """Never hand out a connection that died while resting, nor one that a forked parent still uses.
+
+    Like the pool's own pre-ping, but connections in use every second are not asked: asking costs as much as the work.
+    """
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["process"] = os.getpid()
+
+    @event.listens_for(engine, "checkin")
+    def returned(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["returned"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def taken(connection: Any, record: ConnectionPoolEntry, proxy: Any) -> None:
+        if record.info.get("process") != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("the connection belongs to the parent process")
+        if time.monotonic() - record.info.get("returned", time.monotonic()) > IDLE_SECONDS and not _lives(engine, connection):
+            raise DisconnectionError("the connection was closed while it rested")
+
+
+def _lives(engine: Engine, connection: Any) -> bool:
+    try:
+        return engine.dialect.do_ping(connection)
+    except Exception as error:
+        if isinstance(error, engine.dialect.loaded_dbapi.Error):
+            return False
+        raise
+
+
+def _translate(context: ExceptionContext) -> None:
+    """Say in the product's words what a driver reports about a store that is not there, locked, full or not upgraded."""
+    error, engine = context.original_exception, context.engine
+    if not isinstance(error, Exception):
+        return  # Ctrl-C, which SQLAlchemy reports as a disconnect
+    where = shown_url(engine.url) if engine is not None else "the store"
+    if context.connection is None or context.is_disconnect:
+        raise StoreUnreachableError(f"The DCE store {where} cannot be reached: {_reason(error)}.") from error
+    if isinstance(error, sqlite3.Error) and (problem := _sqlite_problem(str(error))):
+        raise StoreUnreachableError(f"The DCE store {where} {problem}.") from error
+    missing = getattr(error, "sqlstate", None) in ("42P01", "42703") or "no such table" in str(error) or "no such column" in str(error)
+    if missing:
+        raise StoreVersionError(f"The DCE store {where} lacks tables of this version; run `lakechime store upgrade`.") from error
+
+
+_SQLITE_PROBLEMS = {
+    "database is locked": f"stayed locked by another process for {BUSY_SECONDS} s; end that process or use PostgreSQL",
+    "readonly": "is read-only; make the file and its folder writable",
+    "disk is full": "has no space left on its disk; free some and try again",
+    "disk I/O error": "cannot be read or written by its disk; check the file system",
+    "not a database": "is not a SQLite database; name another file",
+    "malformed": "is damaged; restore it from a backup",
+    "unable to open": "cannot be opened; check that its folder exists and is writable",
+}
+
+
+def _sqlite_problem(message: str) -> str | None:
+    return next((problem for part, problem in _SQLITE_PROBLEMS.items() if part in message), None)
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed, in a few plain words; never the driver's text, which may hold host details and secrets."""
+    message = str(error).lower()
+    reasons = {
+        "password authentication failed": "the user or the password is wrong",
+        "no password supplied": "the server asks for a password",
+        "does not exist": "the database or the user does not exist there",
+        "connection refused": "nothing listens at that address",
+        "timeout": "the server did not answer in time",
+        "name or service not known": "the host name is unknown",
+        "could not translate host name": "the host name is unknown",
+        "failed to resolve host": "the host name is unknown",
+        "too many clients": "the server has no connection left",
+        "remaining connection slots": "the server has no connection left",
+        "starting up": "the server is starting up",
+        "shutting down": "the server is shutting down",
+    }
+    if sqlite := _sqlite_problem(str(error)):
+        return f"the file {sqlite}"
+    return next((reason for part, reason in reasons.items() if part in message), "the connection was closed or refused")
+
+
+BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts rows in plain INTEGER columns only
+EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
+
+
+class _BigIntegerFunction(FunctionElement[int]):
+    inherit_cache = True
+    type: TypeEngine[int] = BigInteger()
+
+
+class StoreNow(_BigIntegerFunction):
+    """The store's clock, in milliseconds since the epoch."""
+
+    name = "store_now"
+    inherit_cache = True
+
+
+class TransactionId(_BigIntegerFunction):
+    """The number of the running transaction; 0 where there is one writer at a time."""
+
+    name = "transaction_id"
+    inherit_cache = True
+
+
+class VisibleBelow(_BigIntegerFunction):
+    """The transaction number below which every transaction has ended: what is there can be read for good."""
+
+    name = "visible_below"
+    inherit_cache = True
+
+
+@compiles(StoreNow, "postgresql")
+def _now_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+@compiles(StoreNow, "sqlite")
+def _now_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))"
+
+
+@compiles(TransactionId, "postgresql")
+def _transaction_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(pg_current_xact_id()::text::bigint)"
+
+
+@compiles(TransactionId, "sqlite")
+def _transaction_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "0"
+
+
+@compiles(VisibleBelow, "postgresql")
+def _visible_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint)"
+
+
+@compiles(VisibleBelow, "sqlite")
+def _visible_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return str(EVERYTHING)
+
+
+def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that leaves out rows whose key is there."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def insert_or_raise(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that raises the counts of rows whose key is there, which are the columns beside the key, by those that it brings."""
+    counts = [column.name for column in table.columns if not column.primary_key]
+    if connection.dialect.name == "postgresql":
+        statement = postgresql.insert(table)
+        raised = {name: table.c[name] + statement.excluded[name] for name in counts}
+        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
+    other = sqlite.insert(table)
+    raised = {name: table.c[name] + other.excluded[name] for name in counts}
+    return other.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
+
+
+def among(connection: Connection, column: Column[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+    """Whether the column holds one of many values: one array on PostgreSQL, so that the statement's text stays the same."""
+    if connection.dialect.name == "postgresql":
+        return column == any_(bindparam(None, list(values), type_=ARRAY(column.type)))
+    return column.in_(values)
+
+
+def now_ms(connection: Connection) -> int:
+    """The store's clock in milliseconds since the epoch; a clock of the host on SQLite, the server's on PostgreSQL."""
+    return connection.execute(select(StoreNow())).scalar_one()
+
+
+def high_water(connection: Connection) -> int:
+    """The bound of visibility of this moment: only rows with `tx_id` below it may be read as a feed.
+
+    In the transactions of `reading` it holds for all statements; in those of `writing` use `VisibleBelow()` in the
+    statement that reads.
+    """
+    return connection.execute(select(VisibleBelow())).scalar_one()
+
+
+Item = TypeVar("Item")
+
+PARAMETERS = 5_000  # of one statement
+
+
+def slices(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """The items in their order, so many at a time; the last ones may be fewer."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,334 @@
+"""Data change events: what changed in which table, with its tags and its position in commit order."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NewType, TypeVar
+
+from typing_extensions import Self
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.partitions import (
+    PartitionLevels,
+    PartitionValue,
+    canonical_json,
+    canonical_partition,
+    checked_milliseconds,
+    checked_partition,
+    checked_text,
+)
+from lakechime_dagster.errors import InvalidValueError, shown
+
+
+class Tags(Mapping[str, str]):
+    """An immutable, hashable map of tags, ordered by key.
+
+    Keys have at most 128 characters, values at most 4,096; both are text that any store can hold.
+    """
+
+    __slots__ = ("_items", "_lookup")
+
+    def __init__(self, tags: Mapping[str, str] | None = None) -> None:
+        if tags is not None and not isinstance(tags, Mapping):
+            raise InvalidValueError("tags", tags, "is not a map; give text keys with text values")
+        lookup: dict[str, str] = {}
+        for key, value in (tags or {}).items():
+            checked_text("tags key", key, limit=128)
+            lookup[key] = checked_text(f"tags[{key!r}]", value, limit=4096, empty=True)
+        self._items = tuple(sorted(lookup.items()))
+        self._lookup = dict(self._items)
+
+    def __getitem__(self, key: str) -> str:
+        return self._lookup[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lookup)
+
+    def __len__(self) -> int:
+        return len(self._lookup)
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Tags({self._lookup!r})"
+
+    def __reduce__(self) -> tuple[type["Tags"], tuple[dict[str, str]]]:
+        return (Tags, (dict(self._lookup),))
+
+    def carries(self, wanted: Mapping[str, str]) -> bool:
+        """Whether every wanted tag is here with the same value."""
+        return all(self._lookup.get(key) == value for key, value in wanted.items())
+
+    def merged(self, other: Mapping[str, str]) -> "Tags":
+        """These tags with the other's added; where both speak, the other's value."""
+        return Tags({**self._lookup, **other})
+
+
+MAX_SEQ = 2**63 - 1
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in the feed, ordered as events became visible: (transaction, sequence).
+
+    A reader that has seen position p is never later shown a new event at or below p. SQLite
+    leave `tx_id` at 0. On the wire it is an opaque string.
+    """
+
+    tx_id: int
+    seq: int
+
+    ORIGIN: ClassVar["Position"]
+
+    @classmethod
+    def parse(cls, text: str) -> "Position":
+        """The position that `str` wrote."""
+        tx_id, dash, seq = text.partition("-") if isinstance(text, str) else ("", "", "")
+        digits = dash and all(part.isascii() and part.isdigit() and len(part) <= 19 for part in (tx_id, seq))
+        if not digits or int(seq) > MAX_SEQ or int(tx_id) > MAX_SEQ:
+            raise InvalidValueError("position", text, "is not a position; give one that an event showed, such as 0-42")
+        return cls(int(tx_id), int(seq))
+
+    def __str__(self) -> str:
+        return f"{self.tx_id}-{self.seq}"
+
+
+Position.ORIGIN = Position(0, 0)
+
+
+SnapshotId = NewType("SnapshotId", str)
+TableUid = NewType("TableUid", str)
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class TableFormat(StrEnum):
+    """The table format by which a snapshot id is read."""
+
+    DELTA = "DELTA"
+    ICEBERG = "ICEBERG"
+    HIVE = "HIVE"
+
+
+class OperationType(StrEnum):
+    """What the change may have done to rows; UPDATE promises nothing."""
+
+    APPEND = "APPEND"
+    DELETE = "DELETE"
+    UPDATE = "UPDATE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChangeEvent:
+    """A change of one partition (or of an unpartitioned table) by one commit.
+
+    `partition` holds one JSON value per level, None for an unpartitioned table. `snapshot_ts` is in milliseconds
+    since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version - 1). `table_uid` tells a
+    table from one that was dropped and created again under its name; None means the store's current one.
+    `event_key` is the producer's own identity of the event; the same key again for the same table is a duplicate.
+
+    Raises:
+        InvalidValueError: naming field, value and remedy.
+    """
+
+    table: str
+    table_format: TableFormat = TableFormat.DELTA
+    operation_type: OperationType = OperationType.UPDATE
+    partition: tuple[PartitionValue, ...] | None = None
+    snapshot_id: SnapshotId | None = None
+    snapshot_ts: int | None = None
+    prev_snapshot_id: SnapshotId | None = None
+    tags: Tags = field(default_factory=Tags)
+    cluster: str = ""
+    table_uid: TableUid | None = None
+    event_key: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_text("table", self.table)
+        checked_text("cluster", self.cluster, limit=128, empty=True)
+        for name, limit in (("snapshot_id", 128), ("prev_snapshot_id", 128), ("table_uid", 128), ("event_key", 512)):
+            value = getattr(self, name)
+            if value is not None:
+                checked_text(name, value, limit=limit)
+        if self.snapshot_ts is not None:
+            checked_milliseconds("snapshot_ts", self.snapshot_ts)
+        if self.prev_snapshot_id is not None and self.snapshot_id is None:
+            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "has no snapshot_id to precede; send both or neither")
+        if self.snapshot_id is not None and self.prev_snapshot_id == self.snapshot_id:
+            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "equals snapshot_id; send the snapshot before it")
+        object.__setattr__(self, "table_format", _choice("table_format", self.table_format, TableFormat))
+        object.__setattr__(self, "operation_type", _choice("operation_type", self.operation_type, OperationType))
+        if self.table_format is TableFormat.DELTA:
+            for name in ("snapshot_id", "prev_snapshot_id"):
+                _check_delta_version(name, getattr(self, name))
+        object.__setattr__(self, "partition", checked_partition(self.partition))
+        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether this is a completeness statement: no snapshot on a format that has them; never in a range."""
+        return self.snapshot_id is None and self.table_format is not TableFormat.HIVE
+
+    def identity(self, levels: PartitionLevels | None = None) -> bytes | None:
+        """The 16 bytes by which a repeat is known; None when every registration is an event of its own.
+
+        The producer's key if there is one, else what happened where: cluster, table, table uid, partition,
+        snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
+        """
+        return self.identity_at(canonical_partition(self.partition, levels))
+
+    def identity_at(self, canonical: str) -> bytes | None:
+        """The identity, with the partition's canonical text at hand."""
+        if self.event_key is not None:
+            return digest(["key", self.cluster, self.table, self.event_key])
+        if self.snapshot_id is not None:
+            return snapshot_identity(self.cluster, self.table, self.table_uid, canonical, self.snapshot_id)
+        return None
+
+    def at_table(self, table_uid: TableUid | None) -> "DataChangeEvent":
+        """This event with its table told apart by `table_uid`, which the store knows."""
+        return self if table_uid == self.table_uid else self._changed(table_uid=table_uid)
+
+    def tagged(self, tags: Tags) -> "DataChangeEvent":
+        """This event with other tags."""
+        return self._changed(tags=tags)
+
+    def _changed(self, **fields: object) -> Self:
+        """A copy with fields that were validated before; `replace` would validate all of them again."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **fields)
+        return copy
+
+
+def revived(fields: Mapping[str, object]) -> DataChangeEvent:
+    """An event from all its fields as a store kept them: they were validated when it was first made."""
+    event = object.__new__(DataChangeEvent)
+    event.__dict__.update(fields)
+    return event
+
+
+def digest(parts: object) -> bytes:
+    """16 bytes that stand for a JSON value."""
+    return hashlib.blake2b(canonical_json(parts).encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredEvent:
+    """An event as the store holds it.
+
+    `event_ts` (milliseconds, the store's clock) is information, never an order: `position` is the order.
+    `canonical` is the partition's canonical text. An amendment repeats an earlier event (`amends`: its first
+    position) with more tags; it changes no data.
+    """
+
+    event: DataChangeEvent
+    event_ts: int
+    position: Position
+    canonical: str
+    amends: Position | None = None
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether rows may have changed by this event: neither a mark nor an amendment."""
+        return not self.event.is_mark and self.amends is None
+
+
+def snapshot_identity(cluster: str, table: str, table_uid: str | None, canonical: str, snapshot: str) -> bytes:
+    """The identity of an event that its producer gave no key."""
+    return digest(["snapshot", cluster, table, table_uid, canonical, snapshot])
+
+
+def version_of(snapshot: str | None) -> int | None:
+    """The Delta version that a snapshot id names; None for none, and for ids of other formats that are no such number."""
+    return int(snapshot) if snapshot and snapshot.isascii() and snapshot.isdigit() and len(snapshot) <= 18 else None
+
+
+def _check_delta_version(name: str, value: str | None) -> None:
+    if value is not None and version_of(value) is None:
+        raise InvalidValueError(name, value, "is not a Delta version; send its number, such as 42")
+
+
+def _choice(name: str, value: object, choices: type[Choice]) -> Choice:
+    try:
+        return choices(value if isinstance(value, choices) else str(value).upper())
+    except ValueError:
+        raise InvalidValueError(name, value, f"is none of {', '.join(choices)}") from None
+
+
+WIRE_FIELDS = (
+    "event_ts",
+    "table",
+    "partition",
+    "snapshot_id",
+    "snapshot_ts",
+    "prev_snapshot_id",
+    "table_format",
+    "operation_type",
+    "tags",
+    "cluster",
+    "table_uid",
+    "event_key",
+)
+
+
+def to_json(event: DataChangeEvent | RegisteredEvent) -> dict[str, Any]:
+    """The wire form: LakeChime's field names, plus `position` for a registered event."""
+    registered = event if isinstance(event, RegisteredEvent) else None
+    inner = event.event if isinstance(event, RegisteredEvent) else event
+    wire: dict[str, Any] = {"event_ts": registered.event_ts} if registered else {}
+    for name in WIRE_FIELDS[1:]:
+        value = getattr(inner, name)
+        wire[name] = dict(value) if name == "tags" else list(value) if name == "partition" and value is not None else value
+    if registered:
+        wire["position"] = str(registered.position)
+        wire["amends"] = str(registered.amends) if registered.amends else None
+    return wire
+
+
+def from_json(wire: object) -> DataChangeEvent:
+    """The event of a wire form; what registration sets (`event_ts`, `position`, `amends`) is accepted and left out.
+
+    Raises:
+        InvalidValueError: for anything that is not an object with LakeChime's fields.
+    """
+    if not isinstance(wire, Mapping):
+        raise InvalidValueError("event", wire, "is not a JSON object; give one object per event")
+    unknown = sorted(str(name) for name in wire if name not in (*WIRE_FIELDS, "position", "amends"))
+    if unknown:
+        raise InvalidValueError("event field", unknown[0], f"is unknown; the fields are {', '.join(WIRE_FIELDS[1:])}")
+    if "table" not in wire:
+        raise InvalidValueError("table", shown(None), "is missing; name the table that changed")
+    given = {name: wire[name] for name in WIRE_FIELDS[1:] if wire.get(name) is not None}
+    return DataChangeEvent(**given)
+
+
+CHANGED_TAG = "lakechime/changed"  # of an event: a JSON array of names
+FACT = "changed"  # of a commit's stamp
+
+
+def changed_fact(columns: Iterable[str], since: int) -> dict[str, Any]:
+    """What a commit says of itself: nothing but these columns of rows that were there changed since a version."""
+    return {FACT: {"columns": sorted(columns), "since": since}}
+
+
+def changed_tag(facts: Mapping[str, Any], version: int) -> Mapping[str, str]:
+    """The tag of the events of a commit with these facts; none if another commit was made since the version it was compared with."""
+    told = facts.get(FACT)
+    if not isinstance(told, Mapping) or told.get("since") != version - 1 or not isinstance(told.get("columns"), list):
+        return {}
+    return {CHANGED_TAG: canonical_json(told["columns"])}
+
+
+def changed_columns(tag: str | None) -> frozenset[str] | None:
+    """The columns that an event tells to be all that changed, in lower case, as Spark finds them in any; None where it tells nothing."""
+    try:
+        names = json.loads(tag) if tag is not None else None
+    except ValueError:
+        return None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        return None
+    return frozenset(name.casefold() for name in names)

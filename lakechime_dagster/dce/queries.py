@@ -1,0 +1,398 @@
+"""Statements that read events and their tables, and events as rows."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import PARAMETERS, VisibleBelow, insert_if_absent, slices
+from lakechime_dagster.dce.events import (
+    CHANGED_TAG,
+    DataChangeEvent,
+    OperationType,
+    Position,
+    RegisteredEvent,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    Tags,
+    digest,
+    revived,
+)
+from lakechime_dagster.dce.partitions import (
+    UNPARTITIONED,
+    LevelType,
+    PartitionLevels,
+    PartitionValue,
+    canonical_json,
+    canonical_partition,
+    checked_partition,
+)
+from lakechime_dagster.dce.schema import FOLDED_VERSIONS, dce_event, dce_folded, dce_table
+
+FORMAT_CODES = {TableFormat.HIVE: 1, TableFormat.ICEBERG: 2, TableFormat.DELTA: 3}
+OPERATION_CODES = {OperationType.APPEND: 1, OperationType.DELETE: 2, OperationType.UPDATE: 3}
+FORMATS = {code: member for member, code in FORMAT_CODES.items()}
+OPERATIONS = {code: member for member, code in OPERATION_CODES.items()}
+
+
+def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
+    """The columns that the event itself fills; tags as a map."""
+    return {
+        "partition_key": canonical,
+        "partition_sent": sent_text(event.partition, canonical),
+        "snapshot_id": event.snapshot_id,
+        "snapshot_ts": event.snapshot_ts,
+        "prev_snapshot_id": event.prev_snapshot_id,
+        "table_uid": event.table_uid,
+        "table_format": FORMAT_CODES[event.table_format],
+        "operation_type": OPERATION_CODES[event.operation_type],
+        "tags": dict(event.tags),
+        "producer_key": event.event_key,
+    }
+
+
+def row_of(stored: RegisteredEvent, table_id: int, event_key: bytes) -> dict[str, Any]:
+    """All columns of an event whose position is known."""
+    position, amends = stored.position, stored.amends
+    return {
+        "seq": position.seq,
+        "tx_id": position.tx_id,
+        "event_ts": stored.event_ts,
+        "table_id": table_id,
+        **values_of(stored.event, stored.canonical),
+        "event_key": event_key,
+        "amends_tx": amends.tx_id if amends else None,
+        "amends_seq": amends.seq if amends else None,
+    }
+
+
+def event_of(row: Row[Any]) -> RegisteredEvent:
+    """The event of a row of `dce_event` joined with `cluster` and `name` of its table."""
+    event = revived(
+        {
+            "table": row.name,
+            "table_format": FORMATS[row.table_format],
+            "operation_type": OPERATIONS[row.operation_type],
+            "partition": partition_of(row.partition_key, row.partition_sent),
+            "snapshot_id": row.snapshot_id,
+            "snapshot_ts": row.snapshot_ts,
+            "prev_snapshot_id": row.prev_snapshot_id,
+            "tags": Tags(row.tags),
+            "cluster": row.cluster,
+            "table_uid": row.table_uid,
+            "event_key": row.producer_key,
+        }
+    )
+    return RegisteredEvent(
+        event=event,
+        event_ts=row.event_ts,
+        position=Position(row.tx_id, row.seq),
+        canonical=row.partition_key,
+        amends=None if row.amends_seq is None else Position(row.amends_tx, row.amends_seq),
+    )
+
+
+def sent_text(partition: tuple[PartitionValue, ...] | None, canonical: str) -> str | None:
+    """The partition as it was sent, where its canonical text does not say it already."""
+    sent = UNPARTITIONED if partition is None else canonical_json(partition)
+    return None if sent == canonical else sent
+
+
+def partition_of(canonical: str, sent: str | None) -> tuple[PartitionValue, ...] | None:
+    text = canonical if sent is None else sent
+    return None if text == UNPARTITIONED else checked_partition(json.loads(text))
+
+
+def fresh_key() -> bytes:
+    """The key of an event that is never known again."""
+    return os.urandom(16)
+
+
+def amendment_key(identity: bytes, position: Position) -> bytes:
+    """The key of an amendment: unique, since no two rows share a position."""
+    return digest(["amends", identity.hex(), position.seq])
+
+
+TableKey = tuple[str, str]  # cluster and name
+CHUNK = 200  # tables per statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRow:
+    """A table as the store knows it."""
+
+    table_id: int
+    cluster: str
+    name: str
+    levels: PartitionLevels
+    table_uid: TableUid | None
+    seen: SnapshotId | None
+    version: int
+    dropped_ts: int | None
+
+    @property
+    def key(self) -> TableKey:
+        return (self.cluster, self.name)
+
+
+def known_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
+    """Those of the tables that the store knows."""
+    return _selected(connection, _columns(), keys)
+
+
+def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:
+    """The ids and current uids of the tables that the store knows."""
+    names = {name for _, name in tables}
+    found: dict[TableKey, tuple[int, TableUid | None]] = {}
+    for chunk in slices(sorted(names), PARAMETERS):
+        query = select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
+            dce_table.c.name.in_(chunk)
+        )
+        found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
+    return {table: found[table] for table in tables if table in found}
+
+
+def tables_by_id(connection: Connection, name: str | None = None, cluster: str | None = None) -> dict[int, TableRow]:
+    """All tables, or those of a name or cluster."""
+    query = _columns().order_by(dce_table.c.cluster, dce_table.c.name)
+    if name is not None:
+        query = query.where(dce_table.c.name == name)
+    if cluster is not None:
+        query = query.where(dce_table.c.cluster == cluster)
+    return {row.table_id: _table_row(row) for row in connection.execute(query)}
+
+
+def locked_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
+    """The tables, made known where they are new, locked against others who register several events or change the table."""
+    wanted = sorted(set(keys))
+    locking = _columns().with_for_update(key_share=True)
+    tables = _selected(connection, locking, wanted)
+    if missing := [key for key in wanted if key not in tables]:
+        rows = [{"cluster": cluster, "name": name} for cluster, name in missing]
+        connection.execute(insert_if_absent(connection, dce_table), rows)
+        tables |= _selected(connection, locking, missing)
+    return tables
+
+
+def locked_whole(connection: Connection, table_ids: Iterable[int]) -> None:
+    """Lock tables against everyone who registers or changes."""
+    ids = sorted(set(table_ids))
+    for chunk in slices(ids, CHUNK):
+        connection.execute(
+            select(dce_table.c.table_id).where(dce_table.c.table_id.in_(chunk)).order_by(dce_table.c.table_id).with_for_update()
+        )
+
+
+def changed_table(connection: Connection, table_id: int, **values: Any) -> TableRow:
+    """Change what the store knows of a table that is locked whole, and raise its version."""
+    if isinstance(levels := values.get("levels"), PartitionLevels):
+        values["levels"] = [[name, kind.value] for name, kind in zip(levels.names, levels.types, strict=True)]
+    changing = (
+        update(dce_table).where(dce_table.c.table_id == table_id).values(version=dce_table.c.version + 1, **values).returning(*dce_table.c)
+    )
+    return _table_row(connection.execute(changing).one())
+
+
+def captured(connection: Connection, table_id: int, snapshot_id: SnapshotId) -> None:
+    """Every commit of the table up to this snapshot is registered; who registers need not know."""
+    connection.execute(update(dce_table).where(dce_table.c.table_id == table_id).values(seen=snapshot_id))
+
+
+def _columns() -> Select[Any]:
+    return select(dce_table)
+
+
+def _selected(connection: Connection, query: Select[Any], keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
+    wanted = sorted(set(keys))
+    found: dict[TableKey, TableRow] = {}
+    for chunk in slices(wanted, CHUNK):
+        matching = query.where(tuple_(dce_table.c.cluster, dce_table.c.name).in_(chunk)).order_by(dce_table.c.table_id)
+        found.update((row.key, row) for row in map(_table_row, connection.execute(matching)))
+    return found
+
+
+def _table_row(row: Row[Any]) -> TableRow:
+    return TableRow(
+        table_id=row.table_id,
+        cluster=row.cluster,
+        name=row.name,
+        levels=_levels(row.levels),
+        table_uid=row.table_uid,
+        seen=row.seen,
+        version=row.version,
+        dropped_ts=row.dropped_ts,
+    )
+
+
+def _levels(stored: list[list[str]] | None) -> PartitionLevels:
+    levels: Mapping[str, LevelType] = {name: LevelType(kind) for name, kind in stored or ()}
+    return PartitionLevels(tuple(levels), tuple(levels.values()))
+
+
+is_data = and_(
+    dce_event.c.amends_seq.is_(None),
+    or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
+)
+
+was_data = or_(dce_folded.c.snapshot_id.is_not(None), dce_folded.c.table_format == FORMAT_CODES[TableFormat.HIVE])
+
+
+def select_events() -> Select[Any]:
+    """Events with cluster and name of their table."""
+    return select(dce_event, dce_table.c.cluster, dce_table.c.name).join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+
+
+def in_order(query: Select[Any]) -> Select[Any]:
+    """In commit order, oldest first."""
+    return query.order_by(dce_event.c.tx_id, dce_event.c.seq)
+
+
+def is_visible() -> ColumnElement[bool]:
+    """Whether every transaction up to the event's has ended, so that nothing can appear before it."""
+    return dce_event.c.tx_id < select(VisibleBelow()).scalar_subquery()
+
+
+def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event comes after a position."""
+    return tuple_(event.c.tx_id, event.c.seq) > _place(position)
+
+
+def is_through(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event is at a position or before it."""
+    return tuple_(event.c.tx_id, event.c.seq) <= _place(position)
+
+
+def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
+    """The Delta version of the event as a number, NULL where it has none."""
+    return case((event.c.table_format == FORMAT_CODES[TableFormat.DELTA], cast(event.c.snapshot_id, BigInteger)))
+
+
+def is_delete(event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event says that nothing of its partition is left."""
+    return event.c.operation_type == OPERATION_CODES[OperationType.DELETE]
+
+
+def is_drop(event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event drops its whole partition; the amendment of a drop does not do so once more."""
+    return and_(is_delete(event), event.c.amends_seq.is_(None))
+
+
+def is_dropped(through: Position | None = None) -> ColumnElement[bool]:
+    """Whether the event's partition was dropped after it, by the drops up to a position or by all.
+
+    By Delta versions of the same table, since registration may come in any order; by position where one has no version.
+    """
+    drop = dce_event.alias("dropping")
+    versions = (delta_version(drop), delta_version(dce_event))
+    same_table = drop.c.table_uid.is_not_distinct_from(dce_event.c.table_uid)
+    are_versions = and_(same_table, *(version.is_not(None) for version in versions))
+    is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(dce_event.c.tx_id, dce_event.c.seq)
+    after = case((are_versions, versions[0] > versions[1]), else_=is_later)
+    mine = (drop.c.table_id == dce_event.c.table_id, drop.c.partition_key == dce_event.c.partition_key)
+    known = () if through is None else (is_through(through, drop),)
+    return exists(select(1).select_from(drop).where(*mine, *known, is_drop(drop), after))
+
+
+def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event has all of these tags."""
+    if dialect == "postgresql":
+        return type_coerce(event.c.tags, JSONB).contains(tags)
+    return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
+
+
+def changed_tag(dialect: str) -> ColumnElement[str | None]:
+    """What the event tells of changed columns, as `changed`; the name of its tag stands in the text, as the statement groups by it."""
+    if dialect == "postgresql":
+        return type_coerce(dce_event.c.tags, JSONB).op("->>")(literal_column(f"'{CHANGED_TAG}'")).label("changed")
+    return func.json_extract(dce_event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label("changed")
+
+
+def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event says something new to who asked for these tags; without tags only changes of data do."""
+    return for_the_first_time(lambda event: carries(dialect, tags, event), event) if tags else changes_data(event)
+
+
+def changes_data(event: FromClause) -> ColumnElement[bool]:
+    """Whether the event, or folded event, changed data."""
+    return is_data if event is dce_event else was_data
+
+
+def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]], event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before.
+
+    A folded event is one with all its versions.
+    """
+    if event is not dce_event:
+        return holds(event)
+    earlier = dce_event.alias("earlier")
+    is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
+    repeated = exists(select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)))
+    folded = [exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept))) for kept in FOLDED_VERSIONS]
+    return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, *folded))))
+
+
+def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:
+    """The statement of a query; `tables` are those that it names."""
+    statement = in_order(select_events().where(is_visible()))
+    if query.partition is not None:
+        statement = statement.where(_of_partition(query, tables))
+    elif query.table is not None or query.cluster is not None:
+        statement = statement.where(dce_event.c.table_id.in_(list(tables)))
+    conditions: list[tuple[object, Any]] = [
+        (query.after, lambda: is_after(query.after or Position.ORIGIN)),
+        (query.through, lambda: is_through(query.through or Position.ORIGIN)),
+        (query.since, lambda: dce_event.c.event_ts >= query.since),
+        (query.until, lambda: dce_event.c.event_ts < query.until),
+        (query.tags or None, lambda: carries(dialect, dict(query.tags))),
+        (query.only_new or None, lambda: is_new(dialect, dict(query.tags))),
+    ]
+    for given, condition in conditions:
+        if given is not None:
+            statement = statement.where(condition())
+    return statement.limit(query.limit) if query.limit is not None else statement
+
+
+def _of_partition(query: EventQuery, tables: dict[int, TableRow]) -> ColumnElement[bool]:
+    """By table and canonical text, since tables of one name in several clusters may declare different levels."""
+    return or_(
+        *(
+            and_(dce_event.c.table_id == table_id, dce_event.c.partition_key == canonical_partition(query.partition, table.levels))
+            for table_id, table in tables.items()
+        )
+    )
+
+
+def _place(position: Position) -> Any:
+    return tuple_(literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type))
+
+
+def _has_tag(event: FromClause, key: str, value: str) -> ColumnElement[bool]:
+    pairs = func.json_each(event.c.tags).table_valued("key", "value")
+    return exists(select(1).select_from(pairs).where(pairs.c.key == key, pairs.c.value == value))

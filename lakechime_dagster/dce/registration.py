@@ -1,0 +1,367 @@
+"""Registers events: identity, repeats, amendments, and the tables that they name."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, literal, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from lakechime_dagster.dce.compaction import rekey_availability, rekey_folded
+from lakechime_dagster.dce.contract import Registration, Seen
+from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid, Tags
+from lakechime_dagster.dce.partitions import PartitionLevels, canonical_json, canonical_partition, fitting_canonical, recanonical
+from lakechime_dagster.dce.queries import (
+    TableKey,
+    TableRow,
+    amendment_key,
+    captured,
+    changed_table,
+    event_of,
+    fresh_key,
+    in_order,
+    is_after,
+    locked_tables,
+    locked_whole,
+    row_of,
+    select_events,
+    sent_text,
+    values_of,
+)
+from lakechime_dagster.dce.schema import dce_event, dce_folded, dce_table
+from lakechime_dagster.dce.snapshots import meant_uid
+from lakechime_dagster.triggers.schema import lane_partition
+
+PAGE = 5_000
+
+
+def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> int:
+    """Compare the events of a table that is locked whole by these levels; how many rows changed.
+
+    `adopt` is given to the events that came without a uid. Positions stay. Of two events that get one identity by
+    it, the later becomes an amendment of the first; what amends a folded event goes on doing so. Values
+    that do not fit the levels stay as they were sent.
+    """
+    firsts = rekey_folded(connection, table, levels, adopt)
+    folded = _folded_firsts(connection, table)
+    changes: list[dict[str, Any]] = []
+    for stored, key in _all_events(connection, table):
+        event = stored.event.at_table(stored.event.table_uid or adopt)
+        canonical = fitting_canonical(event.partition, levels)
+        identity = event.identity_at(canonical)
+        own = stored.amends if stored.amends is not None and stored.amends.seq in folded else stored.position
+        first = firsts.setdefault(identity, own) if identity else own
+        amends = first if first != stored.position else None
+        new_key = key if identity is None else amendment_key(identity, stored.position) if amends else identity
+        if (canonical, event.table_uid, new_key, amends) != (stored.canonical, stored.event.table_uid, key, stored.amends):
+            changes.append(
+                {
+                    "at": stored.position.seq,
+                    "partition_key": canonical,
+                    "partition_sent": sent_text(event.partition, canonical),
+                    "table_uid": event.table_uid,
+                    "event_key": new_key,
+                    "amends_tx": amends.tx_id if amends else None,
+                    "amends_seq": amends.seq if amends else None,
+                }
+            )
+    _apply(connection, changes)
+    rekey_availability(connection, table, levels, adopt)
+    _rekey_lanes(connection, table, levels)
+    return len(changes)
+
+
+def _rekey_lanes(connection: Connection, table: TableRow, levels: PartitionLevels) -> None:
+    """The partitions that lanes stand for, which late events are compared with."""
+    c = lane_partition.c
+    mine = and_(c.cluster == table.cluster, c.table_name == table.name)
+    for canonical in connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all():
+        if (other := recanonical(canonical, levels)) != canonical:
+            moving = select(c.lane_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
+            names = ["lane_id", "cluster", "table_name", "partition_key"]
+            connection.execute(insert_if_absent(connection, lane_partition).from_select(names, moving))
+            connection.execute(delete(lane_partition).where(mine, c.partition_key == canonical))
+
+
+def _folded_firsts(connection: Connection, table: TableRow) -> set[int]:
+    """The numbers of the first versions that are amended but not there any more."""
+    first = dce_event.alias("first")
+    is_there = exists(select(1).select_from(first).where(first.c.seq == dce_event.c.amends_seq))
+    amended = select(dce_event.c.amends_seq).where(dce_event.c.table_id == table.table_id, dce_event.c.amends_seq.is_not(None), ~is_there)
+    return set(connection.execute(amended.distinct()).scalars())
+
+
+def _all_events(connection: Connection, table: TableRow) -> Iterator[tuple[RegisteredEvent, bytes]]:
+    after = Position(-1, 0)
+    while True:
+        page = in_order(select_events().where(dce_event.c.table_id == table.table_id, is_after(after))).limit(PAGE)
+        rows = connection.execute(page).all()
+        for row in rows:
+            yield event_of(row), row.event_key
+        if len(rows) < PAGE:
+            return
+        after = Position(rows[-1].tx_id, rows[-1].seq)
+
+
+def _apply(connection: Connection, changes: list[dict[str, Any]]) -> None:
+    """Through fresh keys, since one row's new key may still be another's old one."""
+    if not changes:
+        return
+    at_row = update(dce_event).where(dce_event.c.seq == bindparam("at"))
+    columns = [name for name in changes[0] if name != "at"]
+    connection.execute(at_row.values(event_key=bindparam("key")), [{"at": change["at"], "key": fresh_key()} for change in changes])
+    connection.execute(
+        at_row.values({name: bindparam(f"new_{name}") for name in columns}),
+        [{"at": change["at"], **{f"new_{name}": change[name] for name in columns}} for change in changes],
+    )
+
+
+COLUMNS = tuple(column.name for column in dce_event.columns)
+
+
+class ConflictError(Exception):
+    """A row of one of these keys was committed by somebody else; nothing was appended."""
+
+
+def reserved(connection: Connection, count: int) -> list[int]:
+    """Sequence numbers in rising order that nobody else gets; those not used stay gaps."""
+    if connection.dialect.name == "postgresql":
+        numbers = text("SELECT nextval(pg_get_serial_sequence('dce_event', 'seq')) FROM generate_series(1, :count)")
+        return sorted(connection.execute(numbers, {"count": count}).scalars())
+    last = last_number(connection)
+    return list(range(last + 1, last + 1 + count))
+
+
+def last_number(connection: Connection) -> int:
+    """On SQLite, the number of the newest event that ever was, folded or not; 0 before the first."""
+    return connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")).scalar() or 0
+
+
+def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Append rows with all their columns.
+
+    Raises:
+        ConflictError: when a key is there already; the transaction goes on.
+    """
+    if not rows:
+        return
+    if connection.dialect.name == "postgresql":
+        _copied(connection, rows)
+    else:
+        connection.execute(insert(dce_event), list(rows))
+
+
+def _copied(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """By COPY, four times as fast as statements with parameters."""
+    from psycopg import errors, sql  # a twentieth of a second that no process with a SQLite store should pay
+
+    driver: Any = connection.connection.driver_connection
+    copying = sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(dce_event.name), sql.SQL(", ").join(sql.Identifier(name) for name in COLUMNS)
+    )
+    try:
+        with connection.begin_nested(), driver.cursor() as cursor, cursor.copy(copying) as copy:
+            for row in rows:
+                copy.write_row([canonical_json(row[name]) if name == "tags" else row[name] for name in COLUMNS])
+    except errors.UniqueViolation as error:
+        raise ConflictError from error
+
+
+CHUNK = 10_000  # keys per statement; SQLite binds at most 32,766 values
+Key = TypeVar("Key", bytes, int)
+
+
+@dataclass
+class Version:
+    """An identity that is there: where it came first, and its newest version; None once it is folded.
+
+    `folded_tags` are those of a folded event; None where they were not kept.
+    """
+
+    first: Position
+    newest: RegisteredEvent | None
+    event_ts: int = 0
+    folded_tags: Tags | None = None
+
+
+def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Version]:
+    """Those of the identities that the store knows, folded ones included."""
+    known: dict[bytes, Version] = {}
+    for keys in slices(sorted(set(identities)), CHUNK):
+        for row in connection.execute(select(dce_folded).where(among(connection, dce_folded.c.event_key, keys))):
+            tags = None if row.tags is None else Tags(row.tags)
+            known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts, tags)
+        _add_live(connection, known, keys)
+    return known
+
+
+def _add_live(connection: Connection, known: dict[bytes, Version], keys: Sequence[bytes]) -> None:
+    firsts = {known[key].first.seq: key for key in keys if key in known}  # a folded event may be amended
+    for row in connection.execute(select_events().where(among(connection, dce_event.c.event_key, keys))):
+        known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row), row.event_ts)
+        firsts[row.seq] = row.event_key
+    for numbers in slices(sorted(firsts), CHUNK):
+        amendments = select_events().where(among(connection, dce_event.c.amends_seq, numbers)).order_by(dce_event.c.tx_id, dce_event.c.seq)
+        for row in connection.execute(amendments):
+            known[firsts[row.amends_seq]].newest = event_of(row)
+
+
+_SENT = (
+    "partition_key",
+    "partition_sent",
+    "snapshot_id",
+    "snapshot_ts",
+    "prev_snapshot_id",
+    "table_uid",
+    "table_format",
+    "operation_type",
+    "tags",
+    "producer_key",
+    "event_key",
+)
+
+
+def register_single(connection: Connection, event: DataChangeEvent, table: TableRow) -> RegisteredEvent | None:
+    """Register a new event by a statement that is a transaction of its own.
+
+    None if it is a repeat, or if the table has changed since `table` was read: nothing was registered then, and the
+    batch path tells which it is.
+    """
+    if event.table_uid is not None and table.table_uid is None:
+        return None
+    resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
+    canonical = canonical_partition(event.partition, table.levels)
+    values = values_of(resolved, canonical)
+    values["event_key"] = resolved.identity_at(canonical) or fresh_key()
+    guard = {"of_cluster": table.cluster, "of_name": table.name, "of_version": table.version}
+    try:
+        row = connection.execute(_STATEMENT, values | guard).one_or_none()
+    except IntegrityError:
+        return None  # somebody else registers the same event at this moment
+    if row is None:
+        return None
+    return RegisteredEvent(event=resolved, event_ts=row.event_ts, position=Position(row.tx_id, row.seq), canonical=canonical)
+
+
+def _statement() -> Any:
+    """INSERT … SELECT from the table's row, which must have the version that we know and stays so until the commit.
+
+    Without ON CONFLICT, whose statements are compiled anew each time: that would double the cost.
+    """
+    key = bindparam("event_key", type_=dce_event.c.event_key.type)
+    there = exists(select(1).select_from(dce_event).where(dce_event.c.event_key == key))
+    folded = exists(select(1).select_from(dce_folded).where(dce_folded.c.event_key == key))
+    source = (
+        select(dce_table.c.table_id, *(bindparam(name, type_=dce_event.c[name].type).label(name) for name in _SENT))
+        .where(
+            dce_table.c.cluster == bindparam("of_cluster"),
+            dce_table.c.name == bindparam("of_name"),
+            dce_table.c.version == bindparam("of_version"),
+            ~there,
+            ~folded,
+        )
+        .with_for_update(read=True, key_share=True, of=dce_table)
+    )
+    return insert(dce_event).from_select(["table_id", *_SENT], source).returning(dce_event.c.seq, dce_event.c.tx_id, dce_event.c.event_ts)
+
+
+_STATEMENT = _statement()
+
+
+@dataclass(frozen=True)
+class _Incoming:
+    """An event on its way in: resolved, with its canonical partition and the key by which a repeat is known."""
+
+    event: DataChangeEvent
+    canonical: str
+    identity: bytes | None
+    table_id: int
+
+
+@dataclass
+class _Plan:
+    """What a batch comes to: rows to append, and what to answer."""
+
+    rows: list[dict[str, Any]]
+    registered: list[RegisteredEvent]
+    duplicates: list[RegisteredEvent]
+
+
+def register_batch(
+    connection: Connection, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()
+) -> tuple[Registration, dict[TableKey, TableRow]]:
+    """Register within a transaction of `writing`; also what is known of the tables, good once that is committed."""
+    tables = locked_tables(connection, [(event.cluster, event.table) for event in events] + [(mark.cluster, mark.table) for mark in seen])
+    for mark in seen:
+        mark.check_current(tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen)
+    _raise_uids(connection, tables, events, seen)
+    incoming = [_resolved(event, tables[event.cluster, event.table]) for event in events]
+    if not incoming:
+        return Registration(), tables
+    tx_id, now = connection.execute(select(TransactionId(), StoreNow())).one()
+    numbers = reserved(connection, len(incoming))
+    while True:
+        known = versions_of(connection, [item.identity for item in incoming if item.identity])
+        plan = _plan(incoming, known, [Position(tx_id, number) for number in numbers], now)
+        try:
+            appended(connection, plan.rows)
+        except ConflictError:
+            continue  # somebody else committed one of these events meanwhile: now it is a repeat
+        return Registration(registered=tuple(plan.registered), duplicates=tuple(plan.duplicates)), tables
+
+
+def _raise_uids(connection: Connection, tables: dict[TableKey, TableRow], events: Sequence[DataChangeEvent], seen: Sequence[Seen]) -> None:
+    """Move the tables to the uids that capture saw; a table without one takes the first that is named."""
+    first: dict[TableKey, TableUid] = {}
+    for mark in seen:
+        first.setdefault((mark.cluster, mark.table), mark.table_uid)
+    for event in events:
+        if event.table_uid is not None:
+            first.setdefault((event.cluster, event.table), event.table_uid)
+    current = {key: uid for key, uid in first.items() if tables[key].table_uid is None}
+    newest = {(mark.cluster, mark.table): mark.table_uid for mark in seen}
+    moving = [key for key in {**current, **newest} if tables[key].table_uid != newest.get(key, current.get(key))]
+    locked_whole(connection, [tables[key].table_id for key in moving])
+    for key in moving:
+        if key in current:
+            rekey(connection, tables[key], tables[key].levels, adopt=current[key])
+        tables[key] = changed_table(connection, tables[key].table_id, table_uid=newest.get(key, current.get(key)))
+    for key, mark in {(mark.cluster, mark.table): mark for mark in seen}.items():
+        captured(connection, tables[key].table_id, mark.snapshot_id)
+
+
+def _resolved(event: DataChangeEvent, table: TableRow) -> _Incoming:
+    resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
+    canonical = canonical_partition(event.partition, table.levels)
+    return _Incoming(resolved, canonical, resolved.identity_at(canonical), table.table_id)
+
+
+def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions: Sequence[Position], now: int) -> _Plan:
+    """Sort events into new ones, amendments and duplicates, in their order; repeats within the batch too."""
+    plan = _Plan([], [], [])
+    for item, position in zip(incoming, positions, strict=True):
+        version = known.get(item.identity) if item.identity else None
+        if version is None:
+            stored = RegisteredEvent(event=item.event, event_ts=now, position=position, canonical=item.canonical)
+            key = item.identity or fresh_key()
+            if item.identity:
+                known[item.identity] = Version(first=position, newest=stored)
+        else:
+            before = version.newest or _folded(item, version)
+            if before.event.tags.carries(item.event.tags):
+                plan.duplicates.append(before)
+                continue
+            amended = before.event.tagged(before.event.tags.merged(item.event.tags))
+            stored = replace(before, event=amended, event_ts=now, position=position, amends=version.first)
+            key = amendment_key(item.identity, position) if item.identity else fresh_key()
+            version.newest = stored
+        plan.rows.append(row_of(stored, item.table_id, key))
+        plan.registered.append(stored)
+    return plan
+
+
+def _folded(item: _Incoming, version: Version) -> RegisteredEvent:
+    """A folded event as its repeat tells it, with the tags that were kept; where none were kept, those of the repeat."""
+    event = item.event if version.folded_tags is None else item.event.tagged(version.folded_tags)
+    return RegisteredEvent(event=event, event_ts=version.event_ts, position=version.first, canonical=item.canonical)

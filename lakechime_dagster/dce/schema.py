@@ -1,0 +1,134 @@
+"""Tables of events in the store."""
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from lakechime_dagster.dce.engine import BIG, StoreNow, TransactionId
+
+DOCUMENT = JSON().with_variant(JSONB(), "postgresql")
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pk",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fk",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# A table that events speak of. `version` rises with levels and uid: who registers proves that it knows the newest.
+dce_table = Table(
+    "dce_table",
+    metadata,
+    Column("table_id", BIG, Identity(), primary_key=True),
+    Column("cluster", String(128), nullable=False, server_default=text("''")),
+    Column("name", String(512), nullable=False),
+    Column("levels", DOCUMENT),  # [[name, type], …]; NULL: not declared
+    Column("table_uid", String(128)),
+    Column("seen", String(128)),  # the snapshot up to which capture has registered every commit
+    Column("version", BIG, nullable=False, server_default=text("0")),
+    Column("dropped_ts", BIG),  # when its folders were put aside last
+    UniqueConstraint("cluster", "name"),
+    sqlite_autoincrement=True,
+)
+
+# Events in commit order: (tx_id, seq). Rows are added and folded, never changed, but for the partition keys of a
+# table whose levels are declared later and the keys of one whose uid becomes known.
+dce_event = Table(
+    "dce_event",
+    metadata,
+    Column("seq", BIG, Identity(), primary_key=True),
+    Column("tx_id", BIG, nullable=False, server_default=TransactionId()),
+    Column("event_ts", BIG, nullable=False, server_default=StoreNow()),
+    Column("table_id", BIG, nullable=False),  # no foreign key: it would lock the table's row once more per event
+    Column("partition_key", String(512), nullable=False, server_default=text("''")),  # canonical; '' = unpartitioned
+    Column("partition_sent", Text),  # as JSON, where it differs from the canonical text
+    Column("snapshot_id", String(128)),
+    Column("snapshot_ts", BIG),
+    Column("prev_snapshot_id", String(128)),
+    Column("table_uid", String(128)),
+    Column("table_format", SmallInteger, nullable=False),
+    Column("operation_type", SmallInteger, nullable=False),
+    Column("tags", DOCUMENT, nullable=False),
+    Column("event_key", LargeBinary(16), nullable=False),  # digest of the identity; unique also for amendments
+    Column("producer_key", String(512)),
+    Column("amends_tx", BIG),
+    Column("amends_seq", BIG),
+    UniqueConstraint("event_key"),
+    sqlite_autoincrement=True,
+)
+Index("dce_event_feed", dce_event.c.tx_id, dce_event.c.seq).ddl_if(dialect="postgresql")
+Index("dce_event_table", dce_event.c.table_id, dce_event.c.tx_id, dce_event.c.seq)
+Index("dce_event_partition", dce_event.c.table_id, dce_event.c.partition_key, dce_event.c.tx_id, dce_event.c.seq)
+Index("dce_event_time", dce_event.c.event_ts, postgresql_using="brin")
+Index(
+    "dce_event_amends",
+    dce_event.c.amends_seq,
+    postgresql_where=dce_event.c.amends_seq.is_not(None),
+    sqlite_where=dce_event.c.amends_seq.is_not(None),
+)
+
+# What retention folded, per partition and table uid ('' = unknown).
+dce_availability = Table(
+    "dce_availability",
+    metadata,
+    Column("table_id", BIG, ForeignKey("dce_table.table_id"), nullable=False),
+    Column("partition_key", String(512), nullable=False),
+    Column("table_uid", String(128), nullable=False, server_default=text("''")),
+    Column("newest_tx", BIG, nullable=False),
+    Column("newest_seq", BIG, nullable=False),
+    Column("data_tx", BIG),
+    Column("data_seq", BIG),
+    Column("tag_positions", DOCUMENT, nullable=False),  # [[{key: value, …}, position], …]
+    Column("first_ts", BIG, nullable=False),
+    Column("last_ts", BIG, nullable=False),
+    Column("events", BIG, nullable=False),
+    PrimaryKeyConstraint("table_id", "partition_key", "table_uid"),
+)
+
+# What is left of a folded event: its identity, so that a repeat stays a duplicate; its snapshot, which a new reader starts
+# from; the tags of its newest version. What is NULL was not kept yet when the event was folded.
+dce_folded = Table(
+    "dce_folded",
+    metadata,
+    Column("event_key", LargeBinary(16), primary_key=True),
+    Column("tx_id", BIG, nullable=False),
+    Column("seq", BIG, nullable=False),
+    Column("event_ts", BIG, nullable=False),
+    Column("tags", DOCUMENT),
+    Column("table_id", BIG),
+    Column("partition_key", String(512)),  # where it is part of the identity: not of an event that its producer gave a key
+    Column("snapshot_id", String(128)),
+    Column("snapshot_ts", BIG),
+    Column("table_uid", String(128)),
+    Column("table_format", SmallInteger),
+)
+Index("dce_folded_seq", dce_folded.c.seq)
+Index("dce_folded_table", dce_folded.c.table_id, dce_folded.c.tx_id, dce_folded.c.seq)
+
+# Tags that an earlier version of a folded event had and its newest has not, so that they are no news when they come again.
+dce_folded_version = Table(
+    "dce_folded_version",
+    metadata,
+    Column("seq", BIG, nullable=False),  # of the event's first version
+    Column("tags", DOCUMENT, nullable=False),
+)
+Index("dce_folded_version_seq", dce_folded_version.c.seq)
+
+HISTORY = (dce_event, dce_folded)  # each event with its place, whether it is still there or was folded
+FOLDED_VERSIONS = (dce_folded, dce_folded_version)  # each version of a folded event with its tags

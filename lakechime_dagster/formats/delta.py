@@ -1,0 +1,741 @@
+"""A Delta table without Spark: its commits as data change events, its files, its protocol."""
+
+import json
+import logging
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+
+from lakechime_dagster.compat import UTC
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import CHANGED_TAG, DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid, Tags, changed_tag
+from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
+from lakechime_dagster.dce.snapshots import CommitsMissingError, TableCommit, TableSize, Verdict, next_generation, own_uid
+from lakechime_dagster.errors import InvalidValueError, LaneConflictError, TableAbsentError, TableUnreadableError, without_password
+from lakechime_dagster.formats.delta_log import STAMP_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.tables.maintenance import Span
+from lakechime_dagster.tables.maintenance_plan import DataFile, OldFile, TableFiles
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.schedule import DAY_MS
+
+INDEXED = 32  # columns, leaves of structs counted one by one, as Delta has it where a table says nothing
+MAX_TEXT = 32  # characters of a bound
+LAST = chr(0x10FFFF)  # behind which no other character comes
+
+
+LISTED = "delta.dataSkippingStatsColumns"
+_NAME = re.compile(r"((?:`(?:[^`]|``)*`|[^,.`]+)(?:\.(?:`(?:[^`]|``)*`|[^,.`]+))*)(?:,|$)")
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+def listed_in(property_value: str) -> frozenset[str]:
+    """The columns that a table says are told of, in small letters; dots lead into structs."""
+    return frozenset(
+        ".".join((quoted or plain).replace("``", "`").strip().lower() for quoted, plain in _PART.findall(name))
+        for name in _NAME.findall(property_value)
+    )
+
+
+def statistics_of(footer: pq.FileMetaData, listed: Collection[str] | None = None) -> dict[str, Any]:
+    """The statistics of a file as the `stats` of its `add` holds them: `numRecords`, `nullCount`, `minValues`, `maxValues`.
+
+    Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: the first would tell next to nothing,
+    the second do not come through JSON whole in every engine. Where the table lists columns, it is told of these alone.
+    """
+    nulls, least, greatest = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for at in range(footer.num_columns if listed is not None else min(INDEXED, footer.num_columns)):
+        leaf = footer.schema.column(at)
+        if leaf.max_repetition_level or (listed is not None and not _is_listed(leaf.path, listed)):
+            continue
+        groups = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+        if any(one is None or not one.has_null_count for one in groups):
+            continue
+        path = leaf.path.split(".")
+        _put(nulls, path, sum(one.null_count for one in groups))
+        bounds = [(one.min, one.max) for one in groups if one.has_min_max]
+        if bounds and len(bounds) == sum(1 for one in groups if one.num_values):
+            _put(least, path, _lower(min(low for low, _ in bounds)))
+            _put(greatest, path, _upper(max(high for _, high in bounds)))
+    return {"numRecords": footer.num_rows, "nullCount": nulls, "minValues": least, "maxValues": greatest}
+
+
+def _is_listed(path: str, listed: Collection[str]) -> bool:
+    parts = path.lower().split(".")
+    return any(".".join(parts[:length]) in listed for length in range(1, len(parts) + 1))
+
+
+def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
+    """A value under the names of the structs around it; None is not put."""
+    if value is not None:
+        for name in path[:-1]:
+            into = into.setdefault(name, {})
+        into[path[-1]] = value
+
+
+def _lower(value: Any) -> Any:
+    return value[:MAX_TEXT] if isinstance(value, str) else _told(value)
+
+
+def _upper(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) <= MAX_TEXT:
+        return _told(value)
+    return None if value[MAX_TEXT] == LAST else value[:MAX_TEXT] + LAST
+
+
+def _told(value: Any) -> Any:
+    """A bound as JSON has it; None where it has none. Times are told whole: those cut to milliseconds would be too low above."""
+    match value:
+        case bool():
+            return None
+        case float():
+            return value if math.isfinite(value) else None
+        case int() | str():
+            return value
+        case datetime():
+            text = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+            return text.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")
+        case date():
+            return value.isoformat()
+        case _:
+            return None
+
+
+PLAIN_WRITER = 4  # the last of Delta's versions of writers that asks for these features alone, of which properties and columns tell more
+PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"})
+BY_FEATURES = 7  # the version of writers that names its features
+CONSTRAINT = "delta.constraints."
+
+
+def is_plain(state: DeltaTable) -> bool:
+    """Whether rows of its columns may be added as they are: it has no partitions, and holds them to nothing."""
+    metadata, protocol = state.metadata(), state.protocol()
+    named = protocol.min_writer_version >= BY_FEATURES and PLAIN_FEATURES.issuperset(protocol.writer_features or ())
+    is_free = not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
+    schema = json.loads(state.schema().to_json())
+    is_open = all(field["nullable"] and not field["metadata"] for field in _fields(schema))
+    return is_free and is_open and not metadata.partition_columns and (named or protocol.min_writer_version <= PLAIN_WRITER)
+
+
+def add_folder(state: DeltaTable, files: pafs.FileSystem, folder: str, app_id: str, version: int, facts: Mapping[str, str]) -> bool:
+    """Commit the Parquet files of a folder under a transaction; False when one of it, or of a later version, did before this state.
+
+    Args:
+        state: The table as the commit finds it; `is_plain`.
+        files: With the table's folder as its root.
+        folder: Below it, with files of the table's columns, all or some of them. Those without rows are left out.
+        app_id: The transaction's application.
+        version: Its number, which commits of the application raise.
+        facts: Told by the commit.
+
+    Raises:
+        FileNotFoundError: no such file is there, so that rows would be lost.
+        CommitFailedError: since this state another commit was first that this one may not follow unseen, of its transaction for one.
+    """
+    done = state.transaction_version(app_id)
+    if done is not None and done >= version:
+        return False
+    property_value = state.metadata().configuration.get(LISTED)
+    listed = None if property_value is None else listed_in(property_value)
+    told = CommitProperties(custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)])
+    state.create_write_transaction(list(_actions(files, folder, listed)), "append", state.schema(), commit_properties=told)
+    return True
+
+
+def _actions(files: pafs.FileSystem, folder: str, listed: Collection[str] | None) -> Iterator[AddAction]:
+    found = [one for one in files.get_file_info(pafs.FileSelector(folder)) if one.base_name.endswith(".parquet")]
+    if not found:
+        raise FileNotFoundError(f"{folder} holds no Parquet file, and who writes no rows writes one too")
+    for one in found:
+        with files.open_input_file(one.path) as opened:
+            statistics = statistics_of(pq.read_metadata(opened), listed)
+        if statistics["numRecords"]:
+            modified = int(one.mtime_ns or 0) // 1_000_000
+            yield AddAction(f"{folder}/{one.base_name}", one.size, {}, modified, True, json.dumps(statistics))
+
+
+def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """The fields of a type in Delta's words, and those within them."""
+    if isinstance(kind, Mapping):
+        for field in kind.get("fields", ()):
+            yield field
+            yield from _fields(field["type"])
+        for name in ("elementType", "keyType", "valueType"):
+            yield from _fields(kind.get(name))
+
+
+Partition = tuple[PartitionValue, ...] | None
+_logger = logging.getLogger(__name__)
+
+BASELINE_TAG = "baseline"
+VERDICT_TAG = "lakechime/verdict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """What a look at a table's log found: events in commit order, and up to where it has been seen now.
+
+    `seen` is registered in the same transaction as the events.
+    """
+
+    events: tuple[DataChangeEvent, ...]
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    """The log of one Delta table.
+
+    Args:
+        location: a local path or a URL that deltalake understands.
+        table: the name that its events carry.
+        cluster: the data platform that its events carry.
+        storage_options: credentials and endpoints of an object store, as deltalake takes them.
+
+    Raises (every method):
+        TableAbsentError: no table is there; `exists` says so instead.
+        TableUnreadableError: nothing readable is there, or the place is out of reach.
+    """
+
+    location: str
+    table: str
+    cluster: str = ""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def exists(self) -> bool:
+        """Whether a Delta table lies there."""
+        try:
+            return DeltaTable.is_deltatable(self.location, dict(self.storage_options))
+        except (DeltaError, OSError, ValueError) as error:
+            raise self._log_unreadable() from error
+
+    @property
+    def shown_location(self) -> str:
+        """The location as messages may show it, without what is secret in it."""
+        return without_password(self.location)
+
+    @property
+    def uid(self) -> TableUid:
+        return TableUid(str(self._open().metadata().id))
+
+    @property
+    def version(self) -> int:
+        return self._open().version()
+
+    def state(self) -> DeltaTable | None:
+        """The table's newest state; None of one that is not there."""
+        return self._open_or_none()
+
+    def levels(self) -> PartitionLevels:
+        """The partition levels with the types of the table's schema."""
+        return _levels(self._open()).levels
+
+    def properties(self, version: int | None = None) -> Mapping[str, str]:
+        return dict(self._open(version).metadata().configuration)
+
+    def size(self, version: int) -> TableSize:
+        files = pa.table(self._open(version).get_add_actions(flatten=True))
+        rows = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * files.num_rows
+        return TableSize(rows=None if None in rows else sum(rows), bytes=sum(files["size_bytes"].to_pylist()))
+
+    def commits_backwards(self) -> Iterator[TableCommit]:
+        """The commits that the log still holds, newest first."""
+        return self._commits_backwards(self._open())
+
+    def commits(self, after: int, through: int) -> list[TableCommit]:
+        """The commits of (after, through], oldest first.
+
+        Raises:
+            CommitsMissingError: the log was cleaned up past one of them.
+        """
+        levels = _levels(self._open())
+        found = []
+        for version in range(after + 1, through + 1):
+            text = self._commit_text(version)
+            if text is None:
+                raise CommitsMissingError(version)
+            found.append(self._commit(version, text, levels))
+        return found
+
+    def events_of_commit(self, version: int) -> list[DataChangeEvent]:
+        """One event per partition that this commit changed; none for a commit that moved files or wrote only metadata."""
+        state = self._open()
+        text = self._commit_text(version)
+        if text is None:
+            reason = "it was cleaned up, or never made"
+            raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.shown_location}; {reason}")
+        commit = self._commit(version, text, _levels(state))
+        uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
+        return self._events(commit, TableUid(str(uid)))
+
+    def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
+        """The events since the last look.
+
+        A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
+        that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
+        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new generation of its
+        `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were registered by their
+        writers before the first sight, its state is that before them, and they follow one by one.
+        """
+        if seen is None:
+            return self._baseline(None) if pushed is None else self._first_sight(pushed)
+        start = int(seen.snapshot_id)
+        levels = self._levels_of(own_uid(seen.table_uid))
+        if levels is None:
+            return self._baseline(Verdict.RECREATED)
+        events: list[DataChangeEvent] = []
+        version = start
+        while (text := self._commit_text(version + 1)) is not None:
+            version += 1
+            commit = self._commit(version, text, levels)
+            if commit.has_foreign_files or commit.table_uid not in (None, own_uid(seen.table_uid)):
+                return self._baseline(Verdict.RECREATED)
+            events += self._events(commit, seen.table_uid)
+        if version == start and self._commit_text(start) is None and (now := self.version) != start:
+            if now > start:
+                return self._baseline(Verdict.EXPIRED, of=seen.table_uid)
+            return self._baseline(Verdict.ROLLBACK, of=next_generation(seen.table_uid))
+        return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
+
+    def _first_sight(self, pushed: int) -> Captured:
+        """The state before the first commit that is registered already, and the commits from there on."""
+        try:
+            before = self._baseline(None, pushed - 1).events if pushed else ()
+        except TableUnreadableError:  # cleaned up: the state of now is all that can be told
+            return self._baseline(None)
+        after = self.changes_after(self.seen(pushed - 1))
+        return replace(after, events=(*before, *after.events))
+
+    def seen(self, version: int, uid: TableUid | None = None) -> Seen:
+        """The statement that every commit up to a version has been registered."""
+        return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
+
+    def committed(self, lane: LaneId, step: int) -> Committed | None:
+        """The commit of this step of the lane, or None when this step has not committed (a later one may have).
+
+        The table's state says in one look whether the lane got that far. If it did but the log was cleaned up past
+        the commit itself, the answer has `is_stamp_lost`: the step did commit, where it ended is no longer known.
+        """
+        state = self._open_or_none()
+        reached = None if state is None else state.transaction_version(str(lane))
+        if state is None or reached is None or reached < step:
+            return None
+        for commit in self._commits_backwards(state):
+            reached = commit.transactions.get(str(lane))
+            if reached == step:
+                stamp = CommitStamp.from_text(commit.user_metadata)
+                return _committed(commit.version, stamp) if stamp else _stamp_lost(commit.version, lane, step)
+            if (reached is not None and reached < step) or commit.version == 0:
+                return None
+        return _stamp_lost(state.version(), lane, step)
+
+    def last_committed(self, lane: LaneId) -> Committed | None:
+        """The newest commit of a lane: from where a lane that the ledger does not know goes on."""
+        state = self._open_or_none()
+        reached = None if state is None else state.transaction_version(str(lane))
+        return None if reached is None else self.committed(lane, reached)
+
+    def watermark(self, version: int | None = None) -> int | None:
+        """The watermark of the newest commit that tells one, of all or of those up to a version, in milliseconds of event time."""
+        state = self._open_or_none(version)
+        stamps = self._stamps_backwards(state) if state is not None else ()
+        return next((stamp.watermark for stamp in stamps if stamp.watermark is not None), None)
+
+    def fed(self, version: int) -> Place | None:
+        """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
+        return next((stamp.end for stamp in self._stamps_backwards(self._open(version)) if stamp.end.feed is not None), None)
+
+    def rows(self, version: int) -> pa.Table | None:
+        """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader follows."""
+        state = self._open(version)
+        if state.protocol().min_reader_version > 1:
+            return None
+        try:
+            return state.to_pyarrow_table()
+        except (DeltaError, OSError, ValueError) as error:
+            remedy = "check that its files are there and can be reached"
+            raise TableUnreadableError(f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}") from error
+
+    def columns(self, version: int | None = None) -> tuple[tuple[str, Any, bool], ...]:
+        """Name, type and whether it may be null of each column, the type as Spark writes it in JSON; none of a table that is not there.
+
+        Raises:
+            TableUnreadableError: the log does not hold this version any more.
+        """
+        schema = self.schema(version)
+        fields = json.loads(schema)["fields"] if schema is not None else []
+        return tuple((str(one["name"]), one["type"], bool(one["nullable"])) for one in fields)
+
+    def schema(self, version: int | None = None) -> str | None:
+        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is not there.
+
+        Raises:
+            TableUnreadableError: as `columns`.
+        """
+        state = self._open_or_none() if version is None else self._open(version)
+        return state.schema().to_json() if state is not None else None
+
+    def plain_columns(self) -> str | None:
+        """The columns of a table to which files of them may be added as they are, in Spark's JSON; None of another, or of none."""
+        state = self._open_or_none()
+        return state.schema().to_json() if state is not None and is_plain(state) else None
+
+    def add_folder(self, folder: str, stamp: CommitStamp) -> bool:
+        """Commit the Parquet files of a folder below the table's under a stamp; False when its step has committed, or a later one.
+
+        The table is one of `plain_columns`.
+
+        Raises:
+            LaneConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
+        """
+        facts = {STAMP_KEY: stamp.to_text()}
+        try:
+            return add_folder(self._open(), self.files, folder, stamp.txn_app_id, stamp.step, facts)
+        except CommitFailedError as error:
+            raise LaneConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
+        except (DeltaError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be appended to: {reason}") from error
+
+    @property
+    def files(self) -> pafs.FileSystem:
+        """The files of the table's place, whose root it is."""
+        return pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
+
+    def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
+        """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
+        tags = self._tags(commit, is_state=False)
+        added = {file.partition for file in commit.added}
+        removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
+        left = self._live_partitions(commit.version) if removed - added else set()
+        operations = {partition: OperationType.UPDATE if partition in left else OperationType.DELETE for partition in removed - added}
+        operations |= {partition: OperationType.UPDATE if partition in removed else OperationType.APPEND for partition in added}
+        prev = commit.version - 1 if commit.version else None
+        return [
+            self._event(commit.version, commit.timestamp, uid, p, tags, operation=operations.get(p, OperationType.UPDATE), prev=prev)
+            for p in self._named(commit.version, commit.partitions)
+        ]
+
+    def _named(self, version: int, partitions: Iterable[Partition]) -> list[Partition]:
+        """The partitions by which events tell a commit: in place of all that they cannot name, such as too long ones, stands None."""
+        named: list[Partition] = []
+        unnamed = 0
+        for partition in partitions:
+            try:
+                named.append(checked_partition(partition))
+            except InvalidValueError:
+                unnamed += 1
+        if unnamed:
+            what = "%s: commit %s has %s among its partitions that no event can name, too long or no text; told without a partition"
+            _logger.warning(what, self.table, version, unnamed)
+            named.append(None)
+        return named
+
+    def _live_partitions(self, version: int) -> set[Partition]:
+        state = self._open(version)
+        return _live(state, _levels(state))
+
+    def _baseline(self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None) -> Captured:
+        state = self._open(at)
+        uid, version = of or TableUid(str(state.metadata().id)), state.version()
+        seen = self.seen(version, uid)
+        text = self._commit_text(version)
+        levels = _levels(state)
+        commit = self._parsed(version, text, levels) if text else None
+        if version == 0 and commit and verdict is None:
+            return Captured(events=tuple(self._events(commit, uid)), seen=seen)
+        tags = (self._tags(commit, is_state=True) if commit else Tags()).merged(
+            {BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {})
+        )
+        operation = OperationType.UPDATE if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK) else OperationType.APPEND
+        timestamp = commit.timestamp if commit else None
+        partitions = self._named(version, sorted(_live(state, levels), key=lambda values: json.dumps(values)))
+        events = tuple(self._event(version, timestamp, uid, p, tags, operation=operation, prev=None) for p in partitions)
+        return Captured(events=events, seen=seen)
+
+    def _event(
+        self,
+        version: int,
+        timestamp: int | None,
+        uid: TableUid,
+        partition: Partition,
+        tags: Tags,
+        *,
+        operation: OperationType,
+        prev: int | None,
+    ) -> DataChangeEvent:
+        return DataChangeEvent(
+            table=self.table,
+            cluster=self.cluster,
+            table_format=TableFormat.DELTA,
+            operation_type=operation,
+            partition=partition,
+            snapshot_id=SnapshotId(str(version)),
+            snapshot_ts=timestamp,
+            table_uid=uid,
+            tags=tags,
+            prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
+        )
+
+    def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
+        """The tags of our stamp, or of a producer's commit metadata; ones that no store can hold are left out.
+
+        Which columns changed is told of a commit, not of the whole state as which it may be registered.
+        """
+        stamp = CommitStamp.from_text(commit.user_metadata)
+        tags, said = Tags(), {**commit.tags, **(stamp.tags if stamp else {})}
+        said.pop(CHANGED_TAG, None)
+        if stamp is not None and not is_state:
+            said |= changed_tag(stamp.facts, commit.version)
+        for key, value in said.items():
+            try:
+                tags = tags.merged({key: value})
+            except InvalidValueError:
+                continue
+        return tags
+
+    def _stamps_backwards(self, state: DeltaTable) -> Iterator[CommitStamp]:
+        """What the commits of lanes say about themselves, newest first."""
+        stamps = (CommitStamp.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
+        return (stamp for stamp in stamps if stamp is not None)
+
+    def _commits_backwards(self, state: DeltaTable) -> Iterator[TableCommit]:
+        levels = _levels(state)
+        for version in range(state.version(), -1, -1):
+            text = self._commit_text(version)
+            if text is None:
+                return
+            yield self._parsed(version, text, levels)
+
+    def _levels_of(self, uid: TableUid) -> DeltaLevels | None:
+        """The levels of the table if it still is the one of that id, read from its first commit where the log has it."""
+        text = self._commit_text(0)
+        metadata = first_metadata(text) if text else None
+        if metadata is not None and metadata["id"] == uid:
+            return DeltaLevels.of_metadata(metadata)
+        state = self._open()
+        return _levels(state) if str(state.metadata().id) == uid else None
+
+    def _uid_at(self, version: int) -> TableUid:
+        try:
+            return TableUid(str(self._open(version).metadata().id))
+        except TableUnreadableError:
+            return self.uid
+
+    def _commit(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
+        """The commit by these levels, or by those of its own version where the table was partitioned anew in between."""
+        commit = self._parsed(version, text, levels)
+        if commit.has_foreign_files and commit.table_uid is None:
+            return self._parsed(version, text, _levels(self._open(version)))
+        return commit
+
+    def _parsed(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
+        try:
+            return parse_commit(version, text, levels)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TableUnreadableError(
+                f"{self.table}: commit {version} at {self.shown_location} is not a readable Delta commit; repair or restore the log"
+            ) from error
+
+    def _commit_text(self, version: int) -> str | None:
+        """The text of a commit file, or None when it is not there."""
+        try:
+            with self.files.open_input_stream(commit_path(version)) as stream:
+                return stream.read().decode()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, DeltaError) as error:
+            raise self._log_unreadable() from error
+
+    def _log_unreadable(self) -> TableUnreadableError:
+        return TableUnreadableError(f"{self.table}: the log at {self.shown_location} cannot be read; check the place and its access rights")
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        state = self._open_or_none(version)
+        if state is None:
+            remedy = "check the location, or wait for its first write"
+            raise TableAbsentError(f"{self.table}: there is no Delta table at {self.shown_location}; {remedy}")
+        return state
+
+    def _open_or_none(self, version: int | None = None) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.location, version=version, storage_options=dict(self.storage_options))
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError, ValueError) as error:
+            at = "" if version is None else f" at version {version}"
+            remedy = "check that it can be reached, and that its log is whole and of a protocol that deltalake supports"
+            raise TableUnreadableError(f"{self.table}: the Delta table at {self.shown_location} cannot be read{at}; {remedy}") from error
+
+
+def _levels(state: DeltaTable) -> DeltaLevels:
+    return DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
+
+
+def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
+    """The partitions that hold a file; `{None}` for an unpartitioned table with any."""
+    actions = pa.table(state.get_add_actions(flatten=True))
+    if not levels.levels:
+        return {None} if actions.num_rows else set()
+    columns = [
+        actions[f"partition.{name}" if f"partition.{name}" in actions.column_names else f"partition.{physical}"].to_pylist()
+        for name, physical in zip(levels.levels.names, levels.physical, strict=True)
+    ]
+    return {levels.values(dict(zip(levels.physical, row, strict=True))) for row in zip(*columns, strict=True)}
+
+
+def _committed(version: int, stamp: CommitStamp) -> Committed:
+    return Committed(version=SnapshotId(str(version)), stamp=stamp)
+
+
+def _stamp_lost(version: int, lane: LaneId, step: int) -> Committed:
+    stamp = CommitStamp(lane=lane, step=step, attempt=0, end=Place())
+    return Committed(version=SnapshotId(str(version)), stamp=stamp, is_stamp_lost=True)
+
+
+LOG_FOLDER = "_delta_log"
+CHANGES_FOLDER = "_change_data"
+VECTORS = "deletion_vector_"  # their names are spelled otherwise in the log; VACUUM knows them
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of the folder, by its path as text, not as a URL; `modified` in milliseconds."""
+
+    path: str
+    size: int
+    modified: int
+
+
+def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
+    """The files of a table as they lie now; of one that is clustered by these columns, how its rows lie together too.
+
+    Raises:
+        TableAbsentError: there is no table.
+        TableUnreadableError: its place is out of reach.
+    """
+    state = log.state()
+    if state is None:
+        raise TableAbsentError(f"{log.table}: there is no Delta table at {log.shown_location}; wait for its first write")
+    live = _live_files(state, cluster_by[:1])
+    names = {unquote(file.path) for file in live}
+    others = [file for file in _listed(log) if file.path not in names]
+    removed, orphans = _explained(log, others)
+    return TableFiles(
+        table=log.table,
+        live=tuple(live),
+        removed=tuple(removed),
+        orphans=tuple(orphans),
+        properties=dict(state.metadata().configuration),
+        is_clustered="clustering" in (state.protocol().writer_features or ()),
+        dimensions=max(1, len(cluster_by)),
+    )
+
+
+def _live_files(state: DeltaTable, spread: Sequence[str]) -> list[DataFile]:
+    levels = DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
+    deleted = _deleted(state)
+    keys = [(f"partition.{name}", f"partition.{physical}") for name, physical in zip(levels.levels.names, levels.physical, strict=True)]
+    found = []
+    for row in pa.table(state.get_add_actions(flatten=True)).to_pylist():
+        raw = {physical: row.get(shown, row.get(spelled)) for (shown, spelled), physical in zip(keys, levels.physical, strict=True)}
+        found.append(
+            DataFile(
+                path=row["path"],
+                size=row["size_bytes"],
+                rows=row["num_records"],
+                deleted=deleted.get(unquote(row["path"]), 0),
+                modified=row["modification_time"],
+                partition=levels.values(raw),
+                span=next((_span(row, name) for name in spread), None),
+            )
+        )
+    return found
+
+
+def _span(row: Mapping[str, Any], name: str) -> Span | None:
+    """From the least to the greatest value of a column in a file, where its statistics tell."""
+    least, greatest = row.get(f"min.{name}"), row.get(f"max.{name}")
+    return None if least is None or greatest is None else (least, greatest)
+
+
+def _deleted(state: DeltaTable) -> dict[str, int]:
+    """How many rows of each file are deleted by a vector."""
+    if "deletionVectors" not in (state.protocol().reader_features or ()):
+        return {}
+    root = unquote(urlsplit(state.table_uri).path).rstrip("/") + "/"
+    found: dict[str, int] = {}
+    for batch in pa.RecordBatchReader.from_stream(state.deletion_vectors()):
+        for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+            name = unquote(urlsplit(path).path).removeprefix(root)
+            found[name] = kept.values.false_count
+    return found
+
+
+def _listed(log: DeltaLog) -> Iterator[Listed]:
+    """The files in the folder, but for the log, vectors, what Spark hides, and tables that lie within."""
+    files = log.files
+
+    def within(folder: str) -> Iterator[Listed]:
+        entries = files.get_file_info(pafs.FileSelector(folder, recursive=False))
+        if folder and any(entry.base_name == LOG_FOLDER for entry in entries):
+            return
+        for entry in entries:
+            path = entry.path.strip("/")
+            if entry.type == pafs.FileType.Directory:
+                if path == CHANGES_FOLDER or "=" in entry.base_name or not entry.base_name.startswith(("_", ".")):
+                    yield from within(path)
+            elif not entry.base_name.startswith(("_", ".", VECTORS)):
+                yield Listed(path, entry.size or 0, (entry.mtime_ns or 0) // 1_000_000)
+
+    yield from within("")
+
+
+def _explained(log: DeltaLog, files: list[Listed]) -> tuple[list[OldFile], list[OldFile]]:
+    """Files that hold no row: those that a commit removed, or wrote as changes, since then; and those that none names."""
+    left = {file.path: file for file in files}
+    removed: list[OldFile] = []
+    for commit in log.commits_backwards() if left else ():
+        for path in _let_go(commit):
+            if (file := left.pop(path, None)) is not None:
+                removed.append(OldFile(path=path, size=file.size, since=commit.timestamp or file.modified))
+        if not left or (commit.timestamp or 0) < min(file.modified for file in left.values()) - DAY_MS:
+            break
+    return removed, [OldFile(path=file.path, size=file.size, since=file.modified) for file in left.values()]
+
+
+def _let_go(commit: TableCommit) -> Iterator[str]:
+    """The files that a commit took from the table, and those of its change feed, which are never rows of it."""
+    for file in (*commit.removed, *commit.moved_out):
+        yield unquote(file.path)
+    for path in commit.change_files:
+        yield unquote(path)
+
+
+@contextmanager
+def refusals_told(log: DeltaLog) -> Iterator[None]:
+    """Around a write to a table.
+
+    Raises:
+        LaneConflictError: another commit was first at the same time, perhaps of the same application transaction.
+        TableUnreadableError: the table cannot be written.
+    """
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LaneConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
+    except (DeltaError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be written: {reason}") from error

@@ -1,0 +1,164 @@
+"""Reads rows of a Delta table without Spark."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+from sqlglot import exp
+
+from lakechime_dagster.dce.snapshots import CommitsMissingError
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.triggers.schedule import from_milliseconds
+
+TABLE = "t"
+_SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # what Spark calls Delta's types otherwise
+_ARROW = {
+    "bigint": "Int64",
+    "int": "Int32",
+    "smallint": "Int16",
+    "tinyint": "Int8",
+    "float": "Float32",
+    "double": "Float64",
+    "string": "Utf8",
+    "boolean": "Boolean",
+    "date": "Date32",
+    "timestamp": 'Timestamp(Microsecond, Some("UTC"))',
+    "timestamp_ntz": "Timestamp(Microsecond, None)",
+}
+
+
+@dataclass(frozen=True)
+class DeltaRows:
+    """The rows of a table as it is now; a table that is not there has none."""
+
+    log: DeltaLog
+
+    def types(self) -> dict[str, str]:
+        """The columns with their types in Spark's words, those of nested ones as Delta has them."""
+        table = self.log.state()
+        fields = [] if table is None else table.schema().fields
+        told = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
+        return {name: _SPARK.get(kind, kind) for name, kind in told.items()}
+
+    def count(self, *where: exp.Condition) -> int:
+        """How many rows there are."""
+        found = self.query(exp.select(exp.Count(this=exp.Star()).as_("n")).from_(TABLE).where(*where))
+        return found[0]["n"] if found else 0
+
+    def select(
+        self, *columns: str, where: tuple[exp.Condition, ...] = (), newest: tuple[str, ...] = (), limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Rows with these columns, or all; by these columns from the greatest down, at most so many."""
+        query = exp.select(*map(column, columns)) if columns else exp.select("*")
+        query = query.from_(TABLE).where(*where)
+        for name in newest:
+            query = query.order_by(exp.Ordered(this=column(name), desc=True))
+        return self.query(query if limit is None else query.limit(limit))
+
+    def query(self, query: exp.Select) -> list[dict[str, Any]]:
+        """The rows of a query, which names the table `t`.
+
+        Raises:
+            TableUnreadableError: the table, or one of the columns, cannot be read.
+        """
+        table = self.log.state()
+        if table is None:
+            return []
+        try:
+            return pa.table(QueryBuilder().register(TABLE, table).execute(query.sql("postgres"))).to_pylist()
+        except (DeltaError, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise TableUnreadableError(f"{self.log.table} at {self.log.shown_location} cannot be read: {reason}") from error
+
+
+def column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def texts(name: str, *values: str) -> exp.Condition:
+    """That a column has one of these texts."""
+    return column(name).isin(*map(exp.Literal.string, values))
+
+
+def known(name: str) -> exp.Condition:
+    """That a column is not null."""
+    return exp.not_(column(name).is_(exp.Null()))
+
+
+def since(name: str, milliseconds: int) -> exp.Condition:
+    """That a column's time is this one, in milliseconds since the epoch, or later."""
+    return exp.GTE(this=column(name), expression=_literal(from_milliseconds(milliseconds), "timestamp"))
+
+
+def row_is(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[exp.Condition, ...]:
+    """That a row has these values in columns of these types."""
+    return tuple(column(name).eq(_literal(value, types[name])) for name, value in values.items())
+
+
+def _literal(value: Any, ddl: str) -> exp.Condition:
+    """A value as the engine compares it with a column of that type."""
+    if isinstance(value, bytes):
+        return exp.func("decode", exp.Literal.string(value.hex()), exp.Literal.string("hex"))
+    kind = f"Decimal128({ddl.removeprefix('decimal(').removesuffix(')')})" if ddl.startswith("decimal(") else _ARROW[ddl]
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value).lower() if isinstance(value, bool) else str(value)
+    return exp.func("arrow_cast", exp.Literal.string(text), exp.Literal.string(kind))
+
+
+ROWS = 2_000  # that are handed on together
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Rows of one commit, or with None as version of the table as it stood at `through`."""
+
+    through: int
+    rows: tuple[dict[str, Any], ...]
+    is_last: bool  # of its commit
+
+
+def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: int | None = None) -> Iterator[Appended]:
+    """The rows that came after a version, or with None all of them, commit by commit, some at a time.
+
+    Where the log no longer holds a commit after that version, all rows that are there come again. Else commits after `through`
+    are left for another time.
+
+    Raises:
+        TableUnreadableError: the table, a file of it or one of the columns cannot be read.
+    """
+    state = log.state()
+    if state is None:
+        return
+    newest = state.version()
+    try:
+        commits = log.commits(after, newest if through is None else min(through, newest)) if after is not None and after <= newest else None
+    except CommitsMissingError:
+        commits = None
+    if commits is None:
+        files = [row["path"] for row in pa.table(state.get_add_actions(flatten=True)).to_pylist()]
+        yield from _of_files(log, files, columns, newest)
+        return
+    for commit in commits:
+        yield from _of_files(log, [file.path for file in commit.added], columns, commit.version)
+
+
+def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], version: int) -> Iterator[Appended]:
+    for path in paths:
+        try:
+            with log.files.open_input_file(unquote(path)) as source:
+                file = pq.ParquetFile(source)
+                missing = [name for name in columns if name not in file.schema_arrow.names]
+                if missing:
+                    there = ", ".join(file.schema_arrow.names)
+                    raise TableUnreadableError(f"{log.table} has no column {missing[0]} in its files; they have {there}")
+                for batch in file.iter_batches(ROWS, columns=list(columns)):
+                    yield Appended(version, tuple(batch.to_pylist()), is_last=False)
+        except (OSError, pa.ArrowException, DeltaError) as error:
+            reason = str(error).splitlines()[0]
+            raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be read: {reason}") from error
+    yield Appended(version, (), is_last=True)

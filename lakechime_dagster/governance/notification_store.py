@@ -1,0 +1,326 @@
+"""Change notifications in the store: changes, the outbox of their messages, and acknowledgements."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.engine import BIG, insert_if_absent, now_ms, reading, writing
+from lakechime_dagster.dce.partitions import checked_text
+from lakechime_dagster.dce.schema import DOCUMENT, metadata
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.governance.changes import Change, ChangeState, Occasion, source_key
+from lakechime_dagster.triggers.interventions import By
+
+LEASE_MS = 300_000  # of a claimed message; sending one takes seconds
+
+change_table = sa.Table(
+    "lc_notification_change",
+    metadata,
+    sa.Column("change_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("source", sa.String(512)),  # of an automatic draft, so that the same is drafted once; null: a person
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("change", DOCUMENT, nullable=False),
+    sa.Column("drafted_by", sa.String(128), nullable=False),
+    sa.Column("drafted_ts", sa.BigInteger, nullable=False),
+    sa.Column("announced_by", sa.String(128)),
+    sa.Column("announced_ts", sa.BigInteger),
+    sa.Column("closed_by", sa.String(128)),
+    sa.Column("closed_ts", sa.BigInteger),
+    sa.Column("reason", sa.Text),  # of closing it
+    sa.UniqueConstraint("deployment", "source"),
+    sa.Index("lc_notification_change_by_state", "deployment", "state"),
+    sqlite_autoincrement=True,
+)
+
+# A message to one recipient. Whoever claims a row sends it; a claim that is over without a result may have been sent.
+message_table = sa.Table(
+    "lc_notification_message",
+    metadata,
+    sa.Column("message_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("change_id", sa.BigInteger, nullable=False),
+    sa.Column("occasion", sa.String(16), nullable=False),
+    sa.Column("owner", sa.String(512), nullable=False),
+    sa.Column("channel", sa.String(128), nullable=False),  # the name of the variable that holds the URL, never the URL
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("sender", sa.String(32)),  # who claimed it last
+    sa.Column("claimed_ts", sa.BigInteger),
+    sa.Column("problem", sa.Text, nullable=False),
+    sa.UniqueConstraint("change_id", "occasion", "owner", "channel", name="lc_notification_message_once"),
+    sqlite_autoincrement=True,
+)
+
+acknowledgement_table = sa.Table(
+    "lc_notification_ack",
+    metadata,
+    sa.Column("change_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.String(512), primary_key=True),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("acked_ts", sa.BigInteger, nullable=False),
+)
+
+
+class ChangeMovedError(LakeChimeError):
+    """A change is not in the state that this needs; nothing was done."""
+
+
+class MessageState(StrEnum):
+    """WAITING: to be sent, again where it has a `problem`. SENDING: claimed; after `LEASE_MS` it may have been sent, as its sender died."""
+
+    WAITING = "waiting"
+    SENDING = "sending"
+    SENT = "sent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptChange:
+    """A change as the store has it; `source` is what drafted it automatically; times are in milliseconds since the epoch."""
+
+    change_id: int
+    state: ChangeState
+    change: Change
+    source: str | None
+    drafted_by: str
+    drafted_ts: int
+    announced_by: str | None
+    announced_ts: int | None
+    closed_by: str | None
+    closed_ts: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message for one recipient: a channel is the name of what holds its address."""
+
+    occasion: Occasion
+    owner: str
+    channel: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptMessage:
+    """A message in the outbox; `claimed_ts` is the last attempt."""
+
+    message_id: int
+    change_id: int
+    message: Message
+    state: MessageState
+    attempts: int
+    claimed_ts: int | None
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acknowledgement:
+    """That somebody acknowledged a change for an owner, the first time."""
+
+    owner: str
+    who: str
+    note: str
+    acked_ts: int
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """The change notifications of one deployment; each method is one transaction."""
+
+    engine: Engine
+    deployment: str
+
+    def draft(self, change: Change, who: str) -> KeptChange:
+        """Keep a person's draft; nobody is notified."""
+        with writing(self.engine) as connection:
+            (change_id,) = self._insert(connection, change, who, None)
+            return self._one(connection, change_id)
+
+    def draft_once(self, source: str, change: Change, who: str) -> tuple[KeptChange, bool]:
+        """Keep an automatic draft, and say whether it is new: what its source drafted before stays, whatever became of it."""
+        key = source_key(source)
+        with writing(self.engine) as connection:
+            added = self._insert(connection, change, who, key)
+            this = (change_table.c.deployment == self.deployment, change_table.c.source == key)
+            row = connection.execute(sa.select(change_table).where(*this)).one()
+            return _change(row), bool(added)
+
+    def amend(self, change_id: int, change: Change) -> KeptChange:
+        """Replace the content of a draft.
+
+        Raises:
+            ChangeMovedError: it is announced, done or withdrawn.
+        """
+        with writing(self.engine) as connection:
+            self._check(self._locked(connection, change_id), ChangeState.DRAFT)
+            return self._update(connection, change_id, change=change.to_json())
+
+    def announce(self, known: KeptChange, messages: Iterable[Message], who: str) -> None:
+        """Put messages into the outbox, each recipient once, with the move to ANNOUNCED.
+
+        Raises:
+            ChangeMovedError: it says something else by now, or is done or withdrawn.
+        """
+        with writing(self.engine) as connection:
+            current = self._locked(connection, known.change_id)
+            if current.change != known.change:
+                raise ChangeMovedError(f"change {known.change_id} was amended meanwhile; look at it again")
+            self._check(current, ChangeState.DRAFT, ChangeState.ANNOUNCED)
+            if current.state is ChangeState.DRAFT:
+                by = {"announced_by": checked_text("who", who, limit=128), "announced_ts": now_ms(connection)}
+                self._update(connection, known.change_id, state=ChangeState.ANNOUNCED.value, **by)
+            _put(connection, known.change_id, messages)
+
+    def close(self, change_id: int, state: ChangeState, by: By, messages: Iterable[Message] = ()) -> KeptChange:
+        """End a change as DONE, which needs an announced one, or WITHDRAWN; from then on only `messages` are sent.
+
+        Raises:
+            ChangeMovedError: it is in another state.
+        """
+        with writing(self.engine) as connection:
+            known = self._locked(connection, change_id)
+            self._check(known, ChangeState.ANNOUNCED, *([] if state is ChangeState.DONE else [ChangeState.DRAFT]))
+            _put(connection, change_id, messages)
+            values = {"closed_by": by.who, "reason": by.reason, "closed_ts": now_ms(connection)}
+            return self._update(connection, change_id, state=state.value, **values)
+
+    def acknowledge(self, change_id: int, owner: str, who: str, note: str = "") -> Acknowledgement:
+        """Keep that an owner who was notified has acknowledged a change; again changes nothing.
+
+        Raises:
+            NotFoundError: there is no such change, or the owner was not notified.
+        """
+        checked_text("who", who, limit=128)
+        checked_text("note", note, limit=1000, empty=True)
+        with writing(self.engine) as connection:
+            self._locked(connection, change_id)
+            message = message_table.c
+            sent = sa.select(message.message_id).where(message.change_id == change_id, message.owner == owner)
+            if connection.execute(sent.limit(1)).first() is None:
+                raise NotFoundError(f"{owner} was not notified of change {change_id}; see `lakechime notification list {change_id}`")
+            values = {"change_id": change_id, "owner": owner, "who": who, "note": note, "acked_ts": now_ms(connection)}
+            connection.execute(insert_if_absent(connection, acknowledgement_table).values(values))
+            return next(one for one in self._acknowledgements(connection, change_id) if one.owner == owner)
+
+    def get(self, change_id: int) -> KeptChange:
+        """The change of that number.
+
+        Raises:
+            NotFoundError: there is none in this deployment.
+        """
+        with reading(self.engine) as connection:
+            return self._one(connection, change_id)
+
+    def changes(self, *states: ChangeState) -> list[KeptChange]:
+        """All changes, or those in some states; the newest first."""
+        query = sa.select(change_table).where(change_table.c.deployment == self.deployment)
+        if states:
+            query = query.where(change_table.c.state.in_([state.value for state in states]))
+        with reading(self.engine) as connection:
+            return [_change(row) for row in connection.execute(query.order_by(change_table.c.change_id.desc()))]
+
+    def messages(self, change_id: int) -> list[KeptMessage]:
+        """All messages of a change, the first one first."""
+        query = sa.select(message_table).where(message_table.c.change_id == change_id).order_by(message_table.c.message_id)
+        with reading(self.engine) as connection:
+            return [_message(row) for row in connection.execute(query)]
+
+    def acknowledgements(self, change_id: int) -> list[Acknowledgement]:
+        """Who has acknowledged a change, by owner."""
+        with reading(self.engine) as connection:
+            return self._acknowledgements(connection, change_id)
+
+    def claim(self, sender: str, change_id: int, *, again: bool = False) -> KeptMessage | None:
+        """Claim a message that is to be sent, each at most once a sender; None when there is none.
+
+        `again` also claims messages whose sender died, so that they may have been sent: a person decides that.
+        """
+        message = message_table.c
+        with writing(self.engine) as connection:
+            known, now = self._one(connection, change_id), now_ms(connection)
+            occasion = Occasion.WITHDRAWN if known.state is ChangeState.WITHDRAWN else Occasion.ANNOUNCED
+            due = message.state == MessageState.WAITING.value
+            if again:
+                due = sa.or_(due, sa.and_(message.state == MessageState.SENDING.value, message.claimed_ts <= now - LEASE_MS))
+            which = (message.change_id == change_id, message.occasion == occasion.value, due)
+            mine = sa.or_(message.sender.is_(None), message.sender != sender)
+            query = sa.select(message.message_id).where(*which, mine).order_by(message.message_id).limit(1)
+            number = connection.execute(query.with_for_update(skip_locked=True)).scalar()
+            if number is None or known.state not in (ChangeState.ANNOUNCED, ChangeState.WITHDRAWN):
+                return None
+            values = {"state": MessageState.SENDING.value, "sender": sender, "claimed_ts": now, "attempts": message.attempts + 1}
+            this = message.message_id == number
+            connection.execute(sa.update(message_table).where(this).values(values))
+            return _message(connection.execute(sa.select(message_table).where(this)).one())
+
+    def settle(self, sender: str, sent: KeptMessage, problem: str | None) -> None:
+        """Keep what became of a message that this sender claimed; nothing where another sender has claimed it since."""
+        state = MessageState.SENT if problem is None else MessageState.WAITING
+        this = (message_table.c.message_id == sent.message_id, message_table.c.sender == sender)
+        with writing(self.engine) as connection:
+            connection.execute(sa.update(message_table).where(*this).values(state=state.value, problem=problem or ""))
+
+    def _insert(self, connection: Connection, change: Change, who: str, source: str | None) -> list[int]:
+        """The number of a new change; nothing if its source has one."""
+        values = {"deployment": self.deployment, "source": source, "state": ChangeState.DRAFT.value, "change": change.to_json()}
+        values |= {"drafted_by": checked_text("who", who, limit=128), "drafted_ts": now_ms(connection)}
+        added = insert_if_absent(connection, change_table).values(values).returning(change_table.c.change_id)
+        return [row.change_id for row in connection.execute(added)]
+
+    def _update(self, connection: Connection, change_id: int, **values: object) -> KeptChange:
+        connection.execute(sa.update(change_table).where(change_table.c.change_id == change_id).values(values))
+        return self._one(connection, change_id)
+
+    def _one(self, connection: Connection, change_id: int) -> KeptChange:
+        this = (change_table.c.change_id == change_id, change_table.c.deployment == self.deployment)
+        row = connection.execute(sa.select(change_table).where(*this)).first()
+        if row is None:
+            raise NotFoundError(f"there is no change {change_id}; see `lakechime notification list`")
+        return _change(row)
+
+    def _locked(self, connection: Connection, change_id: int) -> KeptChange:
+        this = change_table.c.change_id == change_id
+        connection.execute(sa.select(change_table.c.change_id).where(this).with_for_update())
+        return self._one(connection, change_id)
+
+    def _check(self, known: KeptChange, *states: ChangeState) -> None:
+        if known.state not in states:
+            raise ChangeMovedError(f"change {known.change_id} is {known.state}; this needs one that is {' or '.join(states)}")
+
+    def _acknowledgements(self, connection: Connection, change_id: int) -> list[Acknowledgement]:
+        ack = acknowledgement_table
+        query = sa.select(ack.c.owner, ack.c.who, ack.c.note, ack.c.acked_ts).where(ack.c.change_id == change_id).order_by(ack.c.owner)
+        return [Acknowledgement(**row._mapping) for row in connection.execute(query)]
+
+
+def _put(connection: Connection, change_id: int, messages: Iterable[Message]) -> None:
+    """Put messages into the outbox; one to the same recipient on the same occasion is there already."""
+    for one in messages:
+        values = {"change_id": change_id, "occasion": one.occasion.value, "owner": one.owner, "channel": one.channel}
+        values |= {"title": one.title, "body": one.body, "state": MessageState.WAITING.value, "attempts": 0, "problem": ""}
+        connection.execute(insert_if_absent(connection, message_table).values(values))
+
+
+def _change(row: sa.Row) -> KeptChange:
+    values = dict(row._mapping)
+    del values["deployment"]
+    return KeptChange(**values | {"state": ChangeState(row.state), "change": Change.from_json(row.change)})
+
+
+def _message(row: sa.Row) -> KeptMessage:
+    return KeptMessage(
+        message_id=row.message_id,
+        change_id=row.change_id,
+        message=Message(occasion=Occasion(row.occasion), owner=row.owner, channel=row.channel, title=row.title, body=row.body),
+        state=MessageState(row.state),
+        attempts=row.attempts,
+        claimed_ts=row.claimed_ts,
+        problem=row.problem,
+    )

@@ -1,0 +1,322 @@
+"""Searches tables for the rows of subjects."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.governance.requests import Form, Place, Searched, Subject
+from lakechime_dagster.silver.event import ELEMENT, ROOT, field_path
+from lakechime_dagster.spark.driver import SparkFailedError, described
+from lakechime_dagster.spark.session import CHUNK, Batches, column, on_batches, record_batches
+from lakechime_dagster.spark.write import AS_TEXT
+from lakechime_dagster.tables.events import is_matched
+from lakechime_dagster.tables.names import folded
+
+UNREADABLE = -1  # as the place of a row with a text that cannot be read
+LEAVES = pa.schema([("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())])
+LEAVES_DDL = "id bigint, at int, value string, row string"
+OPENING = frozenset('{[" \t\n\r')  # with what a text begins that is JSON itself; numbers are told as they are
+MAX_DEPTH = 64  # of values in values; what is deeper is not looked into
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Of each row what stands where a pattern matches: the pattern's place among them, the value as text, and the row.
+
+    A pattern matches a value at its path, as `schema.variation` writes it, and all values within. A row of which one of these
+    columns holds a text that is no JSON, or bytes that are no text in `<column>_bytes`, has a leaf `UNREADABLE` too, without the row.
+    Nothing here raises: an error would tell of a row.
+    """
+
+    patterns: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Leaves of batches of the rows' ids and texts."""
+        found: list[tuple[Any, ...]] = []
+        for batch in batches:
+            for number, text in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                found += self._of_row(number, text)
+                if len(found) >= CHUNK:
+                    yield from record_batches(found, LEAVES)
+                    found = []
+        yield from record_batches(found, LEAVES)
+
+    def _of_row(self, number: int, text: str) -> list[tuple[Any, ...]]:
+        row = _read(text)
+        if not isinstance(row, dict):
+            return [(number, UNREADABLE, "", None)]
+        seen = {(at, value) for path, value in leaves(row) for at in _matching(self.patterns, path)}
+        told = [(number, at, value, text) for at, value in sorted(seen)]
+        return told + ([(number, UNREADABLE, "", None)] if any(_is_unreadable(row, name) for name in self.texts) else [])
+
+
+def leaves(value: Any) -> Iterator[tuple[str, str]]:
+    """The single values in one, but nulls: the path of each, which goes on into texts that are JSON, and the value as text.
+
+    Names of fields are among them, at the path of their object, as some are values: of objects by address, say.
+    """
+    waiting: list[tuple[str, Any, int]] = [(ROOT, value, 0)]
+    while waiting:
+        path, one, depth = waiting.pop()
+        if isinstance(one, dict) and depth < MAX_DEPTH:
+            for name, inner in one.items():
+                yield path, _whole(name)
+                waiting.append((field_path(path, name), inner, depth + 1))
+        elif isinstance(one, list) and depth < MAX_DEPTH:
+            waiting += [(path + ELEMENT, inner, depth + 1) for inner in one]
+        elif isinstance(one, str):
+            yield path, _whole(one)
+            if one[:1] in OPENING and isinstance(inner := _read(one), dict | list | str) and depth < MAX_DEPTH:
+                waiting.append((path, inner, depth + 1))
+        elif one is not None and not isinstance(one, dict | list):
+            yield path, str(one).lower() if isinstance(one, bool) else str(one)
+
+
+def _whole(text: str) -> str:
+    """A text without half characters, which Arrow does not take."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+@lru_cache(maxsize=100_000)
+def _matching(patterns: Sequence[str], path: str) -> tuple[int, ...]:
+    """Which patterns match a path, or one that leads to it."""
+    ends = [at for at in range(1, len(path)) if path[at] == "/" or path.startswith(ELEMENT, at)]
+    above = [*(path[:at] for at in ends), path]
+    return tuple(at for at, pattern in enumerate(patterns) if any(is_matched(pattern, one) for one in above))
+
+
+def _is_unreadable(row: dict[str, Any], name: str) -> bool:
+    text = next((value for column, value in row.items() if folded(column) == folded(name)), None)
+    if text is None:
+        return row.get(f"{name}_bytes") is not None
+    return isinstance(text, str) and _read(text) is None and text.strip() != "null"
+
+
+def _read(text: str) -> Any:
+    """The value of a JSON text, with numbers as they are spelled; None of what is none."""
+    try:
+        return json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+
+
+KEYS_DDL = "subject int, category string, form string, value string"
+DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
+SINGLE = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
+NOBODY = 0  # as the subject of the rows that cannot be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A row of a table with the subject whose it is, by the number of the line that gave it, and the places that say so.
+
+    Of the rows in which something cannot be read there is one in all, of `NOBODY`, without a row.
+    """
+
+    subject: int
+    by: tuple[str, ...]
+    row: str
+    rows: int
+
+
+def keys_frame(spark: SparkSession, subjects: Sequence[Subject]) -> DataFrame:
+    """The values of subjects as data, in each form in which columns have them."""
+    rows = [
+        (one.line, category, form.value, text)
+        for one in subjects
+        for category, value in one.values
+        for form, text in sorted(forms_of(value))
+    ]
+    return spark.createDataFrame(rows, KEYS_DDL)
+
+
+def forms_of(value: str) -> set[tuple[Form, str]]:
+    """The forms of a value: nobody else has the same.
+
+    Addresses of e-mail are searched in small letters, too, and in what functions have made of them. Another value may become that of
+    somebody else by a function, such as a number that is cut off.
+    """
+    spellings = {value, value.lower()} if "@" in value else {value}
+    digests = {(Form.DIGEST, hashlib.new(name, one.encode()).hexdigest()) for one in spellings for name in DIGESTS}
+    derived = {(Form.DERIVED, one) for one in spellings if "@" in value}
+    return {(Form.VALUE, one) for one in spellings} | derived | digests
+
+
+def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
+    """The rows of a table that are of a subject, each once for each of them.
+
+    Raises:
+        TableUnreadableError: Spark could not read the table; of what Spark said it has the kind alone, as its words may hold values.
+    """
+    try:
+        with described():
+            yield from _matches(keys, one, location)
+    except SparkFailedError as error:
+        raise TableUnreadableError(f"{one.table} cannot be searched: Spark says {_kind(error.__cause__)}") from None
+
+
+def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
+    rows = keys.sparkSession.read.format("delta").load(location)
+    places = [place for place in dict.fromkeys(one.places) if one.is_text or _typed(rows.schema, place.name)]
+    if not places:
+        return
+    inner = {(place.category, place.form, place.name.rpartition(".")[0]) for place in places}
+    places = [place for place in places if (place.category, place.form, place.name) not in inner]  # of a struct the field alone
+    needles = _needles(keys, places, rows.schema, is_text=one.is_text)
+    found = _texts(rows, places, one.texts) if one.is_text else _values(rows, places)
+    joined = found.join(F.broadcast(needles), ["at", "value"])
+    by = F.sort_array(F.collect_set("at")).alias("by")
+    several = joined.groupBy("subject", F.when(F.col("subject") != NOBODY, F.col("id")).alias("row_id"))
+    told = several.agg(by, F.first("row").alias("row"), F.count_distinct("id").alias("rows"))
+    for row in told.toLocalIterator():
+        names = tuple(dict.fromkeys(places[at].name for at in row["by"] if at != UNREADABLE))
+        yield Match(subject=row["subject"], by=names, row=row["row"] or "", rows=row["rows"])
+
+
+def _kind(error: BaseException | None) -> str:
+    """Of what kind Spark's error is, by a name without values."""
+    with contextlib.suppress(Exception):
+        if isinstance(error, PySparkException):
+            return error.getCondition() or type(error).__name__
+    return type(error).__name__
+
+
+def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType, *, is_text: bool) -> DataFrame:
+    """By place what it has of each subject."""
+    nobody = keys.sparkSession.createDataFrame([(NOBODY, UNREADABLE, "")], "subject int, at int, value string")
+    several = [nobody]
+    for at, place in enumerate(places):
+        found = _typed(schema, place.name)
+        kind = _single(found[1]) if found else StringType()
+        typed = F.col("value").try_cast(kind)
+        value = _as_in_rows(typed) if is_text else _as_text(typed, kind)
+        told = keys.where((F.col("category") == place.category) & (F.col("form") == place.form.value))
+        several.append(told.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
+    return reduce(DataFrame.unionByName, several).coalesce(1)
+
+
+def _values(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
+    """What stands at the places of each row."""
+    told = [_at(rows.schema, place.name, at) for at, place in enumerate(places)]
+    row = F.to_json(F.struct(*[column(name) for name in rows.columns]), AS_TEXT)
+    numbered = rows.select(F.monotonically_increasing_id().alias("id"), row.alias("row"), F.flatten(F.array(*told)).alias("several"))
+    return numbered.select("id", "row", F.explode("several").alias("one")).select("id", "one.at", "one.value", "row")
+
+
+def _at(schema: StructType, name: str, at: int) -> Column:
+    """The values of a place as texts with its number."""
+    found = _typed(schema, name)
+    assert found is not None
+    texts = _flat(found[0], found[1])
+    return F.transform(F.array_distinct(texts), lambda text: F.struct(F.lit(at).alias("at"), text.alias("value")))
+
+
+def _flat(value: Column, kind: DataType) -> Column:
+    """All single values of a column, in an array of texts."""
+    match kind:
+        case ArrayType():
+            return F.coalesce(F.flatten(F.transform(value, lambda one: _flat(one, kind.elementType))), _none())
+        case MapType():
+            return _flat(F.map_values(value), ArrayType(kind.valueType))
+        case StructType():
+            parts = [_flat(value[field.name], field.dataType) for field in kind]
+            return F.flatten(F.array(*parts)) if parts else _none()
+        case _:
+            return F.array(_as_text(value, kind))
+
+
+def _none() -> Column:
+    return F.array().cast("array<string>")
+
+
+def _as_text(value: Column, kind: DataType) -> Column:
+    return F.hex(value) if isinstance(kind, BinaryType) else value.try_cast("string")
+
+
+def _as_in_rows(value: Column) -> Column:
+    """A value as the JSON text of a row has it."""
+    return F.get_json_object(F.to_json(F.struct(value.alias("value")), AS_TEXT), "$.value")
+
+
+def _single(kind: DataType) -> DataType:
+    """The type of the single values that a type has; of one that has several, or any, text."""
+    match kind:
+        case ArrayType():
+            return _single(kind.elementType)
+        case MapType():
+            return _single(kind.valueType)
+        case _:
+            return kind if isinstance(kind, SINGLE) else StringType()
+
+
+def _typed(schema: StructType, name: str) -> tuple[Column, DataType] | None:
+    """A column, or a field of structs and of structs in arrays, by a name in any case; None of what is none, such as in a JSON text."""
+    whole = next((field for field in schema if folded(field.name) == folded(name)), None)
+    if whole is not None:
+        return column(whole.name), whole.dataType
+    head, *parts = name.split(".")
+    outer = next((field for field in schema if folded(field.name) == folded(head)), None)
+    if outer is None:
+        return None
+    value, kind = column(outer.name), outer.dataType
+    for part in parts:
+        within: Any = kind.elementType if isinstance(kind, ArrayType) else kind
+        inner = next((field for field in within if folded(field.name) == folded(part)), None) if isinstance(within, StructType) else None
+        if inner is None:
+            return None
+        value, kind = value[inner.name], ArrayType(inner.dataType) if isinstance(kind, ArrayType) else inner.dataType
+    return value, kind
+
+
+def _texts(rows: DataFrame, places: Sequence[Place], texts: Sequence[str]) -> DataFrame:
+    """What stands at the places of each row, looked into as a text."""
+    row = F.to_json(F.struct(*[column(name) for name in rows.columns]), AS_TEXT)
+    numbered = rows.select(F.monotonically_increasing_id().alias("id"), row.alias("row"))
+    patterns = tuple(pattern_of(place.name, rows.schema) for place in places)
+    return on_batches(numbered, Leaves(patterns, tuple(texts)), LEAVES_DDL)
+
+
+def pattern_of(place: str, schema: StructType) -> str:
+    """The pattern of paths of a place: `payload:$.items[].to` is at `/payload/items[]/to`, `value:$..email` at `/value*/email`."""
+    outer, _, inner = place.partition(":")
+    path = _outer_path(schema, outer)
+    for name in inner.removeprefix("$").replace("[*]", ELEMENT).removeprefix(".").split(".") if inner else ():
+        path = f"{path}*" if not name else field_path(path, name.removesuffix(ELEMENT)) + ELEMENT * name.endswith(ELEMENT)
+    return path
+
+
+def _outer_path(schema: StructType, name: str) -> str:
+    """The path of a column, or of a field of structs and of structs in arrays, as the table spells it; of none by the name alone."""
+    whole, kind, path = next((field for field in schema if folded(field.name) == folded(name)), None), schema, ROOT
+    for part in [name] if whole is not None else name.split("."):
+        fields = kind if isinstance(kind, StructType) else ()
+        found = next((field for field in fields if folded(field.name) == folded(part)), None)
+        path = field_path(path, part if found is None else found.name)
+        kind = None if found is None else found.dataType
+        while isinstance(kind, ArrayType):
+            path, kind = path + ELEMENT, kind.elementType
+    return path.removesuffix(ELEMENT) if path.endswith(ELEMENT) else path

@@ -1,0 +1,377 @@
+"""What a change of columns requires to be computed again, as backfill requests."""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakechime_dagster.compat import datetime_of_iso
+from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, canonical_partition
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.answers import Hit, hits, not_hit
+from lakechime_dagster.lineage.columns import ColumnRef, Statement
+from lakechime_dagster.lineage.network import Certainty, network_of
+from lakechime_dagster.tables.lake import Lake, Table, topological
+from lakechime_dagster.tables.tables import LakeTable, RefreshMode
+from lakechime_dagster.triggers.consumers import Order, OrderState, Span, first_day_after
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import FireKey, SnapshotTrigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHit:
+    """A table that is to be computed again.
+
+    Attributes:
+        inputs: The inputs by which it is hit; none for a table whose own columns were named.
+        is_sure: Its lineage is known; one of which it is not is hit all the same.
+        why: In words.
+    """
+
+    table: str
+    inputs: tuple[str, ...] = ()
+    is_sure: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerun:
+    """The tables hit, inputs before their readers, and for each other table downstream why it is spared."""
+
+    hits: Mapping[str, TableHit] = field(default_factory=dict)
+    spared: Mapping[str, str] = field(default_factory=dict)
+
+
+def rerun(
+    graph: Mapping[str, Sequence[str]],
+    statements: Iterable[Statement],
+    columns: Collection[ColumnRef],
+    *,
+    planned: Iterable[Statement] = (),
+    leave_out: Collection[str] = (),
+) -> Rerun:
+    """What follows from a change of columns, or of all of a table where a column is None.
+
+    Args:
+        graph: The inputs of each table; one without inputs is written elsewhere, and is not computed.
+        statements: What runs told of how tables are written; of one of which nothing is known, its inputs may lead to all of it.
+        columns: What changed; a column of a computed table is to be computed there first.
+        planned: What is known of those of which no run told.
+        leave_out: Tables that a person wants to leave as they are, so that nothing is hit through them.
+    """
+    declared = [*planned, *(Statement(target=table, inputs=tuple(inputs)) for table, inputs in graph.items() if inputs)]
+    network = network_of(_but(statements, leave_out), _but(declared, leave_out)).having(columns)
+    found = hits(network, columns)
+    reached = {one.table: one for one in found.hits}
+    changed = {ref.table for ref in columns}
+    told: dict[str, TableHit] = {}
+    for table in topological(graph):
+        if table in changed and graph[table] and table not in leave_out:
+            named = ", ".join(sorted(str(ref) for ref in columns if ref.table == table))
+            told[table] = TableHit(table=table, why=f"{named} is computed here")
+        elif table in reached and table not in changed:
+            through = tuple(name for name in dict.fromkeys(graph[table]) if name in changed or name in told)
+            hit = reached[table]
+            told[table] = TableHit(table=table, inputs=through, is_sure=hit.certainty < Certainty.UNSURE, why=_why(hit))
+    spared = {one.table: one.reason for one in not_hit(network, columns, found) if one.table in graph}
+    return Rerun(hits=told, spared=spared | dict.fromkeys((name for name in leave_out if name in graph), "left out, as was asked"))
+
+
+def _but(statements: Iterable[Statement], leave_out: Collection[str]) -> list[Statement]:
+    return [one for one in statements if one.target not in leave_out]
+
+
+def _why(hit: Hit) -> str:
+    """The last step of the way by which a table is hit."""
+    if not hit.path:
+        return ""
+    step = hit.path[-1]
+    what = "which rows there are" if step.target.column is None else step.target.column
+    doubt = "unsure: " if hit.certainty >= Certainty.UNSURE else ""
+    return f"{doubt}{what} comes from {step.source} ({', '.join(step.kinds)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """From `since`, included, to `until`, excluded: ISO dates or times as the tables write them, None for no bound.
+
+    `column` is the one by which rows are told apart. A day of which a part is within the window is.
+
+    Raises:
+        InvalidValueError: a bound that is none, or bounds between which nothing lies.
+    """
+
+    since: str | None = None
+    until: str | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        since, until = _bound("since", self.since), _bound("until", self.until)
+        if since is not None and until is not None and since >= until:
+            raise InvalidValueError("until", self.until, f"is not after since ({self.since}); a window ends where nothing of it is left")
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.since is not None or self.until is not None
+
+    def span(self, tables: tuple[str, ...]) -> Span:
+        """The rows of tables that are within."""
+        return Span(tables=tables, column=self.column if self.is_bounded else None, since=self.since, until=self.until)
+
+    def describe(self) -> str:
+        """In words, as the end of a sentence."""
+        bounds = [f"{name} {bound}" for name, bound in (("from", self.since), ("to before", self.until)) if bound is not None]
+        return f"{self.column or 'all rows'} {' '.join(bounds)}".strip() if bounds else "all rows"
+
+    def holds(self, canonical: str, levels: PartitionLevels) -> bool | None:
+        """Whether a partition, by its canonical text, lies within; None where it has no level of time."""
+        if not self.is_bounded:
+            return True
+        at = next((at for at, kind in enumerate(levels.types) if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
+        moment = None if at is None else _moment(json.loads(canonical)[at])
+        if at is None or moment is None:
+            return None
+        since, until = _bound("since", self.since), _bound("until", self.until)
+        if levels.types[at] is LevelType.DATE:
+            since = since and dt.datetime.combine(since.date(), dt.time())
+            until = until and dt.datetime.combine(first_day_after(until), dt.time())
+        return (since is None or moment >= since) and (until is None or moment < until)
+
+
+def time_level(levels: PartitionLevels) -> str | None:
+    """The name of the first level that is a day or a time."""
+    named = zip(levels.names, levels.types, strict=True)
+    return next((name for name, kind in named if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
+
+
+def _bound(name: str, text: str | None) -> dt.datetime | None:
+    try:
+        moment = None if text is None else datetime_of_iso(text)
+    except ValueError:
+        moment = dt.datetime.max.replace(tzinfo=dt.timezone.utc)
+    if moment is not None and moment.tzinfo is not None:
+        raise InvalidValueError(name, text, "is neither a date nor a time without a zone; write such as 2013-01-02 or 2013-01-02T06:00")
+    return moment
+
+
+def _moment(value: object) -> dt.datetime | None:
+    """A canonical value of a partition as a moment without a zone, of UTC where it has one; None for what is none."""
+    try:
+        moment = datetime_of_iso(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None) if moment is not None and moment.tzinfo is not None else moment
+
+
+@dataclass
+class HitPartitions:
+    """Partitions that are hit, as far as one has come.
+
+    `known` are canonical partitions by table: of what changed those that were given, of a table that was looked at those that its keys
+    make. Of other tables the window says whether a partition is hit, by its day or time; of `unknown` ones nobody can tell, as their
+    keys stand for no partitions, such as one of a week of days.
+    """
+
+    window: Window
+    levels: Mapping[str, PartitionLevels]
+    known: dict[str, frozenset[str]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+    def keys(self, table: str, flow: Flow, inputs: Sequence[str], keys: Sequence[FireKey]) -> list[FireKey]:
+        """Those of a table's keys that are hit through these inputs; without inputs those whose own partition is within the window."""
+        within = [key for key in keys if self._is_hit(flow, key, inputs)]
+        made = [made_by(flow, key) for key in within]
+        if None in made:
+            self.unknown.add(table)
+        else:
+            self.known[table] = frozenset(one for one in made if one is not None)
+        return within
+
+    def is_untouched(self, table: str, inputs: Sequence[str]) -> bool:
+        """Whether nothing of any of the inputs is hit, so that nothing of the table is either."""
+        if not inputs or any(self.known.get(one) != frozenset() for one in inputs):
+            return False
+        self.known[table] = frozenset()
+        return True
+
+    def _is_hit(self, flow: Flow, key: FireKey, inputs: Sequence[str]) -> bool:
+        """A key is hit by its partitions of what is hit, else by any of its; one that names no day or time is."""
+        own = made_by(flow, key) if not inputs else None
+        if own is not None:
+            return self.window.holds(own, flow.target_levels) is not False
+        atoms = [atom for atom in key.atoms if atom.table in inputs] or list(key.atoms)
+        told = [self._holds(atom.table, atom.canonical) for atom in atoms]
+        return any(told) or all(one is None for one in told)
+
+    def _holds(self, table: str, canonical: str) -> bool | None:
+        if table in self.known:
+            return canonical in self.known[table]
+        if table in self.unknown and self.window.is_bounded:
+            return None
+        return self.window.holds(canonical, self.levels.get(table, PartitionLevels()))
+
+
+def made_by(flow: Flow, key: FireKey) -> str | None:
+    """The canonical partition that a key makes, None where it stands for none."""
+    partition = flow.partition_of(key)
+    return None if partition is None else canonical_partition(partition, flow.target_levels)  # pyright: ignore[reportArgumentType]
+
+
+def untouched(inputs: Sequence[str]) -> str:
+    """Why a table is not hit of whose inputs nothing is, in words."""
+    return f"no partition of {', '.join(inputs)} is hit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneFact:
+    """What the ledger says of a lane: whether there is something of it to do again, and why it may not claim, "" where it may."""
+
+    has_run: bool
+    blocked: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowFacts:
+    """A flow's lanes by key, the keys of its grid up to now and those that come next, and which of these are complete and fire next."""
+
+    flow: Flow
+    lanes: Mapping[str, LaneFact]
+    keys: Sequence[FireKey] = ()
+    upcoming: Sequence[FireKey] = ()
+    ready: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderPlan:
+    """What a backfill would order.
+
+    Attributes:
+        later: Orders of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
+        held: Lanes that wait for a person, which hold back all that reads them, with why.
+        pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
+        spared: By table that reads what is hit, why nothing of it is.
+        refused: By table, why it cannot be ordered, with the remedy.
+    """
+
+    orders: tuple[Order, ...] = ()
+    later: tuple[Order, ...] = ()
+    partitions: Mapping[int, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
+    spared: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], FlowFacts], window: Window) -> OrderPlan:
+    """The orders of the tables that are hit, inputs first."""
+    planning = _Planning(lake, window, HitPartitions(window, lake.levels))
+    for table, hit in found.hits.items():
+        declared = lake.table(table)
+        if planning.partitions_hit.is_untouched(table, hit.inputs):
+            planning.spared[table] = untouched(hit.inputs)
+        elif reason := refusal(declared):
+            planning.refused[table] = reason
+        else:
+            assert isinstance(declared, LakeTable)
+            planning.add(declared, hit, facts(table))
+    return OrderPlan(
+        orders=tuple(planning.orders),
+        later=tuple(planning.later),
+        partitions=planning.partitions,
+        held=planning.held,
+        pending=planning.pending,
+        spared=planning.spared,
+        refused=planning.refused,
+    )
+
+
+def refusal(table: Table) -> str:
+    """Why a table cannot be computed again in part, with the remedy; empty where it can."""
+    if not isinstance(table, LakeTable):
+        return "is made of messages; `lakechime cdc --help` and `lakechime schema --help` tell how these are read again"
+    anew = f"make it anew by `lakechime trigger seek {table.name} --to beginning`, or leave it out by --except"
+    if table.refresh is RefreshMode.ROWS and not table.keys:
+        return f"appends, so that its rows would be there twice; give it keys=, {anew}"
+    if isinstance(table.trigger, SnapshotTrigger) and table.trigger.only_matching:
+        return f"takes the rows of matching commits alone, whichever days they are of; {anew}"
+    return ""
+
+
+@dataclass
+class _Planning:
+    lake: Lake
+    window: Window
+    partitions_hit: HitPartitions
+    orders: list[Order] = field(default_factory=list)
+    later: list[Order] = field(default_factory=list)
+    partitions: dict[int, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, str] = field(default_factory=dict)
+    spared: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
+
+    def add(self, table: LakeTable, hit: TableHit, facts: FlowFacts) -> None:
+        if not facts.flow.is_partitioned:
+            self._add_lane(table, hit, facts, None)
+            return
+        keys = self.partitions_hit.keys(table.name, facts.flow, hit.inputs, (*facts.keys, *facts.upcoming))
+        upcoming = {key.text for key in facts.upcoming}
+        within = [key for key in keys if key.text not in upcoming]
+        ordered = [key for key in within if facts.lanes.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
+        for key in ordered:
+            self._add_lane(table, hit, facts, key)
+        names = {key.text for key in ordered}
+        left = [key for key in within if key.text not in names]
+        for key in (*left, *keys[len(within) :]):
+            self._add_later(facts.flow, hit, key)
+        if left:
+            self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
+
+    def _add_later(self, flow: Flow, hit: TableHit, key: FireKey) -> None:
+        """Let a key that is not complete wait for the orders of what it reads, if there are any: it may ignore what comes late."""
+        if awaited := self._awaited(hit.inputs, key):
+            number = len(self.orders) + len(self.later)
+            self.later.append(Order(number=number, flow=flow.name, key=key.text, waits_for=awaited, why=hit.why, state=OrderState.LATER))
+
+    def _add_lane(self, table: LakeTable, hit: TableHit, facts: FlowFacts, key: FireKey | None) -> None:
+        text = key.text if key is not None else ""
+        lane = facts.lanes.get(text, NEVER_RAN)
+        if key is None and not lane.has_run:
+            self.pending[table.name] = "has not run yet: its first run reads all"
+            return
+        number = len(self.orders) + len(self.later)
+        partition = facts.flow.partition_of(key) if key is not None else None
+        is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
+        self.orders.append(
+            Order(
+                number=number,
+                flow=facts.flow.name,
+                key=text,
+                waits_for=self._awaited(hit.inputs, key),
+                span=None if is_whole else self.window.span(hit.inputs or table.inputs),
+                why=hit.why,
+            )
+        )
+        self.partitions[number] = facts.flow.dagster_key(key) or text if key is not None else self._described(table)
+        self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.flow, key)))
+        if table.trigger is None:
+            self.held[table.name] = "nobody launches it by itself; launch it in Dagster"
+        elif lane.blocked:
+            self.held[f"{table.name} {text}".strip()] = lane.blocked
+
+    def _described(self, table: LakeTable) -> str:
+        if table.refresh is RefreshMode.FULL:
+            return "all of it"
+        return f"by {table.refresh}, {self.window.describe()}"
+
+    def _awaited(self, inputs: Sequence[str], key: FireKey | None) -> tuple[int, ...]:
+        """The orders of the inputs; for a fire key those of an input's partitions alone that it waits for, where it names them."""
+        found: list[int] = []
+        for table in inputs:
+            named = {atom.canonical for atom in key.atoms if atom.table == table} if key is not None else set()
+            found += [number for number, made in self._of.get(table, ()) if made is None or not named or made in named]
+        return tuple(found)
+
+
+NEVER_RAN = LaneFact(has_run=False)

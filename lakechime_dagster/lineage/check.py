@@ -1,0 +1,413 @@
+"""Checks a change of the code against the readers of its tables."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.partitions import printable
+from lakechime_dagster.lineage.columns import ColumnRef, Read
+from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable, fits, said
+from lakechime_dagster.triggers.schedule import from_milliseconds
+
+GONE = "is gone"
+NO_TABLE = "is no table of the lake any more"
+DIGITS = 16
+MARKS = re.compile(r" \[([0-9a-f, ]+)\]$")  # at the end of a key
+
+
+class Class(StrEnum):
+    """What a finding is about, the worst first.
+
+    BREAKS: does not resolve any more, or a column that is read is gone or has another type. ROWS: which rows there are, or how they
+    are kept. VALUES: what a column holds. UNSURE: it may be any of these, but what is computed cannot be told. INFORMS: no reader
+    need do anything.
+    """
+
+    BREAKS = "breaks"
+    ROWS = "rows change"
+    VALUES = "values change"
+    UNSURE = "unsure"
+    INFORMS = "informs"
+
+
+ORDER = tuple(Class)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one change does to one table. `because` is the chain of columns or tables by which it is reached, first the change itself.
+
+    `marks` are digests of what the changes that it comes from made, where no words tell it.
+    """
+
+    kind: Class
+    table: str
+    column: str | None
+    what: str
+    because: tuple[ColumnRef, ...] = ()
+    marks: tuple[str, ...] = ()
+    owner: str = ""
+    accepted: str = ""
+
+    @property
+    def key(self) -> str:
+        """By which it is accepted: it is another one when anything of it is other, also what cannot be said in words."""
+        marks = f" [{', '.join(self.marks)}]" if self.marks else ""
+        return f"{self.kind}: {self.ref}: {self.what}{marks}"
+
+    @property
+    def ref(self) -> ColumnRef:
+        return ColumnRef(self.table, self.column)
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether a column or a table is no more."""
+        return self.what in (GONE, NO_TABLE)
+
+
+def sorted_findings(several: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worst first, those of a table together."""
+    return tuple(sorted(several, key=lambda one: (ORDER.index(one.kind), one.table, one.column or "", one.what)))
+
+
+def mark_of(value: object) -> str:
+    """A digest of a value that is JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode(errors="surrogatepass")).hexdigest()[:DIGITS]
+
+
+def marks_in(key: str) -> tuple[str, ...]:
+    """The marks that stand in a key."""
+    found = MARKS.search(key)
+    return tuple(found.group(1).split(", ")) if found is not None else ()
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Who reads: a column, or a table for its rows or as a whole; not sure where the reader does not say what it reads."""
+
+    ref: ColumnRef
+    is_row: bool = False
+    is_sure: bool = True
+
+
+def followed(own: Iterable[Finding], before: Manifest, after: Manifest) -> Iterator[Finding]:
+    """What the changes of tables do to those that read them, along columns; of each the nearest way, and a sure one before others."""
+    for change in own:
+        if change.kind is Class.INFORMS and change.what != GONE:
+            continue
+        for reading, is_sure, because in _reached(change.ref, before, after):
+            hit = _hit(change, reading, because)
+            yield hit if is_sure else replace(hit, kind=Class.UNSURE)
+
+
+def _reached(start: ColumnRef, before: Manifest, after: Manifest) -> Iterator[tuple[_Reading, bool, tuple[ColumnRef, ...]]]:
+    """First all that is surely reached, then what else is, perhaps: what a reader that is not sure makes is not sure either."""
+    reached: dict[ColumnRef, tuple[ColumnRef, ...]] = {start: (start,)}
+    for is_sure in (True, False):
+        waiting = list(reached)
+        while waiting:
+            ref = waiting.pop(0)
+            for reading in _readings(before, after, ref):
+                if reading.ref in reached or (is_sure and not reading.is_sure):
+                    continue
+                reached[reading.ref] = (*reached[ref], reading.ref)
+                waiting.append(reading.ref)
+                yield reading, is_sure, reached[reading.ref]
+
+
+def _readings(before: Manifest, after: Manifest, ref: ColumnRef) -> Iterator[_Reading]:
+    """Who reads a column, or a table as a whole, by the code of now, or of before where nothing is known of now."""
+    for table in (after.tables.get(name) or before.tables[name] for name in dict.fromkeys((*after.tables, *before.tables))):
+        known = table if table.columns else before.tables.get(table.name, table)
+        if not table.is_computed or ref.table not in (*table.inputs, *known.inputs):
+            continue
+        whole = ColumnRef(table.name)
+        if ref.column is None:
+            yield _Reading(whole, is_row=True)
+            continue
+        if any(source.ref == ref for source in known.indirect):
+            yield _Reading(whole, is_row=True)
+        if known.unknown:
+            yield _Reading(whole, is_sure=False)
+        for column in known.columns:
+            is_named = any(source.ref == ref for source in column.sources)
+            if is_named or (column.opaque and not known.unknown):
+                yield _Reading(ColumnRef(table.name, column.name), is_sure=is_named)
+
+
+def _hit(change: Finding, reading: _Reading, because: tuple[ColumnRef, ...]) -> Finding:
+    start, last = because[0], because[-2]
+    kind = Class.VALUES if change.kind is Class.BREAKS else change.kind
+    if reading.is_row and kind is not Class.UNSURE:
+        kind = Class.ROWS
+    what = f"reads {last}" if reading.is_sure else f"may read {last}"
+    if len(because) > 2:
+        what = f"{what}, which comes from {start}"
+        kind = Class.UNSURE if change.what == GONE else kind
+    elif change.what == GONE:
+        kind, what = Class.BREAKS, f"{what}, which {GONE}"
+    return Finding(kind=kind, table=reading.ref.table, column=reading.ref.column, what=what, because=because, marks=change.marks)
+
+
+def compare(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
+    """All findings, the worst first, those of a table together."""
+    own = [finding for name in after.tables for finding in _own_changes(before.tables.get(name), after.tables[name])]
+    own += [_removed(before, name) for name in before.tables if name not in after.tables]
+    tables = {**before.tables, **after.tables}
+    found = _once([*own, *followed(own, before, after)])
+    return sorted_findings(replace(one, owner=tables[one.table].owner) for one in found)
+
+
+def _once(several: Iterable[Finding]) -> Iterable[Finding]:
+    """Each once, with the marks of all changes by which it is found."""
+    found: dict[str, Finding] = {}
+    for one in several:
+        plain = replace(one, marks=()).key
+        known = found.setdefault(plain, one)
+        found[plain] = replace(known, marks=tuple(sorted({*known.marks, *one.marks})))
+    return found.values()
+
+
+def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[Finding]:
+    """What differs in a table itself."""
+    if before is None:
+        yield Finding(kind=Class.INFORMS, table=after.name, column=None, what="is new")
+        return
+    if not after.columns and before.columns:
+        yield from _lost(before, after)
+        return
+    yield from _columns_changed(before, after)
+    if not after.is_computed:
+        return
+    if before.laid_out != after.laid_out:
+        what, marks = _laid_out(before.laid_out, after.laid_out), (mark_of(dict(after.laid_out)),)
+        yield Finding(kind=Class.ROWS, table=after.name, column=None, what=what, marks=marks)
+    if before.rows != after.rows and before.rows and after.rows:
+        yield Finding(kind=Class.ROWS, table=after.name, column=None, what="other rows are chosen, joined or grouped", marks=(after.rows,))
+    if before.code != after.code:
+        yield from _cannot_be_told(before, after)
+
+
+def _cannot_be_told(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
+    """What of a table whose code changed is not known, now or before."""
+    whole = [None] if after.statement.not_known or before.statement.not_known else []
+    for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):
+        what = "its code changed, and what it computes cannot be told"
+        yield Finding(kind=Class.UNSURE, table=after.name, column=column, what=what, marks=(after.code,) if after.code else ())
+
+
+def _lost(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
+    """A table whose columns are not known any more: it breaks, unless nobody knew before or it waits for another that does."""
+    why = "; ".join(after.unknown)
+    if after.is_computed and not why.startswith("not known until"):
+        yield Finding(kind=Class.BREAKS, table=after.name, column=None, what=f"does not resolve: {why}", marks=(mark_of(why),))
+    elif after.is_computed and before.columns:
+        yield Finding(kind=Class.UNSURE, table=after.name, column=None, what=why, marks=(mark_of(why),))
+
+
+def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
+    for column in before.columns:
+        now = after.by_name.get(column.name)
+        if now is None:
+            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=GONE)
+            continue
+        is_fitting = fits(column.type, now.type)
+        what = f"is {said(now.type)}, was {said(column.type)}"
+        if not is_fitting:
+            yield Finding(kind=Class.BREAKS, table=after.name, column=column.name, what=what, marks=(mark_of([now.type, now.digest]),))
+        elif said(now.type) != said(column.type):
+            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=what)
+        if is_fitting and now.digest != column.digest and column.digest and not now.lineage.not_known:
+            yield Finding(kind=Class.VALUES, table=after.name, column=column.name, what="is computed otherwise", marks=(now.digest,))
+        elif is_fitting and (now.nullable, now.type) != (column.nullable, column.type) and said(now.type) == said(column.type):
+            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=_nullability(column, now))
+    for column in after.columns:
+        if column.name not in before.by_name:
+            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=f"is new, {said(column.type)}")
+    kept = [column.name for column in after.columns if column.name in before.by_name]
+    if kept != [column.name for column in before.columns if column.name in after.by_name]:
+        yield Finding(kind=Class.INFORMS, table=after.name, column=None, what="has its columns in another order")
+
+
+def _nullability(before: PlannedColumn, after: PlannedColumn) -> str:
+    if before.nullable == after.nullable:
+        return "has within what may be null, or never is, which was not so"
+    return "may be null, which was not so" if after.nullable else "is never null, which was not so"
+
+
+def _removed(before: Manifest, name: str) -> Finding:
+    is_read = any(name in table.inputs for table in before.tables.values())
+    return Finding(kind=Class.BREAKS if is_read else Class.INFORMS, table=name, column=None, what=NO_TABLE)
+
+
+def _laid_out(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return "; ".join(f"{name}: {after.get(name, 'nothing')}, was {before.get(name, 'nothing')}" for name in changed)
+
+
+Readers = Mapping[str, Sequence[Read]]  # by the key of a finding
+
+
+def raised(findings: Iterable[Finding], reads: Sequence[Read], since_ms: int) -> tuple[Finding, ...]:
+    """The findings, of which one that a column or a table is gone is no mere information if somebody read it since a time.
+
+    It breaks whoever reads the column, and perhaps those of whom it is not told which columns they read.
+    """
+    recent = [one for one in reads if one.at_ms >= since_ms]
+    return sorted_findings(replace(one, kind=_raised(one, recent)) for one in findings)
+
+
+def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
+    mine = [one for one in reads if _reads(one, finding)] if finding.takes_away else []
+    if finding.kind is not Class.INFORMS or not mine:
+        return finding.kind
+    is_sure = finding.column is None or any(finding.ref in one.refs for one in mine)
+    return Class.BREAKS if is_sure else Class.UNSURE
+
+
+def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, tuple[Read, ...]]:
+    """The newest read of each consumer that a finding hits, the last one first.
+
+    A finding about rows or a whole table hits all who read it; one about a column those who read that, and those of whom it is not
+    told which columns they read. What only informs hits nobody.
+    """
+    several = sorted(reads, key=lambda one: (-one.at_ms, one.consumer))
+    found: dict[str, tuple[Read, ...]] = {}
+    for finding in findings:
+        if finding.kind is Class.INFORMS and not finding.takes_away:
+            continue
+        mine = {one.consumer: one for one in reversed(several) if _reads(one, finding)}
+        if mine:
+            found[finding.key] = tuple(sorted(mine.values(), key=lambda one: (-one.at_ms, one.consumer)))
+    return found
+
+
+def _reads(read: Read, finding: Finding) -> bool:
+    return any(ref.table == finding.table and (None in (ref.column, finding.column) or ref.column == finding.column) for ref in read.refs)
+
+
+NOBODY = "nobody"
+RERUN = (Class.ROWS, Class.VALUES)
+
+
+def markdown(
+    findings: Sequence[Finding],
+    wakes: Mapping[str, str],
+    remedies: Mapping[str, str] | None = None,
+    readers: Readers | None = None,
+    not_known: str = "",
+) -> str:
+    """The findings by owner.
+
+    Args:
+        findings: In the order in which they are told.
+        wakes: By table what launches its runs.
+        remedies: By table what makes its rows anew, in words, where that is not a backfill.
+        readers: Who reads what a finding is about, outside the lake.
+        not_known: Why it is not known who else reads.
+    """
+    open_ = [one for one in findings if not one.accepted]
+    if not findings:
+        return "No table, row or value changes.\n"
+    lines = ["| what | how many |", "|---|---|"]
+    lines += [f"| {kind} | {number} |" for kind in ORDER if (number := sum(one.kind is kind for one in open_))]
+    by_owner = sorted(open_, key=lambda one: (one.owner or "~", ORDER.index(one.kind)))
+    for owner, several in groupby(by_owner, key=lambda one: one.owner or NOBODY):
+        lines += ["", f"### {_safe(owner)}", "", *_of_owner(list(several), wakes, readers or {})]
+    if not_known:
+        lines += ["", f"Not known: who else reads it, since {_safe(not_known)}."]
+    lines += _accepted([one for one in findings if one.accepted])
+    lines += _left_behind(findings, remedies or {})
+    return "\n".join(lines) + "\n"
+
+
+def _of_owner(findings: Iterable[Finding], wakes: Mapping[str, str], readers: Readers) -> list[str]:
+    lines = ["| | table | column | what | by way of | launches its runs | is read by |", "|---|---|---|---|---|---|---|"]
+    for one in findings:
+        way = " → ".join(_safe(str(ref)) for ref in one.because)
+        cells = [str(one.kind), _safe(one.table), _safe(one.column or ""), _safe(one.what), way, _safe(wakes.get(one.table, ""))]
+        cells.append(_read_by(readers.get(one.key, ())))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _read_by(several: Sequence[Read], most: int = 5) -> str:
+    """Dashboards and others with their owners and the day when they read last."""
+    told = []
+    for one in several[:most]:
+        owners = f" of {_safe(', '.join(one.owners))}" if one.owners else ""
+        told.append(f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} ({from_milliseconds(one.at_ms):%Y-%m-%d})")
+    more = [f"{len(several) - most} more"] if len(several) > most else []
+    return "; ".join([*told, *more])
+
+
+def _accepted(findings: Sequence[Finding]) -> list[str]:
+    lines = [f"- {_safe(one.key)} — {_safe(one.accepted)}" for one in findings]
+    return ["", "### accepted", "", *lines] if lines else []
+
+
+def _left_behind(findings: Sequence[Finding], remedies: Mapping[str, str]) -> list[str]:
+    """Tables whose rows so far were made by the code as it was, and how to make them anew."""
+    tables = dict.fromkeys(one.table for one in findings if one.kind in RERUN and not one.because)
+    if not tables:
+        return []
+    lines = [f"- {_safe(name)}: {printable(remedies[name])}" if name in remedies else _command(findings, name) for name in tables]
+    return ["", "### rows that older code left", "", "They stay until they are made anew:", "", *lines]
+
+
+def _command(findings: Iterable[Finding], table: str) -> str:
+    return f"- {_safe(table)}: `{_in_code(backfill_command(findings, table))}`"
+
+
+def backfill_command(findings: Iterable[Finding], table: str) -> str:
+    """The command that plans what must be made anew for the changes of a table."""
+    columns = [f"{table}.{one.column}" for one in findings if one.table == table and one.column and one.kind in RERUN and not one.because]
+    is_whole = any(one.table == table and one.column is None and one.kind in RERUN for one in findings)
+    wanted = [table] if is_whole or not columns else columns
+    return f"lakechime backfill plan --columns {','.join(dict.fromkeys(wanted))}"
+
+
+def _safe(text: str) -> str:
+    """Text that makes no cell, line, code or tag of its own, nor turns what stands around it."""
+    return _in_code(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _in_code(text: str) -> str:
+    """Text that ends no code and makes no line; within code nothing else has a meaning."""
+    return printable(" ".join(text.replace("`", "'").split()))
+
+
+Accepted = Mapping[str, str]  # why, by the key of a finding
+
+
+def with_accepted(findings: Iterable[Finding], accepted: Accepted) -> tuple[Finding, ...]:
+    """The findings in their order, those that are accepted with the reason."""
+    return tuple(replace(one, accepted=accepted.get(one.key, "")) for one in findings)
+
+
+def still_made(accepted: Accepted, tables: Iterable[PlannedTable]) -> Accepted:
+    """Those of which the code of these tables still makes what was accepted.
+
+    Any other is of a change that was taken back or followed by another one: were it kept, the same change would pass unseen when it
+    comes again.
+    """
+    several = list(tables)
+    marks = {mark for table in several for mark in _marks(table)}
+    there = tuple(said for table in several for column in table.columns for said in _gone(ColumnRef(table.name, column.name)))
+    return {key: why for key, why in accepted.items() if marks.issuperset(marks_in(key)) and not key.endswith(there)}
+
+
+def _marks(table: PlannedTable) -> Iterator[str]:
+    """All marks that a finding about the table can have."""
+    yield from (table.rows, table.code or "", mark_of(dict(table.laid_out)), mark_of("; ".join(table.unknown)))
+    for column in table.columns:
+        yield from (column.digest, mark_of([column.type, column.digest]))
+
+
+def _gone(ref: ColumnRef) -> tuple[str, str]:
+    """How keys end that say of a column that it is gone."""
+    return f": {ref}: {GONE}", f" {ref}, which {GONE}"

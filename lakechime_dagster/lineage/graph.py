@@ -1,0 +1,238 @@
+"""Data sets and columns as nodes of a graph: what is known of each, and their names."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntFlag
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.errors import NotFoundError, shown
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFacts:
+    """`last_ms` is when a run told last that it wrote the data set, None where none ever did; `jobs` are namespace/job of who do.
+
+    `is_declared` says that the lake of this code location declares it, `is_source` that it is written elsewhere.
+    """
+
+    owners: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict, hash=False)
+    since_ms: int | None = None
+    last_ms: int | None = None
+    is_declared: bool = False
+    is_source: bool = False
+
+    def is_stale(self, now_ms: int, days: int) -> bool:
+        """Whether no run told of it for so many days, though one did."""
+        return self.last_ms is not None and now_ms - self.last_ms > days * DAY_MS
+
+    def joined(self, other: "TableFacts") -> "TableFacts":
+        """Of two who tell of the same data set."""
+        return TableFacts(
+            owners=tuple(dict.fromkeys(self.owners + other.owners)),
+            jobs=tuple(dict.fromkeys(self.jobs + other.jobs)),
+            links={**other.links, **self.links},
+            since_ms=min(_given(self.since_ms, other.since_ms), default=None),
+            last_ms=max(_given(self.last_ms, other.last_ms), default=None),
+            is_declared=self.is_declared or other.is_declared,
+            is_source=self.is_source or other.is_source,
+        )
+
+
+def _given(*moments: int | None) -> list[int]:
+    return [moment for moment in moments if moment is not None]
+
+
+def by_owner(facts: Mapping[str, TableFacts], tables: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The data sets of each owner, those of nobody under an empty name; in the order given, owners by name."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        for owner in facts[table].owners or ("",):
+            found.setdefault(owner, []).append(table)
+    return {owner: tuple(found[owner]) for owner in sorted(found)}
+
+
+class Part(IntFlag):
+    """DIRECT: values of it come in. INDIRECT: values of it decide. UNSURE: either may be, since something could not be told.
+
+    One that is read and has none of them decides only by how many rows it has. DECLARED is one that was declared, and no run told of.
+    """
+
+    DIRECT = 1
+    INDIRECT = 2
+    UNSURE = 4
+    DECLARED = 8
+
+
+def is_unsure(statement: Statement) -> bool:
+    """Whether something of a statement could not be told."""
+    return bool(statement.unknown) or any(column.opaque for column in statement.columns)
+
+
+def parts_of(statement: Statement) -> dict[str, Part]:
+    """The data sets that a statement reads, whether it names them as inputs or by their columns alone, by name."""
+    beginning = Part.UNSURE if is_unsure(statement) else Part(0)
+    found: dict[str, Part] = dict.fromkeys(statement.inputs, beginning)
+    for source in statement.sources:
+        part = Part.DIRECT if source.kind.is_direct else Part.INDIRECT
+        found[source.ref.table] = found.get(source.ref.table, beginning) | part
+    return dict(sorted(found.items()))
+
+
+def edges_of(statement: Statement) -> set[tuple[ColumnRef, ColumnRef, int]]:
+    """Each source with the column that it takes part in, or with the target where it is told for all of it, and its code."""
+    edges = {(source.ref, ColumnRef(statement.target), code_of(source.kind, source.is_masking)) for source in statement.indirect}
+    for column in statement.columns:
+        target = ColumnRef(statement.target, column.column)
+        edges |= {(source.ref, target, code_of(source.kind, source.is_masking)) for source in column.sources}
+    return edges
+
+
+_KINDS = (
+    Kind.IDENTITY,
+    Kind.TRANSFORMATION,
+    Kind.AGGREGATION,
+    Kind.JOIN,
+    Kind.GROUP_BY,
+    Kind.FILTER,
+    Kind.SORT,
+    Kind.WINDOW,
+    Kind.CONDITIONAL,
+    Kind.DRIVER,
+)
+
+
+def code_of(kind: Kind, is_masking: bool = False) -> int:
+    """The number by which stores and graphs keep a kind; the one of a masking source is negative. Never renumbered."""
+    code = _KINDS.index(kind) + 1
+    return -code if is_masking else code
+
+
+def kind_of(code: int) -> Kind:
+    """The kind that has a number."""
+    return _KINDS[abs(code) - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A statement with who made it.
+
+    It holds from `from_ms`, included, to `to_ms`, excluded, or until now where that is None; `last_ms` is when a run told it last.
+    Owners and links are those of the producer's newest run; `code` is the digest of the code that told it last.
+    """
+
+    producer: Producer
+    statement: Statement
+    from_ms: int
+    last_ms: int
+    to_ms: int | None = None
+    owners: tuple[str, ...] = ()
+    code: str | None = None
+    links: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+NEAR = 3  # names that an error proposes
+
+
+def meant(text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable[str]]) -> ColumnRef:
+    """A data set by its name, or a column by that of its data set, a dot and its own; letter case counts where it tells them apart.
+
+    Raises:
+        NotFoundError: naming what is nearest.
+    """
+    known = set(tables)
+    if text in known:
+        return ColumnRef(text)
+    dots = [at for at, character in enumerate(text) if character == "."]
+    for at in reversed(dots):  # names of columns may have dots too; the longest data set is meant
+        if text[:at] in known:
+            return _column(text[:at], text[at + 1 :], list(columns_of(text[:at])))
+    alike = _alike(text, known)
+    if alike is not None:
+        return ColumnRef(alike)
+    for at in reversed(dots):
+        if (alike := _alike(text[:at], known)) is not None:
+            return _column(alike, text[at + 1 :], list(columns_of(alike)))
+    if not known:
+        raise NotFoundError(f"no data set {shown(text)}: no run has recorded lineage yet, and the lake declares no table")
+    near = _near(text, known) or _near(text.rpartition(".")[0], known)
+    remedy = f"did you mean {' or '.join(near)}?" if near else "`lakechime lineage export` shows those that are known"
+    raise NotFoundError(f"lineage knows no data set {shown(text)}; {remedy}")
+
+
+def _column(table: str, column: str, columns: list[str]) -> ColumnRef:
+    found = column if column in columns else _alike(column, columns)
+    if found is not None:
+        return ColumnRef(table, found)
+    if near := _near(column, columns):
+        remedy = f"did you mean {' or '.join(near)}?"
+    else:
+        remedy = f"it has {', '.join(sorted(columns)[:20])}" if columns else "no column of it is known yet"
+    raise NotFoundError(f"{table} has no column {shown(column)} that is known; {remedy}")
+
+
+def _alike(text: str, names: Iterable[str]) -> str | None:
+    """The only name that is the same but for its letter case."""
+    found = {name for name in names if name.casefold() == text.casefold()}
+    return found.pop() if len(found) == 1 else None
+
+
+def _near(text: str, names: Iterable[str]) -> list[str]:
+    by_lower = {name.lower(): name for name in names}
+    return [by_lower[near] for near in difflib.get_close_matches(text.lower(), by_lower, n=NEAR)]
+
+
+class GapKind(StrEnum):
+    """How much of a data set is not known; one that others write, of which nobody tells, ends what can be known."""
+
+    WHOLE = "not known"
+    PART = "not known in part"
+    ELSEWHERE = "written elsewhere"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """That more may lead to a data set than is known, and why."""
+
+    kind: GapKind
+    reasons: tuple[str, ...]
+
+
+def gap_of(table: str, told: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Gap | None:
+    """The gap of a data set, by what holds of its writes, or else by what is planned; None where all is known."""
+    reasons = tuple(dict.fromkeys(gaps(ColumnRef(table), told, facts, planned)))
+    if not reasons:
+        return None
+    known = told or ([] if planned is None else [planned])
+    if not known:
+        return Gap(GapKind.ELSEWHERE if facts.is_source else GapKind.WHOLE, reasons)
+    is_some_known = any(not column.not_known for statement in known for column in statement.columns)
+    return Gap(GapKind.PART if is_some_known else GapKind.WHOLE, reasons)
+
+
+def gaps(ref: ColumnRef, told: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Iterator[str]:
+    """Why more may lead to a data set or a column."""
+    if not told and planned is not None:
+        yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
+        told = (planned,)
+    if not told:
+        if facts.is_source:
+            yield f"{ref.table} is written elsewhere, and nobody has told from what"
+        elif facts.is_declared:
+            yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
+        else:
+            yield f"no run that wrote {ref.table} has recorded lineage"
+        return
+    for statement in told:
+        yield from (f"{ref.table}: {reason}" for reason in statement.not_known)
+        for column in statement.columns:
+            if ref.column in (None, column.column):
+                yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.not_known)
+    assigned = {column.column for one in told for column in one.columns}
+    if ref.column is not None and ref.column not in assigned:
+        yield f"no recorded run has assigned {ref}"

@@ -1,0 +1,366 @@
+"""`lineage.json`: the columns of a lake's code before any run."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import LakeTable, code_digest
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
+
+VERSION = 1
+REMEDY = "bring it back from version control, or make it anew by `lakechime lineage plan --out FILE` where the code is that it is of"
+FILE = "lineage.json"
+UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other code would mend
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedColumn:
+    """A column of a table: its type as Spark writes it in JSON, and of a computed one what it comes from.
+
+    `digest` is equal as long as its expression says the same.
+    """
+
+    name: str
+    type: Any
+    nullable: bool = True
+    sources: tuple[Source, ...] = ()
+    opaque: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def lineage(self) -> ColumnLineage:
+        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque, foreign=self.foreign)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTable:
+    """A table as its code makes it, or, where `code` is None, as it is found.
+
+    `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and refresh mode. `unknown` says why
+    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none. `foreign`
+    is code that nobody looks into and that has a say in which rows there are.
+    """
+
+    name: str
+    columns: tuple[PlannedColumn, ...] = ()
+    indirect: tuple[Source, ...] = ()
+    inputs: tuple[str, ...] = ()
+    rows: str = ""
+    code: str | None = None
+    laid_out: Mapping[str, str] = field(default_factory=dict, hash=False)
+    owner: str = ""
+    unknown: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, PlannedColumn]:
+        return {column.name: column for column in self.columns}
+
+    @property
+    def is_computed(self) -> bool:
+        return self.code is not None
+
+    @property
+    def statement(self) -> Statement:
+        """What it is computed from, as a run would tell it."""
+        columns = tuple(column.lineage for column in self.columns)
+        return Statement(
+            target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, foreign=self.foreign
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The tables of a lake by name, and findings that a person has accepted with a reason, by their key."""
+
+    lake: str
+    tables: Mapping[str, PlannedTable]
+    accepted: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text of the file, the same for the same manifest; each column is a line of its own, so that differences read well."""
+        tables = ",\n".join(f"  {_text(name)}: {_table_text(table)}" for name, table in sorted(self.tables.items()))
+        accepted = ",\n".join(f"  {_text(key)}: {_text(why)}" for key, why in sorted(self.accepted.items()))
+        head = f'{{\n "version": {VERSION},\n "lake": {_text(self.lake)},\n'
+        return f'{head} "tables": {{\n{tables}\n }},\n "accepted": {{\n{accepted}\n }}\n}}\n'
+
+
+def manifest_in(folder: Path) -> Manifest | None:
+    """The manifest that a project keeps in its folder, if it keeps one.
+
+    Raises:
+        InvalidValueError: as `read_manifest`.
+    """
+    path = folder / FILE
+    return read_manifest(path) if path.exists() else None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a file.
+
+    Raises:
+        InvalidValueError: naming the file and what of it is not as this version writes it.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; {REMEDY}") from None
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        said = value.get("version") if isinstance(value, dict) else None
+        has = "tells no version" if said is None else f"has version {said!r}"
+        raise InvalidValueError("manifest", str(path), f"{has}, this one reads {VERSION}; {REMEDY}")
+    try:
+        tables = {name: _table(name, one) for name, one in value["tables"].items()}
+        return Manifest(lake=str(value["lake"]), tables=tables, accepted={str(k): str(v) for k, v in value["accepted"].items()})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; {REMEDY}") from None
+
+
+def _table_text(table: PlannedTable) -> str:
+    """Without what is empty, so that a change of it is all that a reader of a difference sees."""
+    value = {
+        "code": table.code,
+        "inputs": list(table.inputs),
+        "indirect": [_source_json(one) for one in table.indirect],
+        "laid_out": dict(sorted(table.laid_out.items())),
+        "owner": table.owner,
+        "rows": table.rows,
+        "unknown": list(table.unknown),
+        "foreign": list(table.foreign),
+    }
+    lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items() if one not in (None, "", [], {})]
+    columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
+    return "{\n" + ",\n".join([*lines, f'   "columns": [\n{columns}\n   ]']) + "\n  }"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _column_json(column: PlannedColumn) -> dict[str, Any]:
+    value = {
+        "name": column.name,
+        "type": column.type,
+        "nullable": column.nullable,
+        "digest": column.digest,
+        "sources": [_source_json(one) for one in column.sources],
+        "opaque": list(column.opaque),
+        "foreign": list(column.foreign),
+    }
+    return {name: one for name, one in value.items() if one or name == "nullable"}
+
+
+def _source_json(source: Source) -> list[Any]:
+    said: list[Any] = [source.ref.table, source.ref.column, str(source.kind)]
+    return [*said, "masking"] if source.is_masking else said
+
+
+def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
+    return PlannedTable(
+        name=name,
+        columns=tuple(_column(one) for one in value["columns"]),
+        indirect=_sources(value.get("indirect", ())),
+        inputs=tuple(value.get("inputs", ())),
+        rows=value.get("rows", ""),
+        code=value.get("code"),
+        laid_out=value.get("laid_out", {}),
+        owner=value.get("owner", ""),
+        unknown=tuple(value.get("unknown", ())),
+        foreign=tuple(value.get("foreign", ())),
+    )
+
+
+def _column(value: Mapping[str, Any]) -> PlannedColumn:
+    return PlannedColumn(
+        name=value["name"],
+        type=value["type"],
+        nullable=bool(value["nullable"]),
+        sources=_sources(value.get("sources", ())),
+        opaque=tuple(value.get("opaque", ())),
+        foreign=tuple(value.get("foreign", ())),
+        digest=value.get("digest", ""),
+    )
+
+
+def _sources(values: Iterable[list[Any]]) -> tuple[Source, ...]:
+    return tuple(Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values)
+
+
+def planned_of(lake: Lake, manifest: Manifest) -> dict[str, Statement]:
+    """What is planned of the computed tables of a lake whose code is still the one that was planned, by name."""
+    planned = manifest.tables
+    return {
+        table.name: planned[table.name].statement
+        for table in lake.computed
+        if table.name in planned and planned[table.name].code == code_digest(table)
+    }
+
+
+WIDER = frozenset(
+    {
+        ("byte", "short"),
+        ("byte", "integer"),
+        ("byte", "long"),
+        ("short", "integer"),
+        ("short", "long"),
+        ("integer", "long"),
+        ("float", "double"),
+        ("integer", "double"),
+        ("short", "double"),
+        ("byte", "double"),
+    }
+)
+DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+def fits(before: object, after: object) -> bool:
+    """Whether who reads values of one type can read those of another: each value is there as it was, and no field is gone.
+
+    A wider number fits, and a decimal that has no fewer digits before the point and none fewer behind it; so does a struct with more
+    fields, in any order, at any depth. Whether something within may be null does not count. Nothing else fits.
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return _fits_within(before, after)
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return before == after
+    return before == after or (before, after) in WIDER or _is_wider_decimal(before, after)
+
+
+def misfit(before: object, after: object | None) -> tuple[tuple[str, ...], object, object | None]:
+    """Where two types do not fit: the fields that lead to the innermost ones that do not, as it was and as it is, None if it is gone."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and before.get("type") == after.get("type"):
+        match before.get("type"):
+            case "struct":
+                is_now = _fields(after)
+                for name, kind in _fields(before).items():
+                    if name not in is_now or not fits(kind, is_now[name]):
+                        path, inner_before, inner_after = misfit(kind, is_now.get(name))
+                        return (name, *path), inner_before, inner_after
+            case "array":
+                return misfit(before["elementType"], after["elementType"])
+    return (), before, after
+
+
+def paths_of(name: str, kind: object) -> Iterator[str]:
+    """A column and the fields of structs within it, those of the elements of an array too, as paths with dots."""
+    yield name
+    while isinstance(kind, Mapping) and kind.get("type") == "array":
+        kind = kind["elementType"]
+    if isinstance(kind, Mapping) and kind.get("type") == "struct":
+        for field, within in _fields(kind).items():
+            yield from paths_of(f"{name}.{field}", within)
+
+
+def said(kind: object) -> str:
+    """A type as a person writes it."""
+    if isinstance(kind, Mapping):
+        match kind.get("type"):
+            case "struct":
+                return f"struct<{', '.join(one['name'] + ': ' + said(one['type']) for one in kind['fields'])}>"
+            case "array":
+                return f"array<{said(kind['elementType'])}>"
+            case "map":
+                return f"map<{said(kind['keyType'])}, {said(kind['valueType'])}>"
+    return {"long": "bigint", "integer": "int"}.get(str(kind), str(kind))
+
+
+def _fits_within(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
+    if before.get("type") != after.get("type"):
+        return False
+    match before.get("type"):
+        case "struct":
+            was, now = _fields(before), _fields(after)
+            return all(name in now and fits(kind, now[name]) for name, kind in was.items())
+        case "array":
+            return fits(before["elementType"], after["elementType"])
+        case "map":
+            return fits(before["keyType"], after["keyType"]) and fits(before["valueType"], after["valueType"])
+    return before == after
+
+
+def _fields(struct: Mapping[str, object]) -> dict[str, object]:
+    fields = struct["fields"]
+    return {one["name"]: one["type"] for one in fields} if isinstance(fields, list) else {}
+
+
+def _is_wider_decimal(before: str, after: str) -> bool:
+    was, now = DECIMAL.fullmatch(before), DECIMAL.fullmatch(after)
+    if was is None or now is None:
+        return False
+    (precision, scale), (later_precision, later_scale) = map(int, was.groups()), map(int, now.groups())
+    return later_scale >= scale and later_precision - later_scale >= precision - scale
+
+
+Columns = frozenset[str]  # in lower case, as Spark finds a column in any
+
+
+def unread_columns(lake: Lake, manifest: Manifest | None) -> Mapping[str, Mapping[str, Columns]]:
+    """By table, and by those of its inputs that wake it, the columns that it is known not to read.
+
+    A table is left out whose code is another than the one that was planned, or of which anything could not be told; so is one
+    whose trigger asks for tags or partitions, as it is woken by what they say.
+    """
+    if manifest is None or manifest.lake != lake.name:
+        return {}
+    found = {table.name: _unread(lake, table, manifest) for table in lake.computed if table.name in manifest.tables}
+    return {name: inputs for name, inputs in found.items() if inputs}
+
+
+def _unread(lake: Lake, table: LakeTable, manifest: Manifest) -> Mapping[str, Columns]:
+    planned, trigger = manifest.tables[table.name], table.trigger
+    if not isinstance(trigger, SnapshotTrigger) or trigger.tags or not _is_whole(planned) or planned.code != code_digest(table):
+        return {}
+    read = _read(planned)
+    found: dict[str, Columns] = {}
+    for name in table.inputs:
+        columns = read.get(name, set())
+        if name in trigger.tables and name in manifest.tables and None not in columns:
+            known = {column.name.casefold() for column in manifest.tables[name].columns}
+            said = [*(column for column in columns if column is not None), *_laid_out(lake, name)]
+            used = {one for one in known if any(_is_of(one, name.casefold()) for name in said)}
+            found[name] = frozenset(one for one in known - used if not any(one in text.casefold() for text in _conditions(table, name)))
+    return {name: columns for name, columns in found.items() if columns}
+
+
+def _is_whole(planned: PlannedTable) -> bool:
+    told = planned.statement
+    return bool(told.columns) and not told.not_known and not any(column.not_known for column in told.columns)
+
+
+def _read(planned: PlannedTable) -> Mapping[str, set[str | None]]:
+    """By table the columns that take part in anything; None where the table as a whole does."""
+    found: dict[str, set[str | None]] = {}
+    for source in planned.statement.sources:
+        found.setdefault(source.ref.table, set()).add(source.ref.column)
+    return found
+
+
+def _is_of(column: str, name: str) -> bool:
+    """Whether a name is that of a column, or of something within it."""
+    return name == column or name.startswith((f"{column}.", f"{column}:"))
+
+
+def _laid_out(lake: Lake, name: str) -> Iterator[str]:
+    """The keys of a table and its partition columns: they say which rows and which files a range touches."""
+    table = lake.table(name)
+    yield from table.levels.names
+    if isinstance(table, LakeTable):
+        yield from table.keys
+
+
+def _conditions(table: LakeTable, name: str) -> Iterator[str]:
+    """What the declaration says of rows beside the code, as text: a column that may stand in it counts as read."""
+    yield from table.expect.values()
+    for columns in table.key_columns.get(name, {}).values():
+        yield from columns.values()
+    yield from (column for read in table.reads.values() if name in (read.table, read.rejoin) for column in read.on)
+    if table.watermark is not None:
+        yield table.watermark

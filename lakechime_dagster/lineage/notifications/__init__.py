@@ -1,1 +1,0 @@
-"""Change notifications: what changes, whom it affects, and the message for each owner."""

@@ -1,0 +1,155 @@
+"""Tables of recorded lineage."""
+
+import sqlalchemy as sa
+
+from lakechime_dagster.dce.engine import BIG
+from lakechime_dagster.dce.schema import metadata
+
+KEY = sa.LargeBinary(16)
+
+# A data set, or a column of one.
+node = sa.Table(
+    "lc_lineage_node",
+    metadata,
+    sa.Column("node_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("dataset_id", BIG),  # null of a data set
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Index("lc_lineage_node_of_dataset", "dataset_id"),
+    sqlite_autoincrement=True,
+)
+
+# A producer at one of its targets.
+writer = sa.Table(
+    "lc_lineage_writer",
+    metadata,
+    sa.Column("writer_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("job", sa.Text, nullable=False),
+    sa.Column("target_id", BIG, nullable=False),
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two: as its newest run told them
+    sa.Column("links", sa.JSON, nullable=False, server_default="{}"),
+    sqlite_autoincrement=True,
+)
+
+# What a run may have told of a target, kept once however many runs tell it.
+told = sa.Table(
+    "lc_lineage_told",
+    metadata,
+    sa.Column("told_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("target_id", BIG, nullable=False),
+    sa.Column("replaces", sa.Boolean, nullable=False),
+    sa.Column("columns", sa.JSON, nullable=False),  # the names of those assigned
+    sa.Column("opaque", sa.JSON, nullable=False),  # reasons by column
+    sa.Column("unknown", sa.JSON, nullable=False),  # reasons
+    sa.Column("foreign_code", sa.JSON, nullable=False, server_default="[]"),  # pairs of a column, or null for the rows, and its names
+    sa.Index("lc_lineage_told_of_target", "target_id"),
+    sqlite_autoincrement=True,
+)
+
+# A data set that is read; `parts` tells how it takes part, by the bits of `lineage.graph.parts`.
+told_input = sa.Table(
+    "lc_lineage_input",
+    metadata,
+    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("parts", sa.SmallInteger, nullable=False),
+    sa.Index("lc_lineage_input_of_source", "source_id"),
+)
+
+# A column or data set that takes part in a column, or in the target as a whole.
+told_edge = sa.Table(
+    "lc_lineage_edge",
+    metadata,
+    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.graph.parts`; a masking one is negative
+)
+
+# From when to when something was the newest that a writer told: `from` included, `to` not. `last` is when it was told last.
+interval = sa.Table(
+    "lc_lineage_interval",
+    metadata,
+    sa.Column("interval_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("writer_id", BIG, nullable=False),
+    sa.Column("told_id", BIG, nullable=False),
+    sa.Column("from_ms", BIG, nullable=False),
+    sa.Column("from_run", KEY, nullable=False),  # of runs at the same time the digests of their ids tell which is first
+    sa.Column("last_ms", BIG, nullable=False),
+    sa.Column("last_run", KEY, nullable=False),
+    sa.Column("to_ms", BIG),  # null while it holds
+    sa.Column("change", BIG, nullable=False),  # the position of what changed it last, other than `last`
+    sa.Index("lc_lineage_interval_of_writer", "writer_id", "from_ms", "from_run"),
+    sa.Index("lc_lineage_interval_change", "change"),
+    sa.Index("lc_lineage_interval_of_told", "told_id"),
+    sqlite_autoincrement=True,
+)
+
+# A successful run of a writer.
+run = sa.Table(
+    "lc_lineage_run",
+    metadata,
+    sa.Column("writer_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("run_key", KEY, primary_key=True),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("at_ms", BIG, nullable=False),
+    sa.Column("told_id", BIG, nullable=False),
+    sa.Column("lane", sa.Text),
+    sa.Column("step", BIG),
+    sa.Column("version", sa.Text),
+    sa.Column("code", sa.Text),
+    sa.Index("lc_lineage_run_at", "writer_id", "at_ms", "run_key"),
+)
+
+
+# A dashboard, a person or a job that reads.
+consumer = sa.Table(
+    "lc_told_consumer",
+    metadata,
+    sa.Column("consumer_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("key", KEY, nullable=False, unique=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two: as its newest read told them
+    sa.Column("link", sa.Text, nullable=False, server_default=""),
+    sa.Column("told_ms", BIG, nullable=False, server_default="-1"),
+    sqlite_autoincrement=True,
+)
+
+# A consumer read a column, or a data set of which it is not told which columns.
+read = sa.Table(
+    "lc_told_read",
+    metadata,
+    sa.Column("node_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("consumer_id", BIG, primary_key=True, autoincrement=False),
+    sa.Column("first_ms", BIG, nullable=False),
+    sa.Column("last_ms", BIG, nullable=False),
+    sa.Index("lc_told_read_of_consumer", "consumer_id"),
+)
+
+# What came of a run of which more may come.
+arriving = sa.Table(
+    "lc_told_arriving",
+    metadata,
+    sa.Column("key", KEY, primary_key=True),
+    sa.Column("facts", sa.JSON, nullable=False),
+    sa.Column("updated_ms", BIG, nullable=False),
+    sa.Index("lc_told_arriving_updated", "updated_ms"),
+)
+
+# A way by which it is told, such as an audit table; since when.
+way = sa.Table(
+    "lc_told_way",
+    metadata,
+    sa.Column("name", sa.String(512), primary_key=True),
+    sa.Column("since_ms", BIG, nullable=False),
+    sa.Column("last_ms", BIG, nullable=False),
+    sa.Column("documents", BIG, nullable=False),
+    sa.Column("refused", BIG, nullable=False),
+    sa.Column("outside", BIG, nullable=False),  # data sets told of that the lake does not know
+    sa.Column("place", sa.Text),  # up to where it was read, of what is read by versions
+)

@@ -1,0 +1,187 @@
+"""Blocks an execution whose input lost or retyped a column that the table reads."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakechime_dagster.dce.events import version_of
+from lakechime_dagster.dce.partitions import shortened
+from lakechime_dagster.dce.snapshots import CommitsMissingError
+from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
+from lakechime_dagster.governance.changes import ChangeKind, automatic_change
+from lakechime_dagster.governance.notification_store import Notifications
+from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
+from lakechime_dagster.lineage.manifest import fits, misfit, said
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import LakeTable, code_digest
+from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.registry import FlowRow, LaneRow
+from lakechime_dagster.triggers.subscription import Flow
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+
+HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+BY = By(who="lakechime", reason="schema and code fit again")
+ACTION = "adapt what reads it, or have it put back"
+FEW = 50  # commits
+MAX_SAID = 200  # characters of a type, or of the name of a column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """A column that is gone or retyped, since which version of its table, and in a sentence."""
+
+    ref: ColumnRef
+    version: int
+    sentence: str
+
+
+def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Callable[[str], None]) -> None:
+    """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
+
+    What hinders the draft is logged.
+
+    Raises:
+        LaneHeldError: naming which column of which table changed, with which version and by whom.
+    """
+    execution, platform = running.execution, running.platform
+    found = _misfits(platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+    if not found:
+        return
+    notifications = Notifications(platform.store.engine, platform.ledger.deployment)
+    for one in found:
+        try:
+            changed = automatic_change(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], ACTION)
+            notifications.draft_once(f"schema/{one.ref}/{one.version}", changed, BY.who)
+        except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
+            log(f"no notification about {one.ref} is drafted: {error}")
+    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
+
+
+def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
+    """Try the steps again that were held for a column and fit now, up to what came meanwhile; the names of their tables."""
+    flows, tables = declared_flows(), {table.name: table for table in lake.computed}
+    return [
+        row.name
+        for row in platform.ledger.flows_held_for(HELD)
+        if row.name in tables and row.name in flows and _resumed(platform, lake, tables[row.name], flows[row.name], row)
+    ]
+
+
+def _resumed(platform: Platform, lake: Lake, table: LakeTable, flow: Flow, row: FlowRow) -> bool:
+    held = {key: lane for key, lane in platform.ledger.lanes(row).items() if _is_held(lane)}
+    if not held:
+        return False
+    people, is_resumed = Interventions(platform.ledger), False
+    for execution in platform.ledger.open_executions(row):
+        lane = held.get(execution.lane.key)
+        if lane is not None and not _misfits(platform, lake, table, execution.lane.deployment, execution.start, None):
+            people.retry(execution, BY, platform.evaluator.end_of(flow, row, lane))
+            is_resumed = True
+    return is_resumed
+
+
+def _is_held(lane: LaneRow) -> bool:
+    return lane.state is LaneState.HELD and lane.state_reason.startswith(HELD)
+
+
+def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> list[Misfit]:
+    """What does not fit between two places; None as end is now."""
+    statement = _told(platform, table, namespace)
+    if statement is None:
+        return []
+    return [
+        problem
+        for name in table.inputs
+        if (columns := _read_of(statement, name))
+        for problem in _changed(platform.log(name, lake.table(name).location), columns, _version(start, name), _version(end, name))
+    ]
+
+
+def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
+    """What the newest run told of the table, if the code is the one that told it."""
+    producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
+    standing = LineageStandings(platform.store.engine).of_targets([table.name])
+    return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
+
+
+def _read_of(statement: Statement, table: str) -> dict[str, bool]:
+    """The columns of a table that are read, and whether something is made of the values; one that is only handed on may have any type."""
+    found: dict[str, bool] = {}
+    for source in statement.sources:
+        if source.ref.table == table and source.ref.column is not None:
+            found[source.ref.column] = found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
+    return found
+
+
+def _version(place: Place | None, table: str) -> int | None:
+    source = place.sources.get(table) if place is not None else None
+    return version_of(source.snapshot_id) if source is not None else None
+
+
+def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[Misfit]:
+    """The columns that are gone or of another type since a version; none where that cannot be told."""
+    if start is None:
+        return
+    try:
+        last = log.version if end is None else end
+        if not _has_other_schema(log, start, last):
+            return
+        before, after = _types(log, start), _types(log, last)
+    except TableUnreadableError:
+        return  # the step itself says so
+    for name in sorted(columns):
+        is_worked_with = columns[name] or name not in after
+        if name in before and is_worked_with and not _fits(before[name], after.get(name)):
+            version = _first(log, name, before[name], start, last)
+            sentence = f"{log.table}.{_misfit(name, before[name], after.get(name))} since version {version} ({_writer(log, version)})"
+            yield Misfit(ref=ColumnRef(log.table, name), version=version, sentence=sentence)
+
+
+def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:
+    """Whether a commit since may have changed the schema; of a few it is looked up, as that costs less than to open two states."""
+    if last - start > FEW:
+        return True
+    try:
+        return last < start or any(commit.columns is not None for commit in log.commits(start, last))
+    except CommitsMissingError:
+        return True
+
+
+def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:
+    return {name: kind for name, kind, _ in log.columns(version)}
+
+
+def _fits(before: object, after: object | None) -> bool:
+    """Whether a column may go on as it is now; None says that it is gone."""
+    return after is not None and fits(before, after)
+
+
+def _misfit(name: str, before: object, after: object | None) -> str:
+    """A column, or the field of it, that is gone or of another type, in words that are short whatever the types are."""
+    path, was, now = misfit(before, after)
+    what = "is gone" if now is None else f"is {shortened(said(now), MAX_SAID)}, was {shortened(said(was), MAX_SAID)}"
+    return f"{shortened('.'.join((name, *path)), MAX_SAID)} {what}"
+
+
+def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) -> int:
+    """The first version at which a column does not fit any more."""
+    low, high = start, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+    return high
+
+
+def _writer(log: "DeltaLog", version: int) -> str:
+    try:
+        (commit,) = log.commits(version - 1, version)
+    except (TableUnreadableError, CommitsMissingError):
+        return "whose writer is no longer in the log"
+    return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"

@@ -1,0 +1,294 @@
+"""Answers about lineage: what runs recorded, beside what the lake declares."""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
+from lakechime_dagster.lineage.answers import (
+    ConsumerHit,
+    Hits,
+    Neighbourhood,
+    NotHit,
+    Paths,
+    Step,
+    consumers_hit,
+    hits,
+    neighbourhood,
+    nodes_of,
+    not_hit,
+)
+from lakechime_dagster.lineage.columns import ColumnRef, Read, Statement
+from lakechime_dagster.lineage.export import address_of, job_events
+from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant
+from lakechime_dagster.lineage.manifest import manifest_in, planned_of
+from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
+from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
+from lakechime_dagster.lineage.reads import SqlReads, Way
+from lakechime_dagster.lineage.recording import facts_of, recorded_since
+from lakechime_dagster.lineage.store import LineageStandings, known_columns, known_tables
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.settings import project_folder
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
+
+logger = logging.getLogger(__name__)
+QUICK_SECONDS = 0.1  # what takes no longer is done while somebody waits for the answer
+PAUSE_SECONDS = 2.0
+
+
+class ReadyNetwork:
+    """A network that is read before anybody asks.
+
+    Where following the store is quick, whoever asks has what the store has at this moment. Where it is not, as with a hundred
+    thousand tables, they have what was read last, and the thread of `keep` is some seconds behind the store.
+    """
+
+    def __init__(self, current: CurrentNetwork, quick_seconds: float = QUICK_SECONDS) -> None:
+        self._current, self._quick = current, quick_seconds
+        self._lock = threading.Lock()
+        self._ready: Network | None = None
+        self._seconds = 0.0  # that it took to read the network that is ready
+
+    def network(self) -> Network:
+        """The network that is ready; the first one is waited for."""
+        ready = self._ready
+        if ready is None or self._seconds <= self._quick:
+            return self.follow()
+        return ready
+
+    def follow(self) -> Network:
+        """What the store has at this moment, with all that a first question would have to sort."""
+        with self._lock:
+            began = time.monotonic()
+            network = self._current.network()
+            if network is not self._ready:
+                warm(network)
+                self._seconds = time.monotonic() - began
+                self._ready = network
+            return network
+
+    def keep(self, stop: threading.Event, pause: float = PAUSE_SECONDS) -> None:
+        """Follow the store until told to stop; a store that is away for a while is asked again."""
+        while not stop.is_set():
+            try:
+                self.follow()
+            except LakeChimeError as error:
+                logger.warning("lineage could not be read: %s", error)
+            stop.wait(pause)
+
+
+def warm(network: Network) -> None:
+    """Sort the edges of a network once, which the first question about it would wait for."""
+    if network.tables:
+        neighbourhood(network, next(iter(network.tables)))
+        for side in (network, network.backwards):
+            for one in (side.direct, side.indirect, side.maybe):
+                one.next_of(network.datasets[:1])
+
+
+def declared_statements(lake: Lake) -> list[Statement]:
+    """What the tables of a lake are declared to read, and what their columns come from where the project's manifest says so."""
+    return [*planned_statements(lake).values(), *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
+
+
+def planned_statements(lake: Lake) -> dict[str, Statement]:
+    """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
+    manifest = manifest_in(project_folder())
+    return {} if manifest is None else planned_of(lake, manifest)
+
+
+def is_of_flow(platform: Platform, lake: Lake, standing: Standing) -> bool:
+    """Whether a flow of the lake told it, and not another program that writes the same table."""
+    return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {table.name for table in lake.targets}
+
+
+def declared_facts(lake: Lake) -> dict[str, TableFacts]:
+    """Who owns the tables of a lake by their declarations, and which are written elsewhere."""
+    return {
+        table.name: TableFacts(owners=(table.owner,) if table.owner else (), is_declared=True, is_source=isinstance(table, SourceTable))
+        for table in lake.tables
+    }
+
+
+@dataclass(frozen=True)
+class AskedLineage:
+    """The lineage of a store and a lake now, or as it was recorded at a time in milliseconds.
+
+    A process that asks often gives a network that follows the store as `current`.
+    """
+
+    platform: Platform
+    lake: Lake
+    at_ms: int | None = None
+    current: CurrentNetwork | ReadyNetwork | None = None
+
+    @cached_property
+    def network(self) -> Network:
+        """All that is known. Questions about few data sets read less."""
+        if self.current is not None and self.at_ms is None:
+            return self.current.network()
+        return network_at(self.platform.store.engine, self.at_ms, self._declared, self.platform.ledger.deployment)
+
+    @cached_property
+    def _declared(self) -> list[Statement]:
+        """What is declared; of the past only records tell."""
+        return [] if self.at_ms is not None else declared_statements(self.lake)
+
+    @cached_property
+    def _networks(self) -> dict[tuple[frozenset[str], bool, int | None], Network]:
+        """What was read for questions before."""
+        return {}
+
+    def _network(self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None) -> Network:
+        """As much of the network as questions about columns in one direction need, with nodes for them."""
+        if self.current is not None and self.at_ms is None:
+            return self.network.having(refs)
+        question = frozenset(ref.table for ref in refs), upstream, depth
+        if (found := self._networks.get(question)) is None:
+            around = network_around(
+                self.platform.store.engine,
+                question[0],
+                upstream=upstream,
+                depth=depth,
+                at_ms=self.at_ms,
+                declared=self._declared,
+                namespace=self.platform.ledger.deployment,
+            )
+            found = self._networks[question] = around if around is not None else self.network
+        return found.having(refs)
+
+    @cached_property
+    def since_ms(self) -> int | None:
+        """When the first run that is recorded succeeded; reads before it are not known."""
+        return recorded_since(self.platform.store.engine)
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self.platform.store.now()
+
+    def is_stale(self, facts: TableFacts) -> bool:
+        """Whether no run told of a data set for so long that it may no longer be written."""
+        return facts.is_stale(self.now_ms, self.platform.settings.lineage_stale_days)
+
+    def ref(self, text: str) -> ColumnRef:
+        """The data set or column that a person means.
+
+        Raises:
+            NotFoundError: naming what is nearest.
+        """
+        near = [text, *(text[:at] for at, character in enumerate(text) if character == ".")]
+        declared = {*(table.name for table in self.lake.tables), *network_of([], self._declared).tables}
+        engine = self.platform.store.engine
+        known = known_tables(engine, near) | declared.intersection(near)
+        return meant(text, known or known_tables(engine) | declared, self.columns)
+
+    def columns(self, table: str) -> set[str]:
+        """The columns of a data set that lineage knows, and those that its log tells now."""
+        network = network_of([], self._declared)
+        known = known_columns(self.platform.store.engine, table)
+        known |= {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        declared = next((one for one in self.lake.tables if one.name == table), None)
+        if declared is None:
+            return known
+        try:
+            alike = {name.casefold() for name in known}
+            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns() if name.casefold() not in alike}
+        except TableUnreadableError:
+            return known
+
+    def hits(
+        self,
+        refs: Collection[ColumnRef],
+        *,
+        upstream: bool = False,
+        depth: int | None = None,
+        kind: Certainty | None = None,
+        limit: int | None = None,
+    ) -> Hits:
+        """What columns lead to, or with `upstream` what leads to them."""
+        network = self._network(refs, upstream=upstream, depth=depth)
+        return hits(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
+
+    def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
+        """What is further down and is not hit by columns, with the reason; `found` are all that are."""
+        return not_hit(self._network(refs), refs, found)
+
+    def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
+        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
+        tables = {ref.table for ref in refs} | {one.table for one in found.hits}
+        reads = [
+            Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link)
+            for one in SqlReads(self.platform.store.engine).of_tables(tables)
+        ]
+        return consumers_hit(refs, found, reads)
+
+    @cached_property
+    def read_ways(self) -> tuple[Way, ...]:
+        """By which ways reads of others are told, since when; without one it is not known who reads."""
+        return tuple(SqlReads(self.platform.store.engine).ways())
+
+    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
+        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none.
+
+        One of which each step is known goes before all that are not sure, however long it is.
+        """
+        network = self._network([source]).having([target])
+        start, end = nodes_of(network, [source]), nodes_of(network, [target])
+        for certainty in dict.fromkeys((min(kind, Certainty.INDIRECT), kind)):
+            found = reach(network, start, certainty)
+            ways = [way for node in end.tolist() if (way := Paths(network, found, certainty).of(node)) is not None]
+            if ways:
+                return min(ways, key=len)
+        return None
+
+    def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
+        """What is around a data set, to be drawn."""
+        return neighbourhood(self.network, table, up=up, down=down, limit=limit)
+
+    def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
+        """What is known of data sets beside their edges; something of each."""
+        names = list(tables)
+        recorded, declared = facts_of(self.platform.store.engine, names), declared_facts(self.lake)
+        nothing = TableFacts()
+        return {name: declared.get(name, nothing).joined(recorded.get(name, nothing)) for name in names}
+
+    def unknown(self, refs: Collection[ColumnRef], *, upstream: bool = False) -> tuple[str, ...]:
+        """Why more may lead to these columns, or come from them, than is known; none where all is."""
+        if not upstream:
+            nothing = "no run has recorded lineage yet: only declared reads are known"
+            return () if self.since_ms is not None else (nothing,)
+        told, declared, planned = self._outlines({ref.table for ref in refs}), declared_facts(self.lake), self._planned
+        reasons = (gaps(ref, told.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs)
+        return tuple(dict.fromkeys(chain.from_iterable(reasons)))
+
+    def gaps(self, tables: Collection[str]) -> dict[str, Gap]:
+        """Why more may lead to data sets than is known, by data set; those of which all is known are left out."""
+        told, declared, planned = self._outlines(tables), declared_facts(self.lake), self._planned
+        found = {one: gap_of(one, told.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
+        return {table: gap for table, gap in found.items() if gap is not None}
+
+    def _outlines(self, tables: Collection[str]) -> dict[str, list[Statement]]:
+        return LineageStandings(self.platform.store.engine).outlines(tables, self.at_ms)
+
+    @cached_property
+    def _planned(self) -> dict[str, Statement]:
+        """What is planned; of the past only records tell."""
+        return {} if self.at_ms is not None else planned_statements(self.lake)
+
+    def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
+        """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
+        known = LineageStandings(self.platform.store.engine)
+        if table is None:
+            standings = known.all(self.at_ms)
+        else:
+            several = self.around(table, up=depth, down=depth, limit=max(1, len(self.network))).tables
+            standings = known.of_targets([one.table for one in several], self.at_ms)
+        declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
+        return job_events(standings, lambda name: address_of(name, declared.get(name)))

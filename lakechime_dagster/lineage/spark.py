@@ -1,0 +1,260 @@
+"""Plans of a Spark session as data."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.errors import PlanUnreadableError
+from lakechime_dagster.lineage.columns import marks_in, to_metadata
+from lakechime_dagster.spark.java_classes import kept_in_jvm
+from lakechime_dagster.spark.job import Executed, Seen
+
+
+def location_of(spark: SparkSession, identifier: str) -> str | None:
+    """Where a table lies that a session calls so; None of one that it does not know."""
+    try:
+        told = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(identifier)}").collect()
+    except (PySparkException, Py4JError):
+        return None
+    return next((str(one["data_type"]).removeprefix("file:") for one in told if one["col_name"] == "Location"), None)
+
+
+def snapshots_of(spark: SparkSession, path: str | None, identifier: str | None) -> list[tuple[str, int]] | None:
+    """The ids of an Iceberg table's snapshots that this application made, the newest first, and when, in milliseconds.
+
+    None of what is no such table.
+    """
+    application = "coalesce(summary['app-id'], summary['spark.app.id']) AS application"
+    try:
+        if path:
+            snapshots = spark.read.format("iceberg").load(f"{path}#snapshots")
+        elif identifier:
+            snapshots = spark.read.table(f"{_quoted(identifier)}.snapshots")
+        else:
+            return None
+        told = snapshots.selectExpr("CAST(snapshot_id AS STRING) AS id", "unix_millis(committed_at) AS at", application).collect()
+    except (PySparkException, Py4JError):
+        return None
+    ours = [(cast(str, one["id"]), cast(int, one["at"])) for one in told if one["application"] == spark.sparkContext.applicationId]
+    return sorted(ours, key=lambda one: -one[1])
+
+
+def _quoted(identifier: str) -> str:
+    return ".".join(f"`{part}`" for part in identifier.replace("`", "").split("."))
+
+
+SOURCES = ("PlanDump", "PlanListener")  # each compiled with those before it
+PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
+FLUSH = 5_000  # milliseconds to wait for the events of what has ended; it takes a few
+
+Dump = dict[str, Any]
+
+
+@dataclass
+class Watched:
+    """What a session executed while it was watched, in the order in which it ended; complete when `watched` has ended."""
+
+    dumps: list[Dump] = field(default_factory=list)
+
+
+class PlanDumper:
+    """Dumps of the plans of one session.
+
+    A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the reason as `error` where there is none;
+    one of an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`,
+    or `{"#": place}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep, and stands there once.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        """The dumper of this JVM.
+
+        Raises:
+            PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what the dumper needs.
+        """
+        self._session: Any = spark
+        try:
+            self._context: Any = cast(Any, spark.sparkContext)._jsc.sc()
+            self._listener = _installed(spark)
+        except PySparkAttributeError:
+            raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
+        except Py4JError as error:
+            raise PlanUnreadableError(f"Spark does not load what reads plans: {first_line(error)}") from error
+
+    def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
+        """The dump of a frame's analyzed plan; an error where it cannot be read.
+
+        `with_texts` keeps literals: for frames over empty inputs only, where none is of a row.
+        """
+        try:
+            plan = cast(Any, frame)._jdf.queryExecution().analyzed()
+            return json.loads(text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+        except Py4JError as error:
+            return unread(first_line(error))
+
+    def number(self) -> None:
+        """Let `${lakechime:execution}` in a setting of the session be the statement that reads it; streams read a setting as it is."""
+        with suppress(Py4JError):  # a session that does not know how leaves the words as they are
+            self._listener.number(self._session._jsparkSession.sessionState().conf())
+
+    @contextmanager
+    def watched(self) -> Iterator[Watched]:
+        """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one.
+
+        Within another watcher of the same thread both note the same. What a thread executes that another watcher is in is that one's
+        alone; of a thread that none is in, while several watch that are not within each other, it is not known to any.
+        What cannot be noted is a dump with an error; what happens inside is never disturbed.
+        """
+        session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
+        job = f"lakechime-watched-{uuid4().hex}"  # jobs of RDDs do not have the session's tag
+        self._listener.open(self._context, session, job)
+        self._session.sparkContext.addJobTag(job)
+        watched = Watched()
+        try:
+            yield watched
+        finally:
+            try:
+                self._session.sparkContext.removeJobTag(job)
+                watched.dumps += json.loads(text_of(self._listener.close(self._context, job, FLUSH)))
+            except Py4JError as error:
+                watched.dumps.append(unread(first_line(error)))
+
+
+def unread(why: str) -> Dump:
+    """The dump of what could not be read."""
+    return {"v": 1, "name": None, "error": why, "plan": None}
+
+
+_listeners: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
+"""What listens in the contexts that this process has met: to look it up in the JVM takes a dozen calls."""
+
+
+def _installed(spark: SparkSession) -> Any:
+    """The listener of this revision in the session's context, made there once for all clients."""
+    context = spark.sparkContext
+    if (found := _listeners.get(context)) is None:
+        found = _listeners[context] = _looked_up(spark, context)
+    return found
+
+
+def _looked_up(spark: SparkSession, context: Any) -> Any:
+    sources = [Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
+    return kept_in_jvm(
+        spark,
+        "lakechime.lineage.PlanListener",
+        sources,
+        lambda listener, name: listener.installed(context._jsc.sc(), name),
+        of=context.applicationId,  # the events of a context that took its place are others
+    )
+
+
+def text_of(characters: Any) -> str:
+    """A long text out of the JVM, in parts."""
+    length = characters.length()
+    return "".join(characters.substring(start, min(start + PART, length)) for start in range(0, length, PART))
+
+
+def first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", error)
+    return next(iter(str(cause).splitlines()), type(error).__name__)
+
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass
+class Writes:
+    """What was executed, complete when `recorded_writes` has ended; `mark` is in the metadata of each commit that has none of its own."""
+
+    mark: str
+    dumps: tuple[Dump, ...] = ()
+
+
+@contextmanager
+def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
+    """Watches a session, and marks its commits. Where Spark shows no plans the only dump says so."""
+    try:
+        dumper = PlanDumper(spark)
+    except PlanUnreadableError as error:
+        yield Writes(uuid4().hex, (unread(str(error)),))
+        return
+    with marked_commits(spark, dumper) as mark:
+        writes = Writes(mark)
+        watched: Watched | None = None
+        try:
+            with dumper.watched() as watched:
+                yield writes
+        finally:
+            writes.dumps = tuple(watched.dumps) if watched is not None else ()
+
+
+@contextmanager
+def marked_commits(spark: SparkSession, dumper: PlanDumper) -> Iterator[str]:
+    """Marks the commits of a session that have no metadata of their own. They bear the marks of all that are in it, in whichever threads.
+
+    What a program lets its session say of its commits, before or meanwhile, stays. When the last one has ended, in whatever order, no
+    mark is left.
+    """
+    mark = uuid4().hex
+    dumper.number()
+    _mark(spark, lambda marks: (*marks, mark))
+    try:
+        yield mark
+    finally:
+        _mark(spark, lambda marks: tuple(one for one in marks if one != mark))
+
+
+_marking = Lock()
+"""Held while the marks of a session change, which its threads share."""
+
+
+def _mark(spark: SparkSession, changed: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
+    """Changes the marks of a session, unless it says something else of its commits."""
+    with _marking:
+        said = spark.conf.get(USER_METADATA, None)
+        before = marks_in(said)
+        if said is not None and not before:
+            return
+        if marks := changed(before):
+            spark.conf.set(USER_METADATA, to_metadata(marks))
+        else:
+            spark.conf.unset(USER_METADATA)
+
+
+TABLE = "lc:"  # the alias of an input, below the one by which it is called: what is below it is the table, however it was read
+
+
+def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
+    """A frame that stands for a table of the lake, called by an alias."""
+    return frame.alias(TABLE + table).alias(alias)
+
+
+def compute_seen(
+    spark: SparkSession, compute: Callable[[], DataFrame], ended: Callable[[Executed], None] = lambda _: None
+) -> tuple[DataFrame, Seen]:
+    """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same.
+
+    `ended` is told what was executed, also by a computation that fails.
+    """
+    try:
+        dumper = PlanDumper(spark)
+    except (PlanUnreadableError, Py4JError) as error:
+        return compute(), Seen(result=unread(str(error)))
+    watched = Watched()
+    with marked_commits(spark, dumper) as mark:
+        try:
+            with dumper.watched() as watched:
+                frame = compute()
+        finally:
+            ended(executed := Executed(actions=tuple(watched.dumps), mark=mark))
+    return frame, Seen(result=dumper.of(frame), actions=executed.actions, mark=mark)

@@ -1,1 +1,0 @@
-"""Settings in, plain objects out: what assets and sensors share."""

@@ -1,1 +1,0 @@
-"""Lineage: what runs tell of it, what is asked of it, and what follows."""

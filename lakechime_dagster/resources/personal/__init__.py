@@ -1,1 +1,0 @@
-"""Personal data of a lake, and access requests."""

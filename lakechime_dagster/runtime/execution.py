@@ -1,0 +1,240 @@
+"""A running execution: what the body of a run uses while it works, its lease renewed by a thread."""
+
+import datetime as dt
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, to_json, version_of
+from lakechime_dagster.dce.partitions import PartitionValue
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.store import matched_before
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeldError
+from lakechime_dagster.runtime.platform import FIRED, Platform
+from lakechime_dagster.triggers.backfills import Backfills
+from lakechime_dagster.triggers.consumers import CommitStamp, Execution, Span
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.schedule import from_milliseconds
+from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+
+RENEW_SECONDS = 15.0
+ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
+
+
+@dataclass
+class RunningExecution:
+    """An execution that this run has begun.
+
+    `lost` is set when the lease could not be kept: another attempt may be at work, so nothing more should be written.
+    """
+
+    platform: Platform
+    flow: Flow
+    execution: Execution
+    lost: threading.Event = field(default_factory=threading.Event)
+    settled: bool = False
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def events(self) -> list[RegisteredEvent]:
+        """Exactly the events of this execution in commit order: those with its flow's tags in its range of positions.
+
+        They are of the flow's tables, with a partition trigger of the partitions of its key. An amendment is one of them
+        only if it brought the tags; without tags only changes of data are. Where a key fires again for what came late,
+        these are too, whatever their tags.
+        """
+        return events_of(self.platform.store.engine, self.flow, self.execution)
+
+    @property
+    def ranges(self) -> dict[str, SnapshotRange]:
+        """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of these.
+
+        A trigger with `only_matching` reads the commits of the execution's own events, wherever the place is by now: an
+        event may come after one of a later commit.
+        """
+        ranges, trigger = self.execution.ranges(), self.flow.trigger
+        if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
+            return ranges
+        others = {table: range_ for table, range_ in ranges.items() if table not in trigger.tables}
+        found = [range_ for table in trigger.tables if (range_ := self._of_single_commits(table))]
+        return others | {range_.table: range_ for range_ in found}
+
+    def _of_single_commits(self, table: str) -> SnapshotRange | None:
+        end = self.execution.end.sources.get(table)
+        if end is None or end.snapshot_id is None:
+            return None
+        mine = [event.event for event in self.events if event.event.table == table and event.event.table_uid in (None, end.table_uid)]
+        versions = self._not_read_yet(end, table, {version for event in mine if (version := version_of(event.snapshot_id)) is not None})
+        if not versions:
+            return None
+        last = max(versions[-1], version_of(end.snapshot_id) or 0)
+        return SnapshotRange(
+            table=table,
+            table_uid=end.table_uid,
+            start=SnapshotId(str(versions[0] - 1)) if versions[0] else None,
+            end=SnapshotId(str(last)),
+            start_uid=end.table_uid,
+            only=frozenset(SnapshotId(str(version)) for version in versions),
+        )
+
+    def _not_read_yet(self, end: SnapshotPlace, table: str, versions: set[int]) -> list[int]:
+        """The versions, ascending, that no earlier execution read: the partitions of a commit may get the tags one after another.
+
+        No event before the place matched a commit beyond the place's own snapshot, so that only older ones are looked up.
+        """
+        start = self.execution.start
+        place = start.sources.get(table, SnapshotPlace())
+        stands = version_of(place.snapshot_id) if place.table_uid == end.table_uid else None
+        asked = [SnapshotId(str(version)) for version in sorted(versions) if stands is None or version <= stands]
+        engine, source = self.platform.store.engine, (self.flow.cluster, table)
+        read = matched_before(engine, source, end.table_uid, self.flow.trigger.tags, asked, start.position)
+        return sorted(version for version in versions if SnapshotId(str(version)) not in read)
+
+    @property
+    def ordered(self) -> tuple[Span, ...]:
+        """What backfills ordered of a lane without a fire key: rows of its inputs that it takes as if they had changed."""
+        if not self.execution.backfill:
+            return ()
+        orders = Backfills(self.platform.ledger).orders_of(self.execution.execution_id)
+        return tuple(order.span for order in orders if order.span is not None)
+
+    def now(self) -> dt.datetime:
+        """The store's clock."""
+        return from_milliseconds(self.platform.store.now())
+
+    def env(self) -> dict[str, str]:
+        """The variables to add to the environment of a child process.
+
+        `LAKECHIME_EXECUTION` is the id of the execution, `LAKECHIME_DCES` its events as a JSON array. Above 100 kB the array is in a
+        file that `LAKECHIME_DCES_FILE` names instead; it is removed when the execution's `with` block ends.
+        """
+        wire = json.dumps([to_json(event) for event in self.events], separators=(",", ":"))
+        variables = {"LAKECHIME_EXECUTION": self.execution.execution_id}
+        if len(wire.encode()) <= ENV_LIMIT:
+            return variables | {"LAKECHIME_DCES": wire}
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="lakechime-")
+        path = Path(self._folder.name) / "dces.json"
+        path.write_text(wire)
+        return variables | {"LAKECHIME_DCES_FILE": str(path)}
+
+    def stamp(self, watermark: int | None = None) -> CommitStamp:
+        """What the commit of this attempt must say about itself."""
+        execution = self.execution
+        fired = [dict(zip(self.flow.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
+        return CommitStamp(
+            lane=execution.lane,
+            step=execution.step,
+            attempt=execution.attempt,
+            end=execution.end,
+            execution_id=execution.execution_id,
+            watermark=watermark,
+            tags=dict(self.flow.commit_tags),
+            facts={FIRED: fired} if fired else {},
+        )
+
+    @property
+    def fired_partitions(self) -> tuple[tuple[PartitionValue, ...], ...]:
+        """The target's partition that the execution's fire key stands for, if it does for one."""
+        trigger = self.flow.trigger
+        if not isinstance(trigger, PartitionTrigger):
+            return ()
+        key = next((key for key in trigger.keys(self.now()) if key.text == self.execution.lane.key), None)
+        partition = self.flow.partition_of(key) if key is not None else None
+        return (partition,) if partition is not None else ()
+
+    def write_options(self, target: str) -> dict[str, str]:
+        """Delta writer options by which the target lets this step in once: transaction, and the stamp.
+
+        `target` must be the table that the flow declares to write, since that is who is asked what was committed.
+        """
+        if target != self.flow.target:
+            raise LaneConflictError(
+                f"flow {self.flow.name} writes {self.flow.target or 'no table'}, not {target}; name it in lakechime_sensor(writes=…)"
+            )
+        stamp = self.stamp()
+        return {"txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+@contextmanager
+def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
+    """Keep the lease while the body works; at its end settle by what the target holds.
+
+    A body that raises LaneHeldError lets its lane wait for a person at once.
+    A flow without a target is not settled here: its run must have succeeded first, which its sensor sees.
+    """
+    stop = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(running, stop, log), name="lakechime-lease", daemon=True)
+    keeper.start()
+    try:
+        yield running
+        if target is not None and not running.settled:
+            running.settled = running.platform.settle_if_committed(target, running.execution) is not None
+    except LaneHeldError as error:
+        _hold(running, error, log)
+        raise
+    except Exception as error:
+        _note(running, error, log)
+        raise
+    finally:
+        stop.set()
+        keeper.join()
+        running.close()
+
+
+def _note(running: RunningExecution, error: Exception, log: Callable[[str], None]) -> None:
+    """Keep the first line of why the attempt fails."""
+    try:
+        running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
+    except Exception as failure:  # noqa: BLE001 - whatever hinders that must not hide the error itself
+        log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
+
+
+def _hold(running: RunningExecution, error: LaneHeldError, log: Callable[[str], None]) -> None:
+    """Let the lane wait for a person, unless another attempt has followed this one."""
+    execution, name = running.execution, running.flow.name
+    try:
+        again = f"`lakechime trigger resume {name} --reason …` tries step {execution.step} again"
+        reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
+        if running.platform.ledger.hold_step(execution, reason):
+            log(f"{name} is HELD: {reason}")
+    except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt comes here again
+        log(f"{name} could not be held: {failure}")
+
+
+def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str], None]) -> None:
+    execution = running.execution
+    while not stop.wait(RENEW_SECONDS):
+        try:
+            alive = running.platform.ledger.renew(execution.execution_id, execution.attempt, execution.run_id or "")
+        except LakeChimeError as error:  # a store that is away for a moment is asked again at the next turn
+            log(f"the lease of execution {execution.execution_id} could not be renewed: {error}")
+            continue
+        if not alive:
+            if not running.settled:
+                running.lost.set()
+                log(f"attempt {execution.attempt} of execution {execution.execution_id} is {_superseded(running)}")
+            return
+
+
+def _superseded(running: RunningExecution) -> str:
+    """By whom, as far as that has begun."""
+    try:
+        current = running.platform.ledger.execution(running.execution.execution_id)
+    except LakeChimeError:  # who it is does not matter more than that it is so
+        current = None
+    if current is None or current.run_id is None:
+        return "superseded by a run that has not begun"
+    return f"superseded by run {current.run_id} (attempt {current.attempt})"

@@ -1,0 +1,315 @@
+"""The maintenance of declared tables: plans it from their files and readers, and removes dropped tables."""
+
+import datetime as dt
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
+from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace, TableCommit, TableLog, own_uid, since_first_change
+from lakechime_dagster.errors import LakeChimeError, LaneConflictError, NotFoundError
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.settings import SparkSettings
+from lakechime_dagster.silver.schema import NOWHERE
+from lakechime_dagster.silver.store import TypesAt, places_of
+from lakechime_dagster.tables.cdc import CHANGES, STATE, ChangeTable
+from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
+from lakechime_dagster.tables.lake import Lake, Target
+from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
+from lakechime_dagster.tables.names import Account
+from lakechime_dagster.tables.tables import LakeTable
+from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.progress import LaneAt, lanes_at
+from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.schedule import from_milliseconds
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """A table's files and what is planned for them."""
+
+    log: "DeltaLog"
+    files: TableFiles
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a run of maintenance did to one table: its files before and after, and what was done and not."""
+
+    before: Looked
+    after: TableFiles
+    maintained: Maintained
+    seconds: float
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """What was not done: as planned, and as it turned out."""
+        return (*self.before.plan.refused, *self.maintained.refused)
+
+
+def look(platform: Platform, lake: Lake, table: Target) -> list[Looked]:
+    """The plans for a table now, and for what is remembered beside one that follows a database; a table that is not there has none."""
+    from lakechime_dagster.formats.delta import table_files
+
+    found = []
+    for log in _logs(platform, table):
+        if log.exists():
+            files = table_files(log, _cluster_by(platform, table, log))
+            made = plan(files, readers(platform, lake, table, log), policy_of(table), platform.store.now())
+            found.append(Looked(log=log, files=files, plan=made))
+    return found
+
+
+def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], None]) -> list[Kept]:
+    """Plan the maintenance of a table, and do it; without anything to do no driver is asked for.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    looked = look(platform, lake, table)
+    return carried_out(platform, looked, policy_of(table), log, platform.settings.spark, table.write_as)
+
+
+def carried_out(
+    platform: Platform,
+    looked: Sequence[Looked],
+    policy: Maintenance,
+    log: Callable[[str], None],
+    by: SparkSettings,
+    account: Account | None = None,
+) -> list[Kept]:
+    """Do what is planned for some tables on one driver, as this account; without anything to do none is asked for.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    if not any(one.plan.actions for one in looked):
+        return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
+    from lakechime_dagster.spark.driver import (
+        described,
+        open_driver,  # only a run needs Spark
+    )
+    from lakechime_dagster.spark.maintain import maintain
+    from lakechime_dagster.spark.session import session_confs
+
+    settings = platform.settings
+    kept = []
+    with open_driver(by, settings.home, jars=settings.jars, log=log) as driver, described():
+        for one in looked:
+            start = time.monotonic()
+            confs = {} if account is None else account.confs(one.log.location, os.environ)
+            with session_confs(driver.spark, confs):
+                maintained = maintain(driver.spark, one.log, one.plan, policy, platform.store.now)
+            after = _files(one.log) if one.plan.actions else one.files
+            kept.append(Kept(before=one, after=after, maintained=maintained, seconds=time.monotonic() - start))
+    return kept
+
+
+def policy_of(table: Target | EventGroup) -> Maintenance:
+    """What is declared of the maintenance of a table, or of a group's, or what is usual."""
+    return table.maintenance or Maintenance()
+
+
+def readers(platform: Platform, lake: Lake, table: Target, log: TableLog) -> list[Reader]:
+    """The lanes at a table as its planner sees them; what is remembered beside it is of those only that write it.
+
+    Of a stream's table, the types that are behind their groups are readers too.
+    """
+    lanes = lanes_at(platform.store.engine, table.name, platform.settings.cluster)
+    if log.location != platform.location(table.name, table.location):
+        lanes = [lane for lane in lanes if lane.writes]
+    behind = [one for lane in lanes for one in _types_behind(platform, lane, log)] if isinstance(table, EventTable) else []
+    return [*readers_of(platform, lake, table.name, log, lanes), *behind]
+
+
+def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, lanes: Sequence[LaneAt]) -> list[Reader]:
+    """These lanes at a table as its planner sees them."""
+    return [_reader(lane, log, reads_changes=_reads_changes(platform, lake, table, lane)) for lane in lanes]
+
+
+def _types_behind(platform: Platform, lane: LaneAt, log: TableLog) -> list[Reader]:
+    """The types of a group whose places are behind that of its lane: they failed, or wait, and read from there one day."""
+    reached = version_of(lane.read.snapshot_id) if lane.read is not None else None
+    if reached is None:
+        return []
+    several = places_of(platform.store.engine, lane.lane.deployment, lane.lane.flow)
+    return [_of_types(lane, one, log) for one in several if NOWHERE < one.place.version < reached]
+
+
+def _of_types(lane: LaneAt, at: TypesAt, log: TableLog) -> Reader:
+    place = SnapshotPlace(table_uid=TableUid(at.place.uid) if at.place.uid else None, snapshot_id=SnapshotId(str(at.place.version)))
+    name, waits = f"{at.types} types of {lane.lane.flow}, such as {at.example},", ""
+    try:
+        commits = since_first_change(_commits_after(log, place))
+    except CommitsMissingError as missing:
+        commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
+    times = [commit.timestamp or 0 for commit in commits]
+    unread = [commit.timestamp or 0 for commit in commits if commit.changes_data]
+    return Reader(name=name, since=min(times, default=None), unread=min(unread, default=None), waits=waits)
+
+
+def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
+    location = platform.location(table.name, table.location)
+    beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, ChangeTable) else []
+    return [platform.log_at(location, table.name), *beside]
+
+
+def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, ...]:
+    """The columns by which the rows of a table lie together; those of what is remembered beside it lie by none."""
+    is_own = log.location == platform.location(table.name, table.location)
+    if isinstance(table, EventTable):
+        return CLUSTERED
+    return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
+
+
+def _reads_changes(platform: Platform, lake: Lake, table: str, lane: LaneAt) -> bool:
+    """Whether a lane reads what changed in a table; one that this lake does not declare is taken to."""
+    declared = {one.name: one for one in lake.targets} if lane.lane.deployment == platform.ledger.deployment else {}
+    reader = declared.get(lane.lane.flow)
+    if not isinstance(reader, LakeTable):
+        return True
+    return any(read.rejoin == table or (read.table == table and read.is_changing) for read in reader.reads.values())
+
+
+def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:
+    waits = f"it is {lane.state.value}: {lane.state_reason}" if lane.state is not LaneState.ACTIVE else ""
+    opened = [] if lane.open_since is None else [lane.open_since]
+    try:
+        unread = since_first_change(_commits_after(log, lane.read if reads_changes else None))
+        commits = [*unread, *_commits_after(log, lane.pinned)]
+    except CommitsMissingError as missing:
+        gone = f"commit {missing.version}, which it reads next, is no longer in the log"
+        commits, waits = [], waits or f"{gone}; let it run, or `lakechime trigger forget {lane.lane.flow}` where it is declared no more"
+    return Reader(
+        name=f"{lane.lane.flow}[{lane.lane.key}]" if lane.lane.key else lane.lane.flow,
+        since=min([*opened, *(commit.timestamp or 0 for commit in commits)], default=None),
+        unread=min([*opened, *(commit.timestamp or 0 for commit in commits if commit.changes_data)], default=None),
+        waits=waits,
+    )
+
+
+def _commits_after(log: TableLog, place: SnapshotPlace | None) -> Sequence[TableCommit]:
+    """The commits after a snapshot of this very table."""
+    if place is None or (place.table_uid is not None and own_uid(place.table_uid) != log.uid):
+        return ()
+    version, head = version_of(place.snapshot_id), log.version
+    return log.commits(version, head) if version is not None and version < head else ()
+
+
+def _files(log: "DeltaLog") -> TableFiles:
+    from lakechime_dagster.formats.delta import table_files
+
+    return table_files(log)
+
+
+BESIDE = ("", CHANGES, STATE, "__quarantine")  # what the names of a table's own folders end with
+UNTIL = "__dropped_until_"
+TIME = "%Y%m%dT%H%M%SZ"
+_ASIDE = re.compile(rf"\w+{UNTIL}(\d{{8}}T\d{{6}}Z)", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """A folder that was put aside, and until when it stays."""
+
+    folder: Path
+    until: dt.datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """What dropping a table takes: its folders, and the flows that write them."""
+
+    table: str
+    folders: tuple[Path, ...]
+    flows: tuple[FlowRow, ...]
+
+
+def to_drop(platform: Platform, table: str) -> Drop:
+    """What is to be dropped of a table that is declared no more.
+
+    Raises:
+        NotFoundError: nothing of it lies in the warehouse.
+        LaneConflictError: another lane is at it.
+        LakeChimeError: the warehouse is no local folder.
+    """
+    own = (table, table + CHANGES)
+    lanes = [lane for name in own for lane in lanes_at(platform.store.engine, name, platform.settings.cluster)]
+    others = [one.lane for one in lanes if one.lane.flow not in own or one.lane.deployment != platform.ledger.deployment]
+    if others:
+        names = ", ".join(sorted({f"{lane.flow} of {lane.deployment}" for lane in others}))
+        raise LaneConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
+    place = platform.location(table)
+    if "://" in place:
+        raise LakeChimeError(f"{table} lies in {place}, where a folder cannot be renamed in a moment; remove it there by its own tools")
+    folders = tuple(folder for suffix in BESIDE if (folder := Path(place + suffix)).is_dir())
+    if not folders:
+        raise NotFoundError(f"nothing of {table} lies at {place}; what was declared with another location is to be removed by hand")
+    flows = [flow for name in own if (flow := platform.ledger.flow(name)) is not None]
+    return Drop(table=table, folders=folders, flows=tuple(flows))
+
+
+def drop(platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_run: bool = False) -> list[Dropped]:
+    """Forget the lanes of a table, and put its folders aside. A drop that was interrupted is completed by another one.
+
+    Raises:
+        LaneConflictError: one of its lanes is at work; nothing was done.
+    """
+    people = Interventions(platform.ledger)
+    for is_dry in (True, False)[: 1 if dry_run else 2]:  # all of them can be forgotten, or none is
+        for flow in what.flows:
+            people.forget(flow, by, dry_run=is_dry)
+    until = from_milliseconds(platform.store.now()).replace(microsecond=0) + keep_for
+    aside = [Dropped(folder=folder.with_name(f"{folder.name}{UNTIL}{until:{TIME}}"), until=until) for folder in what.folders]
+    if not dry_run:
+        platform.store.note_dropped(what.table, platform.settings.cluster)
+        for folder, put in zip(what.folders, aside, strict=True):
+            folder.rename(put.folder)
+    return aside
+
+
+def dropped(platform: Platform) -> list[Dropped]:
+    """The folders of the warehouse that were put aside, those first that go first."""
+    return sorted(_aside(platform.settings.warehouse), key=lambda one: (one.until, one.folder))
+
+
+def dropped_tables(platform: Platform) -> dict[str, Dropped]:
+    """What was put aside by the name of its table, or of what is its own; of one that was dropped twice the newer one."""
+    warehouse = platform.settings.warehouse
+    return {".".join(one.folder.relative_to(warehouse).parts).partition(UNTIL)[0]: one for one in dropped(platform)}
+
+
+def expired(platform: Platform) -> list[Dropped]:
+    """The folders whose time is over."""
+    now = from_milliseconds(platform.store.now())
+    return [one for one in dropped(platform) if one.until <= now]
+
+
+def remove_expired(platform: Platform) -> list[Dropped]:
+    """Remove the folders whose time is over; those that could not be removed whole are tried again by the next one."""
+    over = expired(platform)
+    for one in over:
+        shutil.rmtree(one.folder, ignore_errors=True)
+    return [one for one in over if not one.folder.exists()]
+
+
+def _aside(warehouse: str) -> Iterator[Dropped]:
+    """What lies between the tables of a local warehouse."""
+    for place, folders, _ in os.walk(warehouse):
+        for name in folders:
+            if (found := _ASIDE.fullmatch(name)) and not Path(place, name).is_symlink():
+                yield Dropped(folder=Path(place, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
+        if "_delta_log" in folders:
+            folders.clear()
+        folders[:] = [name for name in folders if not _ASIDE.fullmatch(name)]

@@ -1,0 +1,88 @@
+"""Names that assets, sensors and the command line share: run tags, asset keys, ops."""
+
+import re
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.events import EventGroup
+from lakechime_dagster.triggers.consumers import Execution
+
+if TYPE_CHECKING:
+    from lakechime_dagster.tables.lake import Target
+
+
+EXECUTION_TAG = "lakechime/execution"
+LANE_TAG = "lakechime/lane"
+CAUSE_TAG = "lakechime/cause"
+ATTEMPT_TAG = "lakechime/attempt"
+BACKFILL_TAG = "lakechime/backfill"
+DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfills launch; it counts what runs with it materialise
+MAINTENANCE_TAG = "lakechime/maintenance"
+MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
+# checks of a table that follows a database
+KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE = "keeps_up", "nothing_lost", "same_as_database"
+EACH_EVENT_ONCE = "each_event_once"  # the check of a group that is made at times of its own
+MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
+
+
+def asset_name(table: str) -> str:
+    """The asset key of a table as text: its name with slashes for dots."""
+    return table.replace(".", "/")
+
+
+def dagster_name(text: str) -> str:
+    """A name that Dagster takes for a sensor or job: letters, digits and underscores."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text)
+
+
+def maintenance_name(table: str) -> str:
+    """The name of the asset of a table's maintenance, as if it were a table."""
+    return table + MAINTENANCE
+
+
+def pool_of(table: "Target") -> str | None:
+    """The pool of a table that is maintained, of which a run at it takes a slot; the declared one, or one of its own."""
+    return table.dagster.get("pool") or (table.name if table.maintenance is not None else None)
+
+
+def op_name(table: str) -> str:
+    """The name of the op that computes a table."""
+    return table.replace(".", "__")
+
+
+def run_tags(execution: Execution) -> dict[str, str]:
+    """The references by which a run finds its execution; never lists."""
+    lane = f"{execution.lane.flow}[{execution.lane.key}]" if execution.lane.key else execution.lane.flow
+    return {
+        EXECUTION_TAG: execution.execution_id,
+        LANE_TAG: lane[:MAX_TAG],
+        CAUSE_TAG: execution.cause.value,
+        ATTEMPT_TAG: str(execution.attempt),
+        **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),
+        **({DAGSTER_BACKFILL_TAG: execution.dagster_backfill} if execution.dagster_backfill else {}),
+    }
+
+
+def asset_key(table: str) -> dg.AssetKey:
+    """The asset key of a table: its name split at dots, and of one outside of the lake, which has slashes, at these alone."""
+    text = table if "/" in table else asset_name(table)
+    return dg.AssetKey([part for part in text.split("/") if part] or [table])
+
+
+def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:
+    """The check of a group that no step of it reports."""
+    return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
+
+
+def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+    """The checks by which a table is watched.
+
+    That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that
+    it is the same.
+    """
+    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
+    if table.monitor is not None and table.monitor.is_comparing:
+        names += [SAME_AS_DATABASE] * may_compare
+    return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]

@@ -1,0 +1,210 @@
+"""The platform of a process: store, ledger and the logs of tables, opened once from the settings."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakechime_dagster.dce.engine import memory_engine, open_engine
+from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
+from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import check, current_version, upgrade
+from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
+from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
+from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.silver.store import close_reprocess
+from lakechime_dagster.triggers.consumers import COMPLETE, HOUR_MS, HOURS, LATE, CommitStamp, Committed, Execution, LaneId, LaneState, Place
+from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.ledger import Beside, Ledger, together
+from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.schedule import from_milliseconds
+from lakechime_dagster.triggers.subscription import Flow
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+
+
+FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Everything that a run, a sensor tick or a command needs of the store and the lake's logs."""
+
+    settings: Settings
+    store: SqlDCEStore
+    ledger: Ledger
+    evaluator: Evaluator
+
+    @property
+    def warehouse(self) -> str:
+        """The folder of the folders of schemas."""
+        return self.settings.warehouse.rstrip("/")
+
+    def location(self, table: str, declared: str | None = None) -> str:
+        """Where a table lies: as declared, in the project's folder where that is relative, else `<warehouse>/<schema>/<table>`."""
+        return location_in_project(declared) if declared else "/".join([self.warehouse, *table.split(".")])
+
+    def log(self, table: str, declared: str | None = None) -> "DeltaLog":
+        """The log of a Delta table."""
+        return self.log_at(self.location(table, declared), table)
+
+    def log_at(self, location: str, table: str) -> "DeltaLog":
+        """The log of the Delta table at a location."""
+        with needs(f"the log of the Delta table {table}"):  # imported by those who read a log only: a fifth of a second
+            from lakechime_dagster.formats.delta import DeltaLog
+        return DeltaLog(location, table, self.settings.cluster)
+
+    def settle_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
+        """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7).
+
+        A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
+        settles, an empty day is complete too (law 16). What is to be kept `beside` is written in the settling transaction.
+        """
+        committed = target.committed(execution.lane, execution.step) if target is not None else None
+        if committed is not None and target is not None:
+            events = target.events_of_commit(int(committed.version))
+            self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
+            self.ledger.settle(execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.stamp.facts)), beside))
+        return committed
+
+    def settle_without_commit(
+        self, execution: Execution, marks: list[DataChangeEvent], reason: str, reprocessed: Reprocessed | None = None
+    ) -> bool:
+        """Settle a step that had nothing to write, after registering its marks (law 16); it may have reprocessed nothing."""
+        self.store.register(marks)
+        return self.ledger.settle(execution, None, reason=reason, beside=_closing(execution, reprocessed))
+
+
+def _closing(execution: Execution, reprocessed: Reprocessed | None) -> Beside | None:
+    """What closes the request to reprocess that a step did, in the settling transaction; None where it did none."""
+    return None if reprocessed is None else lambda connection: close_reprocess(connection, execution.execution_id, reprocessed)
+
+
+def marks_of(
+    stamp: CommitStamp, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
+) -> list[DataChangeEvent]:
+    """A mark for each partition of a table that a step fired for and that no event of its commit names, and what it says of hours."""
+    touched = {canonical_partition(event.partition, levels) for event in events}
+    fired = [values for values in stamp.facts.get(FIRED, ()) if set(values) == set(levels.names)]
+    partitions = [tuple(values[name] for name in levels.names) for values in fired]
+    return [
+        DataChangeEvent(
+            table=table, partition=partition, cluster=cluster, tags=Tags(stamp.tags), event_key=f"mark/{stamp.execution_id}/{partition}"
+        )
+        for partition in partitions
+        if canonical_partition(partition, levels) not in touched
+    ] + hours_of(stamp, table, cluster)
+
+
+def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChangeEvent]:
+    """What an execution of a CDC table says of the hours of its database's time; registered again, it is a duplicate.
+
+    A completeness marker for each hour that is complete since then, and for each that was complete before and that its commit
+    changes an event that changes data: a trigger with `late="refire"` fires again for it. These hours have no snapshots of their
+    own, as the partitions of a Hive table have none.
+    """
+    start, end = (int(moment) // HOUR_MS for moment in stamp.facts.get(COMPLETE, (0, 0)))
+    complete = [_hour_event(table, cluster, hour) for hour in range(start, end)]
+    late = [_hour_event(table, cluster, hour, changes, stamp.execution_id) for hour, changes in stamp.facts.get(LATE, ())]
+    return complete + late
+
+
+def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id: str = "") -> DataChangeEvent:
+    moment = from_milliseconds(hour * HOUR_MS)
+    named = f"{table}/{moment:%Y-%m-%d-%H}"
+    return DataChangeEvent(
+        table=table + HOURS,
+        table_format=TableFormat.HIVE if late else TableFormat.DELTA,
+        partition=(moment.date().isoformat(), moment.hour),
+        cluster=cluster,
+        tags=Tags({"complete": "true", **({"late": str(late)} if late else {})}),
+        event_key=f"late/{named}/{execution_id}" if late else f"complete/{named}",
+    )
+
+
+def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:
+    """What a target says of a lane that the ledger does not know."""
+    return (lambda lane: target.last_committed(lane)) if target is not None else (lambda lane: None)
+
+
+def open_platform(settings: Settings | None = None) -> Platform:
+    """The platform of these settings, by default of the environment; the store is brought up to date once a process."""
+    return _opened(settings or load_settings())
+
+
+def open_dry_platform() -> Platform:
+    """The platform for a dry run: it makes no store and upgrades none; where there is none yet, it has an empty one in memory.
+
+    Raises:
+        StoreVersionError: for a store that needs an upgrade.
+    """
+    settings = load_settings()
+    engine = open_engine(settings.store_url)
+    if current_version(engine) is None:
+        engine = memory_engine()
+        upgrade(engine)
+    check(engine)
+    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment))
+
+
+def open_platform_without_store() -> tuple[Platform, str]:
+    """The platform for what can do without the store, and why it has an empty one in memory instead: "" where it has the real one."""
+    settings = load_settings()
+    try:
+        engine = open_engine(settings.store_url)
+        if current_version(engine) is not None:
+            check(engine)
+            return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), ""
+        why = "there is no store yet"
+    except (StoreUnreachableError, StoreVersionError) as error:
+        why = str(error)
+    engine = memory_engine()
+    upgrade(engine)
+    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), why
+
+
+@lru_cache(maxsize=8)
+def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    if store_url == f"sqlite:///{home / 'dce.sqlite'}":
+        with suppress(OSError):  # to connect reports what is wrong there
+            make_home(home)
+    engine = open_engine(store_url)
+    upgrade(engine)
+    return _parts(SqlDCEStore(engine), deployment)
+
+
+def _opened(settings: Settings) -> Platform:
+    return Platform(settings, *_opened_at(settings.store_url, settings.deployment, settings.home))
+
+
+def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+    ledger = Ledger(store.engine, deployment)
+    return store, ledger, Evaluator(store.engine, ledger)
+
+
+def ends_of_held(platform: Platform, flow: Flow, row: FlowRow) -> dict[str, Place]:
+    """By the key of its lane where a step that asked for a person ends when it is tried again: after all that came meanwhile.
+
+    What answers its question may be in there, such as a new snapshot. What a claim took of a feed stays as it is.
+    """
+    if flow.feed is not None:
+        return {}
+    lanes = platform.ledger.lanes(row)
+    return {key: platform.evaluator.end_of(flow, row, lane) for key, lane in lanes.items() if lane.state is LaneState.HELD}
+
+
+def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
+    """Report a run failed whose process is gone; one that has ended is left alone.
+
+    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
+    of its public interface; this function is the one place that knows it.
+    """
+    run = instance.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        instance.report_run_failed(run, reason)

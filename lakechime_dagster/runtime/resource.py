@@ -1,0 +1,112 @@
+"""The Dagster resource by which any asset or op gets its execution."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster_shared.libraries import DagsterLibraryRegistry
+
+from lakechime_dagster.dce.contract import DCEStore
+from lakechime_dagster.errors import LaneConflictError, NotFoundError, needs
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.triggers.subscription import Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakechime_dagster.runtime.execution import RunningExecution
+    from lakechime_dagster.runtime.platform import Platform
+
+DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
+
+RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
+_FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
+
+
+class NothingNewError(LaneConflictError):
+    """There is nothing to do for this run: no event came since the lane's place, or the step is settled already."""
+
+
+def declare_flow(flow: Flow) -> Flow:
+    """Make a flow known to the runs of this code location; the newest declaration of a name holds."""
+    _FLOWS[flow.name] = flow
+    return flow
+
+
+def declared_flows() -> dict[str, Flow]:
+    """The flows of this code location by name."""
+    return dict(_FLOWS)
+
+
+def flow_named(name: str) -> Flow:
+    """The flow of that name in this code location."""
+    if name not in _FLOWS:
+        raise NotFoundError(f"no flow {name!r} is declared in this code location; it has {', '.join(sorted(_FLOWS)) or 'none'}")
+    return _FLOWS[name]
+
+
+class LakeChimeResource(dg.ConfigurableResource):
+    """Hands a run its execution. Everything else comes from LAKECHIME_* settings."""
+
+    def platform(self) -> "Platform":
+        """Store, ledger and table logs of this process."""
+        from lakechime_dagster.runtime.platform import open_platform
+
+        return open_platform()
+
+    @contextmanager
+    def execution(self, context: RunContext, flow: str | None = None, *, partition: str | None = None) -> "Iterator[RunningExecution]":
+        """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
+
+        `partition` is the Dagster partition key, by default the run's own.
+
+        Raises:
+            NothingNewError: the step is settled, or nothing came since: report that and end.
+            NotFoundError: no grid point up to now stands for the partition.
+            LaneConflictError: another run is at it; the message names it.
+        """
+        from lakechime_dagster.runtime.claim import begun
+        from lakechime_dagster.runtime.execution import RunningExecution, kept
+
+        platform = self.platform()
+        found, execution = begun(platform, context, flow, partition)
+        target = platform.log(found.target, found.location) if found.target else None
+        running = RunningExecution(platform, found, execution)
+        with kept(running, target, context.log.info):
+            yield running
+
+    @contextmanager
+    def lineage(
+        self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
+
+        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what left a commit in a table's log, and says what is not known.
+        `tables` are further names of tables by location, beside those of all declared triggers; `aliases` are what others call tables,
+        such as a database that is read by JDBC, as those of a `Lake`.
+        """
+        with needs("the lineage of a run's writes", extra="spark"):
+            from lakechime_dagster.lineage.programs import recording, tables_of
+        platform = self.platform()
+        known = tables_of(platform, declared_flows()) | {
+            name: platform.location(name, location) for name, location in (tables or {}).items()
+        }
+        names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
+        with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
+            yield
+
+
+LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object
+
+
+def open_store() -> DCEStore:
+    """The DCE store of this deployment, as LAKECHIME_* settings and `.env` name it; it is created, or upgraded, where that is needed.
+
+    `open_store().register([DataChangeEvent(table="bronze.orders", snapshot_id="17")])` reports changes, and
+    `open_store().fetch(EventQuery(table="bronze.orders"))` reads them.
+    """
+    from lakechime_dagster.runtime.platform import open_platform
+
+    return open_platform().store

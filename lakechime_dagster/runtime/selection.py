@@ -1,0 +1,54 @@
+"""Tables of a lake by a selection in Dagster's own syntax."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.runtime.names import asset_key
+from lakechime_dagster.tables.lake import Lake, Table
+from lakechime_dagster.tables.tables import SourceTable
+
+
+def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:
+    """The tables that a selection such as `group:gold`, `key:"silver/flights"+` or `owner:"team:ops"` names, inputs first.
+
+    Raises:
+        InvalidValueError: it is no selection, or no table of the lake is in it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its syntax that it may change
+        try:
+            keys = dg.AssetSelection.from_string(selection).resolve(_assets(lake))
+        except dg.DagsterError as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidValueError("selection", selection, f"is no selection of this lake's assets: {reason}") from None
+    found = tuple(table.name for table in lake.tables if asset_key(table.name) in keys)
+    if not found:
+        raise InvalidValueError("selection", selection, "selects no table of this lake; try it in the field above the asset graph")
+    return found
+
+
+def _assets(lake: Lake) -> list[dg.AssetsDefinition]:
+    """Assets that a selection can tell apart: what is computed, and what is written elsewhere."""
+    sources = [_spec(table, ()) for table in lake.sources]
+    computed = [_spec(table, table.inputs) for table in lake.targets]
+
+    @dg.multi_asset(specs=computed, name="selected")
+    def selected() -> Iterator[dg.MaterializeResult]:
+        """Is never run."""
+        yield from ()
+
+    return [*([dg.AssetsDefinition(specs=sources)] if sources else []), *([selected] if computed else [])]
+
+
+def _spec(table: Table, inputs: Iterable[str]) -> dg.AssetSpec:
+    kinds = {*table.kinds} or ({"deltalake"} if isinstance(table, SourceTable) else {"deltalake", "spark"})
+    given = {
+        "group_name": table.group or table.name.split(".")[0],
+        "owners": [table.owner] if table.owner else None,
+        "kinds": kinds,
+        **{name: value for name, value in table.dagster.items() if name in ("tags", "group_name", "owners", "kinds", "metadata")},
+    }
+    return dg.AssetSpec(asset_key(table.name), deps=[asset_key(name) for name in inputs], **given)

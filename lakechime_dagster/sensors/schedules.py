@@ -1,0 +1,136 @@
+"""Sensors that launch runs by schedules: checks, monitors, maintenance, verification."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import dagster as dg
+
+from lakechime_dagster.runtime.names import MAINTENANCE_TAG, asset_key, maintenance_name, monitor_check_keys, verify_check_key
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.sensors.observing import looking_sensor
+from lakechime_dagster.sensors.tick import instance_of
+from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.databases import UNDECLARED
+from lakechime_dagster.tables.events import EventGroup
+from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds
+
+INTERVAL_SECONDS = 30
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True)
+class Due:
+    """The tables whose schedules have come to another point since the sensor saw them; one that it sees first is not due.
+
+    Attributes:
+        points: The last point of each table's schedule, as text.
+        before: The points that were seen.
+    """
+
+    points: Mapping[str, str]
+    before: Mapping[str, str]
+
+    @classmethod
+    def by(cls, schedules: Mapping[str, Schedule], now: datetime, cursor: str | None) -> "Due":
+        points = {table: str(schedule.last(now)) for table, schedule in schedules.items()}
+        return cls(points, json.loads(cursor) if cursor else {})
+
+    @property
+    def tables(self) -> list[str]:
+        return [table for table, point in self.points.items() if self.before.get(table, point) != point]
+
+    def cursor(self, *waiting: str) -> str:
+        """The cursor after the tick; these tables are still due then."""
+        return json.dumps({**self.points, **{table: self.before[table] for table in waiting}})
+
+
+def unfinished(instance: dg.DagsterInstance, *, job: str | None = None, tags: Mapping[str, str] | None = None) -> bool:
+    """Whether a run of a job, or with these tags, has not ended."""
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags or {}), statuses=UNFINISHED), limit=1))
+
+
+def next_point(schedules: Mapping[str, Schedule], now: datetime) -> str:
+    """When the next of them is due, in words."""
+    coming = min((point for schedule in schedules.values() if (point := schedule.next(now)) is not None), default=None)
+    return f"the next one is due at {coming:%Y-%m-%d %H:%M} UTC" if coming else "every schedule has ended"
+
+
+def not_ended(tables: list[str]) -> str:
+    return f"due, but the last run has not ended: {', '.join(tables)}"
+
+
+KeysOf = Callable[[Platform, Sequence[str]], list[dg.AssetCheckKey]]
+
+
+def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str, keys_of: KeysOf) -> dg.SensorDefinition:
+    """The sensor that launches this job with the checks of those whose schedule has come to a point.
+
+    What is scheduled is first looked at at the first point after the sensor has seen it; points that it missed, and those that come
+    while a run has not ended, are made up for by one run.
+    """
+
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        platform = open_platform()
+        now = from_milliseconds(platform.store.now())
+        due = Due.by(schedules, now, context.cursor)
+        if not due.tables:
+            return dg.SensorResult(skip_reason=next_point(schedules, now), cursor=due.cursor())
+        if unfinished(instance_of(context)(), job=job):
+            return dg.SensorResult(skip_reason=not_ended(due.tables), cursor=due.cursor(*due.tables))
+        run_key = f"{job}@" + ",".join(f"{name}@{due.points[name]}" for name in due.tables)
+        request = dg.RunRequest(run_key=run_key, asset_check_keys=keys_of(platform, due.tables))
+        return dg.SensorResult(run_requests=[request], cursor=due.cursor())
+
+    return looking_sensor(job, INTERVAL_SECONDS, description, look, job)
+
+
+def monitors_sensor(job: str, tables: Iterable[ChangeTable]) -> dg.SensorDefinition:
+    """The sensor that launches this job for tables, as their monitors say; where databases may not be asked, none is compared."""
+    watched = {table.name: table for table in tables}
+    schedules = {name: every for name, table in watched.items() if (every := (table.monitor or UNDECLARED).every) is not None}
+
+    def keys_of(platform: Platform, due: Sequence[str]) -> list[dg.AssetCheckKey]:
+        may_compare = platform.settings.may_ask_sources
+        return [key for table in due for key in monitor_check_keys(watched[table], may_compare=may_compare)]
+
+    about = "Looks whether tables that follow a database keep up, and are the same, as their monitors say."
+    return checks_sensor(job, schedules, about, keys_of)
+
+
+def verify_sensor(job: str, groups: Iterable[EventGroup]) -> dg.SensorDefinition:
+    """The sensor that launches this job for groups, as their `verify=` says."""
+    by_name = {group.name: group for group in groups}
+    schedules = {name: group.options.verify for name, group in by_name.items() if group.options.verify is not None}
+    about = "Looks whether each event of groups is in the table of its type once, as their declarations say."
+    return checks_sensor(job, schedules, about, lambda _, due: [verify_check_key(by_name[name]) for name in due])
+
+
+def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.SensorDefinition:
+    """The sensor that launches this job for tables, by the schedule of each.
+
+    A table is first maintained at the first point after the sensor has seen it. Points that it missed are made up for by one
+    run, and so are those that come while a run of the table has not ended.
+    """
+
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        now = from_milliseconds(open_platform().store.now())
+        due = Due.by(schedules, now, context.cursor)
+        running = [table for table in due.tables if unfinished(instance_of(context)(), tags={MAINTENANCE_TAG: table})]
+        requests = [_request(table, due.points[table]) for table in due.tables if table not in running]
+        why = None if requests else not_ended(running) if running else next_point(schedules, now)
+        return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)
+
+    return looking_sensor(job, INTERVAL_SECONDS, "Launches the maintenance of tables as their schedules say.", look, job)
+
+
+def _request(table: str, point: str) -> dg.RunRequest:
+    name = maintenance_name(table)
+    return dg.RunRequest(run_key=f"{name}@{point}", asset_selection=[asset_key(name)], tags={MAINTENANCE_TAG: table})

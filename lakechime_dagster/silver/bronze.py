@@ -1,0 +1,389 @@
+"""Appends the events of a source to their stream's table."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimestampType
+from typing_extensions import assert_never
+
+from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.snapshots import FileAction, SnapshotRange, TableLog, Verdict, own_uid
+from lakechime_dagster.errors import DeclarationError, LaneHeldError, TableUnreadableError
+from lakechime_dagster.silver.event import Refusal, scanned
+from lakechime_dagster.silver.job import EventJob
+from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.silver.tokenizer import ROW, Tokenizer, load_tokenizer
+from lakechime_dagster.sources.spark import (
+    PROPERTIES,
+    SLICE,
+    Line,
+    Slice,
+    batches,
+    check_there,
+    files_place,
+    has_message,
+    ingest_step,
+    kafka_place,
+    read_topics,
+    tasks,
+)
+from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.ranges import (
+    RangeRead,
+    ReadMethod,
+    files_frame,
+    live_files,
+    names_in_files,
+    pinned,
+    plain_files,
+    read_range,
+    root_of,
+)
+from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.session import column, on_batches, session_confs, struct_of
+from lakechime_dagster.tables.events import CLUSTERED, REFUSED_BEFORE
+from lakechime_dagster.tables.names import folded
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
+from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, KafkaPlace, Place, ranges_between
+
+TRACKED = "delta.enableRowTracking"
+MADE_ANEW = "it was made anew, and is read from its beginning; what it had before, and was not read, is not there any more"
+_PAYLOAD = "payload"
+
+
+def rows_of_table(
+    spark: SparkSession, job: EventJob, feed: TableRows, log: TableLog, range_: SnapshotRange, stamp: CommitStamp
+) -> tuple[DataFrame | None, SourceResult]:
+    """The rows of a range as `_src`, `sent_at` and `payload`, None where there is none, and how they were read.
+
+    `sent_at` is when the row's file was written.
+
+    Raises:
+        LaneHeldError: what was appended cannot be told from what is there already, as commits do more than append, or are gone.
+        DeclarationError: the table has no such column of text or bytes.
+    """
+    read = read_range(spark, log, range_)
+    is_anew = _is_made_anew(range_, read)
+    if not (read.is_first or is_anew) and (read.images is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
+        raise _refusal(job, feed, range_, read, stamp)
+    told = SourceResult(
+        alias=_PAYLOAD,
+        table=feed.name,
+        method=read.method.value,
+        verdict=read.verdict,
+        start=range_.start,
+        end=SnapshotId(str(read.version)),
+        commits=read.commits,
+        data_commits=read.data_commits,
+        note=MADE_ANEW if is_anew else read.note,
+    )
+    if read.method is ReadMethod.NOTHING:
+        return None, told
+    rows = _Rows(spark, job.name, feed, log, read.version)
+    found = rows.of_snapshot() if read.is_first or is_anew else rows.of_files(read.files)
+    return (None if found is None or found.isEmpty() else found), told
+
+
+def _is_made_anew(range_: SnapshotRange, read: RangeRead) -> bool:
+    """Whether the table is another one than it was at the range's start, of which the claimed snapshot is read."""
+    if read.verdict is not Verdict.RECREATED or read.version != int(range_.end):
+        return False
+    before, now = range_.start_uid, range_.table_uid
+    return range_.is_recreated and before is not None and now is not None and own_uid(before) != own_uid(now)
+
+
+def _refusal(job: EventJob, feed: TableRows, range_: SnapshotRange, read: RangeRead, stamp: CommitStamp) -> Exception:
+    """Why a range is not read: a newer attempt may read up to another end, or a person must decide."""
+    where = f"{feed.name} after version {range_.start} up to {range_.end}"
+    if read.verdict is Verdict.RECREATED and read.version != int(range_.end):
+        return TableUnreadableError(f"{where}: {read.note}; the next attempt reads the new one")
+    why = read.note or f"commits of it do more than append ({read.method.value})"
+    return LaneHeldError(
+        f"{where}: {why}; {job.name} takes only what is appended, and takes nothing of these versions. Put the table's log back as it "
+        f"was, or go on behind version {range_.end} by `lakechime execution skip {stamp.execution_id} --reason …` and append anew to "
+        f"{feed.name} what must not be missing"
+    )
+
+
+class _Rows:
+    """Rows of a table at a version, with their identities."""
+
+    def __init__(self, spark: SparkSession, reader: str, feed: TableRows, log: TableLog, version: int) -> None:
+        self.spark, self.reader, self.feed, self.log, self.version = spark, reader, feed, log, version
+        self.is_tracked = log.properties(version).get(TRACKED, "").lower() == "true"
+        self.uid, self.root = log.uid, root_of(spark, log.location)
+
+    def of_snapshot(self) -> DataFrame | None:
+        """All rows of the version.
+
+        Raises:
+            TableUnreadableError: rows of its files are deleted, and it does not track rows.
+        """
+        if self.is_tracked:
+            return self._tracked(pinned(self.spark, self.log.location, self.version))
+        files = live_files(self.spark, self.log.location, self.version)
+        if any(files.values()):
+            problem = "has files with deleted rows and does not track rows, so that the others cannot be named"
+            remedy = f"`REORG TABLE {self.feed.name} APPLY (PURGE)` writes them anew, `SET TBLPROPERTIES ('{TRACKED}' = 'true')` names them"
+            raise TableUnreadableError(f"{self.feed.name} at {self.log.shown_location} {problem}; {remedy}")
+        return self._plain(sorted(files))
+
+    def of_files(self, files: Iterable[FileAction]) -> DataFrame | None:
+        """The rows of files that commits appended; those that are older than the table's tracking are named by their files."""
+        several = list(files)
+        tracked = {file.path for file in several if self.is_tracked and "baseRowId" in json.loads(file.entry)["add"]}
+        plain = self._plain([file.path for file in several if file.path not in tracked])
+        if not tracked:
+            return plain
+        named = [file for file in several if file.path in tracked]
+        found = self._tracked(files_frame(self.spark, self.log.location, self.version, named))
+        return found if plain is None else found.unionByName(plain)
+
+    def _tracked(self, rows: DataFrame) -> DataFrame:
+        name, _ = self._column
+        return self._told(rows, column(name), F.col("_metadata.row_id").cast("string"))
+
+    def _plain(self, paths: list[str]) -> DataFrame | None:
+        if not paths:
+            return None
+        name, kind = self._column
+        there = names_in_files(self.spark, self.log.location, self.version)[name]
+        rows = plain_files(self.spark, self.log.location, paths, StructType([StructField(there, kind)]))
+        path = F.parse_url(F.col("_metadata.file_path"), F.lit("PATH"))
+        own = F.substr(path, F.lit(len(self.root) + 1))  # of a clone some files are another table's
+        relative = F.when(path.startswith(self.root), own).otherwise(F.col("_metadata.file_path"))
+        return self._told(rows, column(there), F.concat_ws("@", relative, F.col("_metadata.row_index").cast("string")))
+
+    def _told(self, rows: DataFrame, payload: Column, identity: Column) -> DataFrame:
+        source = F.concat_ws("/", F.lit(str(self.uid)), identity)
+        told = F.coalesce(payload.cast("binary"), F.lit(b""))  # a row without a payload is no event, as a topic's tombstone
+        return rows.select(source.alias("_src"), F.col("_metadata.file_modification_time").alias("sent_at"), told.alias(_PAYLOAD))
+
+    @cached_property
+    def _column(self) -> tuple[str, DataType]:
+        """The column of the payload, as the table spells it, and its type.
+
+        Raises:
+            DeclarationError: there is none, or it is of another type, or a partition's.
+        """
+        schema, wanted = pinned(self.spark, self.log.location, self.version).schema, self.feed.payload
+        found = [field for field in schema if folded(field.name) == folded(wanted)]
+        if not found:
+            problem = f"{self.feed.name} has no column {wanted!r}; it has {', '.join(schema.names)}"
+        elif not isinstance(found[0].dataType, StringType | BinaryType):
+            problem = f"{wanted} of {self.feed.name} is {found[0].dataType.simpleString()}; name a column of text or bytes"
+        elif found[0].name in self.log.levels().names:
+            problem = f"{wanted} is a partition of {self.feed.name}; name another column"
+        else:
+            return found[0].name, found[0].dataType
+        raise DeclarationError(self.reader, "source", problem)
+
+
+COLUMNS = ("reason", "type", "producer", "hash", "names_hash", "flags")
+
+_RAW, _SCANNED = "__payload", "__scanned"
+
+
+def scan(
+    frame: DataFrame, payload: str, type_field: tuple[str, ...], producer_field: tuple[str, ...] = (), *, back_end: Tokenizer | None
+) -> DataFrame:
+    """The frame with `COLUMNS` at its end, as `schema.scan` tells them of each payload; flags are joined by commas, null if there are none.
+
+    Args:
+        frame: Columns that have these names already are replaced, the others kept.
+        payload: The column of payloads, binary or text; null is an empty one.
+        type_field: The names of the fields that lead to an event's type.
+        producer_field: Of those that lead to its producer; none if no field tells it.
+        back_end: The tokenizer of the frame's JVM; without one, Python tells the same several times slower.
+    """
+    others = [name for name in frame.columns if name.lower() not in COLUMNS]
+    kept, read = [column(name) for name in others], column(payload).cast("binary")
+    if back_end is None:
+        rows = frame.select(*kept, read.alias(_RAW))
+        schema = StructType([*rows.schema.fields[:-1], *struct_of(ROW)])
+        numbered = rows.toDF(*map(str, range(len(rows.columns))))  # `mapInArrow` finds no column that has a dot in its name
+        return on_batches(numbered, _Scan(type_field, producer_field, schema.names), schema)
+    function = back_end.registered(frame.sparkSession, type_field, producer_field)
+    rows = frame.select(*kept, F.call_udf(function, read).alias(_SCANNED))
+    return rows.select(*kept, *(F.col(_SCANNED)[name].alias(name) for name in COLUMNS))
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Replaces the last column of batches, the payload, by what `scanned` tells of it."""
+
+    type_field: tuple[str, ...]
+    producer_field: tuple[str, ...]
+    names: list[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            told = [self._row(payload or b"") for payload in batch.column(batch.num_columns - 1).to_pylist()]
+            columns = [pa.array([row[i] for row in told], pa.string()) for i in range(len(COLUMNS))]
+            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], *columns], names=self.names)
+
+    def _row(self, payload: bytes) -> tuple[str | None, ...]:
+        found = scanned(payload, self.type_field, self.producer_field)
+        return (found.reason, found.type, found.producer, found.typed_hash, found.names_hash, ",".join(found.flags) or None)
+
+
+PAYLOAD = "payload"
+SCHEMA = StructType(
+    [
+        StructField("_src", StringType()),
+        StructField("_ingested_at", TimestampType()),
+        StructField("sent_at", TimestampType()),
+        *(StructField(name, StringType()) for name in COLUMNS),
+        StructField(PAYLOAD, StringType()),
+        StructField("payload_bytes", BinaryType()),
+        StructField(REFUSED_BEFORE, StringType()),
+    ]
+)
+
+
+def told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
+    """Binary payloads with their names as rows of `SCHEMA`; `REFUSED_BEFORE` is null where it is not told."""
+    tokenizer = load_tokenizer(spark, Path(job.classes)) if job.classes else None
+    rows = scan(read, PAYLOAD, job.type_field, job.producer_field, back_end=tokenizer).withColumn("_ingested_at", F.current_timestamp())
+    is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
+    text = F.when(is_text, F.col(PAYLOAD).cast("string"))
+    binary = F.when(~is_text, F.col(PAYLOAD))
+    rows = rows if REFUSED_BEFORE in read.columns else rows.withColumn(REFUSED_BEFORE, F.lit(None).cast("string"))
+    return rows.withColumn("payload_bytes", binary).withColumn(PAYLOAD, text).select(*SCHEMA.names)
+
+
+MAX_TOLD = 100  # kinds of rows that a dry run tells
+
+
+@dataclass(frozen=True, kw_only=True)
+class WouldReprocess:
+    """What reprocessing would add: so many rows, and of what they were refused for and are of by now, the commonest kinds first."""
+
+    rows: int
+    kinds: tuple[tuple[str, str, int], ...] = ()
+
+
+def reprocessed(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame | None:
+    """The rows of the stream's table that are refused there and are events by today's declaration; None without a table."""
+    if not log.exists():
+        return None
+    held = pinned(spark, job.location, log.version)
+    refused = held.where(F.col("reason").isNotNull())
+    if REFUSED_BEFORE in held.columns:
+        refused = refused.join(held.where(F.col(REFUSED_BEFORE).isNotNull()).select("_src"), "_src", "left_anti")
+    payload = F.coalesce(F.col("payload_bytes"), F.col(PAYLOAD).cast("binary"))
+    rows = refused.select("_src", "sent_at", payload.alias(PAYLOAD), F.col("reason").alias(REFUSED_BEFORE))
+    return told(spark, rows, job).where(F.col("reason").isNull())
+
+
+def reprocess_of(rows: DataFrame) -> WouldReprocess:
+    """How many rows are reprocessed, and of which kinds; one job over the refused rows."""
+    counted = rows.groupBy(REFUSED_BEFORE, "type").count().collect()
+    kinds = sorted(((row[REFUSED_BEFORE], row["type"], row["count"]) for row in counted), key=lambda kind: (-kind[2], kind))
+    return WouldReprocess(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_TOLD]))
+
+
+SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
+TAKEN = "event"  # what rows without a reason are counted as
+_READ = StructType([StructField("_src", StringType()), StructField("sent_at", TimestampType()), StructField(PAYLOAD, BinaryType())])
+_STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash," + REFUSED_BEFORE}
+
+
+def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+    """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
+
+    `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
+    table's id and the row's, or the file in which the row was appended and its number there. What is reprocessed keeps its name.
+    """
+    sources: list[SourceResult] = []
+
+    def rows_between(start: Place | None, end: Place) -> DataFrame | None:
+        match job.feed:
+            case JsonLines():
+                read = _of_files(spark, job, job.feed, files_place(start), files_place(end))
+            case KafkaTopic():
+                read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
+            case TableRows():
+                range_ = ranges_between(start or Place(), end).get(job.feed.name)
+                log, read = open_log(job.folder, job.feed.name), None
+                if range_ is not None:
+                    read, how = rows_of_table(spark, job, job.feed, log, range_, stamp)
+                    sources.append(how)
+            case _:
+                assert_never(job.feed)
+        came = [] if read is None else [told(spark, read, job)]
+        rows = reduce(DataFrame.unionByName, [*came, *again]) if came or again else None
+        return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)  # a type and a variation beside each other
+
+    with session_confs(spark, SMALL_PAGES):
+        again, done = _reprocessed(spark, job, open_log)
+        stamp = stamp if done is None else replace(stamp, facts={**stamp.facts, **done.to_facts()})
+        result = ingest_step(
+            spark,
+            job,
+            stamp,
+            open_log,
+            rows_between,
+            SCHEMA,
+            f"coalesce(reason, '{TAKEN}')",
+            cluster_by=CLUSTERED,
+            properties=PROPERTIES | _STATISTICS,
+        )
+    is_done = result.outcome is not Outcome.SKIPPED
+    return replace(result, sources=tuple(sources), reprocessed=done if is_done else None)
+
+
+def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Reprocessed | None]:
+    """The rows that reprocessing adds, and what is recorded of it; None where none is asked for."""
+    if job.reprocess is None:
+        return [], None
+    rows = reprocessed(spark, job, open_log(job.location, job.name))
+    count = 0 if rows is None else reprocess_of(rows).rows
+    return [rows] if rows is not None and count else [], Reprocessed(reprocess_id=job.reprocess, rows=count)
+
+
+def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:
+    messages = read_topics(spark, feed, start, end, job.environment)
+    if messages is None or messages.isEmpty():
+        return None
+    source = F.concat_ws("/", "topic_id", F.col("partition").cast("string"), F.col("offset").cast("string"))
+    payload = F.coalesce(F.col("value"), F.lit(b""))  # a tombstone tells nothing, which is no event
+    return messages.select(source.alias("_src"), F.col("timestamp").alias("sent_at"), payload.alias(PAYLOAD))
+
+
+def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FilesPlace, end: FilesPlace) -> DataFrame | None:
+    folder, spans = Path(job.folder), end.spans_after(start)
+    check_there(folder, spans)
+    if not has_message(folder, spans):
+        return None
+    parts = tasks(spans, SLICE)
+    read = _Lines(to_arrow_schema(_READ), folder, parts)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, _READ)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Reads the lines of some slices; asked by the numbers of tasks."""
+
+    out: pa.Schema
+    folder: Path
+    parts: list[list[Slice]]
+
+    def __call__(self, asked: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in asked:
+            for number in batch.column(0).to_pylist():
+                for found in batches(self.folder, self.parts[number]):
+                    yield self._batch(found)
+
+    def _batch(self, found: list[Line]) -> pa.RecordBatch:
+        sources = pa.array([f"{one.name}@{one.at}" for one in found])
+        times = pa.array([one.written_ns // 1_000 for one in found], self.out.field("sent_at").type)
+        payloads = pa.array([one.content for one in found], pa.binary())
+        return pa.RecordBatch.from_arrays([sources, times, payloads], schema=self.out)

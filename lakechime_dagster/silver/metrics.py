@@ -1,0 +1,198 @@
+"""Measures of event streams for metrics, from the store alone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from lakechime_dagster.dce.engine import now_ms, reading
+from lakechime_dagster.silver import store_schema as events
+from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.triggers import schema as ledger
+from lakechime_dagster.triggers.consumers import ExecutionState, LaneState
+from lakechime_dagster.triggers.progress import ConsumerLag, consumer_lags
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeMeasures:
+    """A type: what its settled steps did in sum, and how it stands. Times are milliseconds of the store's clock.
+
+    Attributes:
+        reasons: Why values were rescued: how many of each.
+        conflicts: Siblings that its layout has.
+        is_failing: The step that tried it last could not write it.
+        behind: Rows behind its place, as the step counted them that tried it last.
+    """
+
+    group: str
+    type: str
+    written: int
+    rescued: int
+    reasons: Mapping[str, int]
+    discarded: int
+    columns_added: int
+    conflicts: int
+    failed_steps: int
+    is_failing: bool
+    variations: int
+    pending: int
+    behind: int
+    layout: int
+    commit_ts: int | None
+    behind_ts: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMeasures:
+    """A group.
+
+    Attributes:
+        state: Of its lane; None before its first tick.
+        open_ts: When its open execution was claimed, which is at this `attempt`.
+        stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
+        totals: By counter and label.
+    """
+
+    group: str
+    state: LaneState | None = None
+    open_ts: int | None = None
+    attempt: int = 0
+    stuck_ts: int | None = None
+    totals: Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """All of a deployment at `now`, the busiest types first; `ticked_ts` is when a trigger was evaluated last.
+
+    Attributes:
+        lags: Of all consumers, groups among them.
+    """
+
+    now: int
+    types: tuple[TypeMeasures, ...]
+    groups: tuple[GroupMeasures, ...]
+    lags: tuple[ConsumerLag, ...]
+    lanes: Mapping[LaneState, int]
+    ticked_ts: int | None
+
+    @property
+    def waiting_since(self) -> Mapping[str, int]:
+        """By consumer when the oldest event that it has not consumed was registered; those that have consumed all are left out."""
+        found: dict[str, int] = {}
+        for one in self.lags:
+            if one.since_ts is not None:
+                found[one.consumer] = min(one.since_ts, found.get(one.consumer, one.since_ts))
+        return found
+
+
+def measures(types: SqlEventTypes) -> Measures:
+    """What is there now, the busiest types first."""
+    deployment = types.deployment
+    with reading(types.engine) as connection:
+        reasons = _reasons(connection, deployment)
+        several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
+        totals = _totals(connection, deployment)
+        now = now_ms(connection)
+        names = sorted({one.group for one in several} | {*totals})
+        flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
+        groups = tuple(replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names)
+        lags = tuple(consumer_lags(connection, deployment))
+        lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
+        ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
+        return Measures(now=now, types=several, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
+
+
+def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
+    """Since when a group could write no type; None where one was written since the oldest failure, or none fails."""
+    own = [one for one in types if one.group == group]
+    since = min((one.behind_ts for one in own if one.is_failing and one.behind_ts is not None), default=None)
+    was_written = since is not None and any(one.commit_ts is not None and one.commit_ts > since for one in own)
+    return None if was_written else since
+
+
+def _types(deployment: str) -> sa.Select[Any]:
+    kind = events.event_type.c
+    columns = (
+        kind.type_id,
+        kind.group_name,
+        kind.type,
+        kind.written_sum,
+        kind.rescued_sum,
+        kind.discarded_sum,
+        kind.columns_added,
+        kind.conflicts,
+        kind.failed_steps,
+        kind.failures,
+        kind.variations,
+        kind.pending,
+        kind.rows_behind,
+        kind.layout_version,
+        kind.commit_ts,
+        kind.behind_ts,
+    )
+    busiest = (kind.written_sum + kind.discarded_sum).desc()
+    return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
+
+
+def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
+    return TypeMeasures(
+        group=row.group_name,
+        type=row.type,
+        written=row.written_sum,
+        rescued=row.rescued_sum,
+        reasons=reasons,
+        discarded=row.discarded_sum,
+        columns_added=row.columns_added,
+        conflicts=row.conflicts,
+        failed_steps=row.failed_steps,
+        is_failing=row.failures > 0,
+        variations=row.variations,
+        pending=row.pending,
+        behind=row.rows_behind,
+        layout=row.layout_version,
+        commit_ts=row.commit_ts,
+        behind_ts=row.behind_ts,
+    )
+
+
+def _reasons(connection: Connection, deployment: str) -> dict[int, dict[str, int]]:
+    """By the number of a type."""
+    found: dict[int, dict[str, int]] = {}
+    told = sa.select(events.type_rescue).join(events.event_type).where(events.event_type.c.deployment == deployment)
+    for row in connection.execute(told):
+        found.setdefault(row.type_id, {})[row.reason] = row.total
+    return found
+
+
+def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str, str], float]]:
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for row in connection.execute(sa.select(events.group_total).where(events.group_total.c.deployment == deployment)):
+        found.setdefault(row.group_name, {})[row.counter, row.label] = row.total
+    return found
+
+
+def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (ledger.flow.c.deployment == deployment, ledger.flow.c.forgotten_ts.is_(None))
+
+
+def _lanes(deployment: str) -> sa.Select[Any]:
+    lane = ledger.lane.c
+    return sa.select(lane.state, sa.func.count()).join_from(ledger.lane, ledger.flow).where(*_lives(deployment)).group_by(lane.state)
+
+
+def _flows(deployment: str, names: list[str]) -> sa.Select[Any]:
+    """The groups' flows with their one lane each, and its open execution."""
+    flow, lane, execution = ledger.flow.c, ledger.lane.c, ledger.execution.c
+    is_open = sa.and_(execution.lane_id == lane.lane_id, execution.state == ExecutionState.OPEN)
+    joined = ledger.flow.join(ledger.lane, sa.and_(lane.flow_id == flow.flow_id, lane.key == "")).outerjoin(ledger.execution, is_open)
+    columns = (flow.name, lane.state, execution.claimed_ts, execution.attempt)
+    return sa.select(*columns).select_from(joined).where(*_lives(deployment), flow.name.in_(names))
+
+
+def _group(name: str, flow: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
+    if flow is None:
+        return GroupMeasures(group=name, totals=totals)
+    return GroupMeasures(group=name, state=LaneState(flow.state), open_ts=flow.claimed_ts, attempt=flow.attempt or 0, totals=totals)

@@ -1,0 +1,870 @@
+"""The schema of a type's table as it grows: what was observed, its columns, and which changes break something."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.silver.event import ELEMENT, ROOT, Kind, Variation, field_path
+from lakechime_dagster.tables.events import SIBLING, Change, Contract, Mode, Pin, column_of, is_matched, overlap
+from lakechime_dagster.tables.names import folded
+
+SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
+Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an element of an array
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A path: the kinds of what was there, and the first and the last position at which one of them came first."""
+
+    kinds: frozenset[Kind]
+    first: int
+    last: int
+
+    def joined(self, other: "Seen") -> "Seen":
+        return Seen(self.kinds | other.kinds, min(self.first, other.first), max(self.last, other.last))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The paths of a type, as spelled; two that differ in letter case only are two."""
+
+    paths: Mapping[str, Seen] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", MappingProxyType(dict(self.paths)))
+
+    def joined(self, other: "Observed") -> "Observed":
+        """What both have seen."""
+        found = dict(self.paths)
+        for path, seen in other.paths.items():
+            found[path] = found[path].joined(seen) if path in found else seen
+        return Observed(found)
+
+    def is_enlarged_by(self, variation: Variation) -> bool:
+        """Whether a variation has a path, or a kind at a path, that was not seen."""
+        return any(path not in self.paths or kind not in self.paths[path].kinds for path, kind in variation.kinds)
+
+
+def observed_of(variation: Variation, position: int) -> Observed:
+    """What a variation shows that came first at a position, such as a version of the bronze table."""
+    kinds: dict[str, set[Kind]] = {}
+    for path, kind in variation.kinds:
+        kinds.setdefault(path, set()).add(kind)
+    return Observed({path: Seen(frozenset(several), position, position) for path, several in kinds.items()})
+
+
+@dataclass
+class Node:
+    """A path as a tree has it: the kinds of what is there, the fields of its objects by their names, the elements of its arrays."""
+
+    kinds: frozenset[Kind] = frozenset()
+    fields: dict[str, "Node"] = field(default_factory=dict)
+    element: "Node | None" = None
+
+
+def says_nothing(node: Node) -> bool:
+    """Whether what is there is null, empty, or an object of such fields: it asks for no column, and without one nothing is lost."""
+    return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(map(says_nothing, node.fields.values()))
+
+
+def tree_of(observed: Observed) -> Node:
+    """The paths as a tree, whose root is the event."""
+    root = Node()
+    for path, seen in observed.paths.items():
+        node = root
+        for name in names_of(path):
+            if name is None:
+                node.element = node = node.element or Node()
+            else:
+                node = node.fields.setdefault(name, Node())
+        node.kinds = seen.kinds
+    return root
+
+
+def names_of(path: str) -> Names:
+    """The fields that lead to a path, None where it leads into an array."""
+    names: list[str | None] = []
+    for part in path.split("/")[1:]:
+        name = part.partition("[")[0]  # a name's own is told otherwise
+        names += [_unescaped(name), *([None] * part[len(name) :].count(ELEMENT))]
+    return tuple(names)
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("~2", "[").replace("~1", "/").replace("~0", "~")
+
+
+MAX_LEVELS = 32
+MAX_FIELDS = 200  # of one object; with more its fields are ids
+
+
+class Holds(StrEnum):
+    """What a column holds.
+
+    Attributes:
+        LONG: Whole numbers of 64 bits.
+        BIGINT: Those of up to 38 digits, and the ones of 64 bits.
+        FRACTION: Doubles, of numbers that are spelled as fractions.
+        DOUBLE: Doubles, also of whole numbers that are exactly one.
+        HUGE: The spelling of numbers that nothing else holds.
+        JSON: The text of a value of any kind.
+        VARIANT: A value of any kind, as Spark's type of that name; of siblings alone.
+    """
+
+    BOOL = "bool"
+    LONG = "long"
+    BIGINT = "bigint"
+    FRACTION = "fraction"
+    DOUBLE = "double"
+    HUGE = "huge"
+    STRING = "string"
+    OBJECT = "object"
+    ARRAY = "array"
+    JSON = "json"
+    VARIANT = "variant"
+
+
+_TAKES: Mapping[Holds, frozenset[Kind]] = {
+    Holds.BOOL: frozenset({Kind.BOOL}),
+    Holds.LONG: frozenset({Kind.LONG}),
+    Holds.BIGINT: frozenset({Kind.BIGINT, Kind.LONG}),
+    Holds.FRACTION: frozenset({Kind.FRACTION}),
+    Holds.DOUBLE: frozenset({Kind.FRACTION, Kind.LONG, Kind.BIGINT}),
+    Holds.HUGE: frozenset({Kind.HUGE}),
+    Holds.STRING: frozenset({Kind.STRING}),
+    Holds.OBJECT: frozenset({Kind.OBJECT, Kind.EMPTY_OBJECT}),
+    Holds.ARRAY: frozenset({Kind.ARRAY, Kind.EMPTY_ARRAY}),
+    Holds.JSON: frozenset(Kind) - {Kind.NULL},
+    Holds.VARIANT: frozenset(Kind) - {Kind.NULL},
+}
+_NUMBERS = frozenset({"long", "bigint", "fraction", "double", "huge"})  # of what is held, and of kinds
+_FIRST = (Kind.OBJECT, Kind.ARRAY, Kind.STRING, Kind.FRACTION, Kind.BIGINT, Kind.LONG, Kind.BOOL, Kind.HUGE)  # the sooner, the barer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column, a field of a struct, or the element of an array.
+
+    Attributes:
+        name: In the table; empty of an element.
+        field: Of the event, as spelled; empty of an element too.
+        fields: Of an object, in the order in which they came.
+        is_sibling: It holds what the column of the field cannot.
+        is_map: An object whose fields turned out to be ids, so that it gets no more of them.
+    """
+
+    name: str
+    field: str
+    holds: Holds
+    fields: tuple["Column", ...] = ()
+    element: "Column | None" = None
+    is_sibling: bool = False
+    is_map: bool = False
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether values of a kind have their place here; of a DOUBLE not every whole number."""
+        return kind in _TAKES[self.holds]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it holds single values, and no others."""
+        return self.holds is not Holds.OBJECT and self.element is None
+
+    @property
+    def leaves(self) -> int:
+        """How many columns of single values it has, itself or within."""
+        if self.holds is Holds.ARRAY and self.element is not None:
+            return self.element.leaves
+        return sum(one.leaves for one in self.fields) if self.holds is Holds.OBJECT else 1
+
+    @property
+    def siblings(self) -> int:
+        """How many siblings it is and has within."""
+        within = (*self.fields, *((self.element,) if self.element else ()))
+        return int(self.is_sibling) + sum(one.siblings for one in within)
+
+    def to_json(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"name": self.name, "field": self.field, "holds": self.holds.value}
+        wire |= {"fields": [one.to_json() for one in self.fields]} if self.fields else {}
+        wire |= {"element": self.element.to_json()} if self.element else {}
+        wire |= {"map": True} if self.is_map else {}
+        return wire | {"sibling": True} if self.is_sibling else wire
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> "Column":
+        return cls(
+            name=wire["name"],
+            field=wire["field"],
+            holds=Holds(wire["holds"]),
+            fields=tuple(map(cls.from_json, wire.get("fields", ()))),
+            element=cls.from_json(wire["element"]) if "element" in wire else None,
+            is_sibling=wire.get("sibling", False),
+            is_map=wire.get("map", False),
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The payload's columns of a table, in their order."""
+
+    columns: tuple[Column, ...] = ()
+
+    @cached_property
+    def leaves(self) -> int:
+        return sum(column.leaves for column in self.columns)
+
+    def is_full(self, contract: Contract) -> bool:
+        """Whether it takes no further column."""
+        return self.leaves >= contract.column_cap
+
+    @property
+    def siblings(self) -> int:
+        """How many columns hold what the column of their field cannot, at any depth; as layouts only grow, it never falls."""
+        return sum(column.siblings for column in self.columns)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [column.to_json() for column in self.columns]
+
+    @classmethod
+    def from_json(cls, wire: list[dict[str, Any]]) -> "Layout":
+        return cls(tuple(map(Column.from_json, wire)))
+
+
+def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layout:
+    """The layout that has a place for all that was observed, so far as the contract and the caps let it; it only adds.
+
+    The same layout, observed and contract give the same one, and it gives itself again.
+    """
+    grower = _Grower(contract, room=contract.column_cap - layout.leaves)
+    return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1, is_new=not layout.columns))
+
+
+def change_of(held: Collection[Holds], kind: Kind, path: str) -> Change:
+    """What comes with a column for a kind at a path, beside those that hold these."""
+    if not held:
+        return Change.COLUMN if path.count("/") == 1 and ELEMENT not in path else Change.FIELD
+    return Change.NUMBER if kind.value in _NUMBERS and any(one.value in _NUMBERS for one in held) else Change.KIND
+
+
+def _lacks_numbers(array: Column, node: Node) -> bool:
+    """Whether an array's elements are whole numbers and fractions came, or the other way around."""
+    element, inner = array.element, node.element
+    while element is not None and inner is not None and element.holds is Holds.ARRAY:
+        element, inner = element.element, inner.element
+    if element is None or inner is None:
+        return False
+    whole, fraction = {Kind.LONG, Kind.BIGINT} & inner.kinds, {Kind.FRACTION} & inner.kinds
+    return bool(fraction if element.holds in (Holds.LONG, Holds.BIGINT) else whole if element.holds is Holds.FRACTION else ())
+
+
+def _of_doubles(column: Column) -> Column:
+    """An array with doubles in place of its numbers."""
+    if column.element is None:
+        return replace(column, holds=Holds.DOUBLE)
+    return replace(column, element=_of_doubles(column.element))
+
+
+@dataclass
+class _Grower:
+    """Adds columns while there is room."""
+
+    contract: Contract
+    room: int
+
+    def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
+        """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
+        grown = list(columns)
+        for name in self._in_turn(node.fields, path):
+            grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
+        return tuple(grown)
+
+    def _in_turn(self, names: Iterable[str], path: str) -> list[str]:
+        """By name, but of those whose columns would differ in case alone first the one that a hint is of: it gets the column."""
+        ordered = sorted(names)
+        hinted = {folded(column_of(name)): name for name in ordered if field_path(path, name) in self.contract.pins}
+        before = {name: hinted.get(folded(column_of(name)), name) for name in ordered}
+        return sorted(ordered, key=lambda name: (before[name], before[name] != name))
+
+    def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
+        """The columns of an object with those that one of its fields lacks; a new object is born with its fields."""
+        grown = [self._grown(one, node, path, level) if one.field == name else one for one in columns]
+        kinds = self._kinds(node, path)
+        is_pinned = path in self.contract.pins and not any(one.field == name for one in grown)
+        first = (*kinds[:1], *kinds) if is_pinned else (*kinds,)
+        for at, kind in enumerate((*first, *kinds)):
+            held = [one.holds for one in grown if one.field == name]
+            holds = self._held_as(kind, node, held, path)
+            is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
+            is_late = at >= len(first) and holds is not Holds.VARIANT  # which has a place only once another kind has a column
+            if is_held or is_late or not self._may_add(held, kind, path, is_new=is_new):
+                continue
+            own = column_of(name)
+            new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)
+            if new is not None and not any(folded(one.name) == folded(new.name) for one in grown):
+                self.room -= new.leaves
+                grown.append(replace(new, is_sibling=bool(held)))
+        arrays = [one for one in grown if one.field == name and one.holds is Holds.ARRAY]
+        lacking = [one for one in arrays if _lacks_numbers(one, node)]
+        if lacking == arrays != [] and not any(one.field == name and one.holds is Holds.VARIANT for one in grown):
+            grown += self._array_of_all_numbers(arrays[0], {folded(one.name) for one in grown}, path)
+        return grown
+
+    def _array_of_all_numbers(self, array: Column, taken: Collection[str], path: str) -> list[Column]:
+        """The sibling of an array of whole numbers, or of fractions, once it came with the others; none where it may not be added."""
+        mode, own = self.contract.mode(Change.NUMBER, path), column_of(array.field)
+        if mode is Mode.VARIANT:
+            new = Column(name=f"{own}{SIBLING}{Holds.VARIANT}", field=array.field, holds=Holds.VARIANT, is_sibling=True)
+        else:
+            new = replace(_of_doubles(array), name=f"{own}{SIBLING}{Holds.ARRAY}_{Holds.DOUBLE}", is_sibling=True)
+        if mode not in (Mode.EVOLVE, Mode.VARIANT) or self.room <= 0 or folded(new.name) in taken:
+            return []
+        self.room -= new.leaves
+        return [new]
+
+    def _may_add(self, held: Collection[Holds], kind: Kind, path: str, *, is_new: bool) -> bool:
+        return (is_new and not held) or self.contract.mode(change_of(held, kind, path), path) in (Mode.EVOLVE, Mode.VARIANT)
+
+    def _kinds(self, node: Node, path: str) -> list[Kind]:
+        """The kinds of a path that need a place, the one first whose column is to bear its bare name."""
+        is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - SAYS_NOTHING
+        return [] if is_nothing else [kind for kind in _FIRST if kind in node.kinds]
+
+    def _held_as(self, kind: Kind, node: Node, held: Collection[Holds], path: str) -> Holds:
+        """What a column for a kind is to hold, beside those of its field that hold these."""
+        pin = self.contract.pins.get(path)
+        if pin is not None and not held:
+            return Holds(str(pin))
+        if kind is Kind.OBJECT and len(node.fields) > MAX_FIELDS:
+            return Holds.JSON
+        if held and self.contract.mode(change_of(held, kind, path), path) is Mode.VARIANT:
+            return Holds.VARIANT
+        if not held and self.contract.is_double_first and kind in _TAKES[Holds.DOUBLE]:
+            return Holds.DOUBLE
+        return Holds(kind.value)
+
+    def _grown(self, column: Column, node: Node, path: str, level: int) -> Column:
+        """A column with what its fields or elements lack."""
+        before = column.leaves
+        if column.holds is Holds.OBJECT and len(node.fields) > MAX_FIELDS:
+            grown = replace(column, is_map=True)
+        elif column.holds is Holds.OBJECT:
+            grown = replace(column, fields=self.fields(column.fields, node, path, level + 1, is_new=False))
+        elif column.holds is Holds.ARRAY and column.element is not None and node.element is not None:
+            grown = replace(column, element=self._grown(column.element, node.element, path + ELEMENT, level + 1))
+        else:
+            return column
+        assert grown.leaves >= before
+        return grown
+
+    def _new(self, name: str, field_name: str, holds: Holds, node: Node, path: str, level: int) -> Column | None:
+        """A column of that name; None where it would hold nothing, or beyond the caps."""
+        if level > MAX_LEVELS:
+            return None
+        column = Column(name=name, field=field_name, holds=holds)
+        if holds is Holds.OBJECT:
+            room, fields = self.room, self.fields((), node, path, level + 1, is_new=True)
+            self.room = room  # the caller counts them
+            return replace(column, fields=fields) if fields else None
+        if holds is Holds.ARRAY:
+            element = self._element(node, path, level)
+            return replace(column, element=element) if element is not None else None
+        return column if self.room > 0 else None
+
+    def _element(self, node: Node, path: str, level: int) -> Column | None:
+        """The column of an array's elements: of the first kind that gives one, as elements have no siblings."""
+        if node.element is None:
+            return None
+        inner, path = node.element, path + ELEMENT
+        for kind in self._kinds(inner, path):
+            holds = self._held_as(kind, inner, (), path)
+            if holds is Holds.FRACTION and inner.kinds & {Kind.LONG, Kind.BIGINT}:
+                holds = Holds.DOUBLE
+            element = self._new("", "", holds, inner, path, level + 1)
+            if element is not None:
+                return element
+        return None
+
+
+One = TypeVar("One")
+
+
+def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
+    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them.
+
+    A VARIANT comes behind all others as it is, since once it is there no further column of its field is added.
+    """
+    texts_last = -1 if kind is Kind.OBJECT else 1
+    return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
+
+
+def is_name_taken(columns: Sequence[Column], field: str) -> bool:
+    """Whether a column has the name, but for the letters' case, that the column of a field would have."""
+    name = folded(column_of(field))
+    return any(folded(one.name) == name for one in columns)
+
+
+def is_capped(
+    is_full: bool, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
+) -> bool:
+    """Whether a value, or whatever tells of several, has no column at a path as the layout is full, or it lies too deep.
+
+    Not so where nothing within it asks for a column.
+    """
+    level, several = _level_of(path), [value]
+    while several:
+        if any(kind not in SAYS_NOTHING and kind not in (Kind.OBJECT, Kind.ARRAY) for one in several for kind in kinds_of(one)):
+            return is_full or level > MAX_LEVELS
+        several = [inner for one in several for inner in below(one)]
+        level += 1
+    return False
+
+
+def _level_of(path: str) -> int:
+    """How deep a path lies; a field of the event itself does at 1."""
+    return path.count("/") + path.count(ELEMENT)
+
+
+TECHNICAL = {"_src": "string", "_ingested_at": "timestamp", "_hash": "string", "_schema_version": "int", "_rescued": "string"}
+_SQL_TYPES: Mapping[Holds, str] = {
+    Holds.BOOL: "boolean",
+    Holds.LONG: "bigint",
+    Holds.BIGINT: "decimal(38,0)",
+    Holds.FRACTION: "double",
+    Holds.DOUBLE: "double",
+    Holds.HUGE: "string",
+    Holds.STRING: "string",
+    Holds.JSON: "string",
+    Holds.VARIANT: "variant",
+}
+
+
+def table_columns(layout: Layout) -> list[tuple[str, str]]:
+    """The columns of the table of a layout with their types, the technical ones first."""
+    return [*TECHNICAL.items(), *((one.name, column_type(one)) for one in layout.columns)]
+
+
+def column_type(column: Column) -> str:
+    """The type of a column, or of a field or an element within one."""
+    if column.holds is Holds.OBJECT:
+        return f"struct<{','.join(f'{one.name}:{column_type(one)}' for one in column.fields)}>"
+    if column.holds is Holds.ARRAY and column.element is not None:
+        return f"array<{column_type(column.element)}>"
+    return _SQL_TYPES[column.holds]
+
+
+MAX_BREAKING = 100  # that are told of a type in one step
+
+
+class Broke(StrEnum):
+    """How a change breaks something.
+
+    Attributes:
+        SIBLING: Values of a field that had a column go to a sibling of it.
+        FROZEN: The contract keeps them out of all columns.
+        CAP: The table has as many columns as it may, or as deep ones.
+        RELAYOUT: A rebuild made the table's columns anew.
+    """
+
+    SIBLING = "sibling"
+    FROZEN = "frozen"
+    CAP = "cap"
+    RELAYOUT = "relayout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaking:
+    """A change that breaks something, told once: when its path and kind come first.
+
+    Attributes:
+        path: Empty of the whole event.
+        kind: Of the values, or what the sibling holds.
+        producer: Who sent the event that brought it; None where nobody is told, or a person let it in.
+    """
+
+    path: str
+    kind: str
+    how: Broke
+    producer: str | None = None
+
+
+def breaking(
+    observed: Observed, before: Layout, found: Iterable[tuple[Variation, str | None]], layout: Layout, contract: Contract
+) -> tuple[Breaking, ...]:
+    """What breaks with variations, each with its producer, that lead from what was observed, and a layout, to a further layout.
+
+    At most MAX_BREAKING are told.
+    """
+    seen = {(path, kind) for path, one in observed.paths.items() for kind in one.kinds}
+    brought: dict[tuple[str, Kind], str | None] = {}
+    several: list[Breaking] = []
+    for variation, producer in found:
+        new = variation.kinds - seen
+        seen |= new
+        brought |= dict.fromkeys(new, producer)
+        kept_out = _Walk(layout, contract).kept_out(layout.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
+        told = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
+        several += islice(told, MAX_BREAKING)
+    siblings = (
+        Breaking(path=path, kind=column.holds.value, how=Broke.SIBLING, producer=_who(brought, path, column))
+        for path, column in _siblings(before.columns, layout.columns, ROOT)
+    )
+    return tuple(islice((*siblings, *several), MAX_BREAKING))
+
+
+def _who(brought: dict[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
+    return next((producer for (where, kind), producer in brought.items() if where == path and column.takes(kind)), None)
+
+
+def _siblings(before: Sequence[Column], after: Sequence[Column], path: str) -> Iterator[tuple[str, Column]]:
+    """The siblings that only the later columns have, of fields that had a column, each with its path."""
+    had, fields = {one.name: one for one in before}, {one.field for one in before}
+    for one in after:
+        here = field_path(path, one.field)
+        if one.name in had:
+            yield from _siblings_within(had[one.name], one, here)
+        elif one.is_sibling and one.field in fields:
+            yield here, one
+
+
+def _siblings_within(before: Column, after: Column, path: str) -> Iterator[tuple[str, Column]]:
+    if after.holds is Holds.OBJECT:
+        yield from _siblings(before.fields, after.fields, path)
+    elif after.element is not None and before.element is not None:
+        yield from _siblings_within(before.element, after.element, path + ELEMENT)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Goes through a variation and the columns of a layout at once."""
+
+    layout: Layout
+    contract: Contract
+
+    def kept_out(self, columns: Sequence[Column], node: Node, path: str) -> Iterator[tuple[str, Kind, Broke]]:
+        """The paths and kinds of an object's fields, and of what is within them, that have no column, and what hinders it."""
+        for name, inner in sorted(node.fields.items()):
+            own = [one for one in columns if one.field == name]
+            is_clash = not own and is_name_taken(columns, name)
+            if not is_clash and (own or not says_nothing(inner)):
+                yield from self._values(own, inner, field_path(path, name))
+
+    def _values(self, own: Sequence[Column], node: Node, path: str, *, is_element: bool = False) -> Iterator[tuple[str, Kind, Broke]]:
+        for kind in sorted(node.kinds - {Kind.NULL}):
+            column = taking(own, kind)
+            if column is None:
+                how = self._hinders(own, kind, node, path, is_element=is_element)
+                yield from () if how is None else ((path, kind, how),)
+            elif column.holds is Holds.OBJECT:
+                yield from self.kept_out(column.fields, node, path)
+            elif column.element is not None and node.element is not None:
+                yield from self._values([column.element], node.element, path + ELEMENT, is_element=True)
+
+    def _hinders(self, own: Sequence[Column], kind: Kind, node: Node, path: str, *, is_element: bool) -> Broke | None:
+        if self.contract.pins.get(path) is Pin.IGNORE:
+            return None
+        mode = self.contract.mode(change_of([one.holds for one in own], kind, path), path)
+        if mode is Mode.FREEZE:
+            return Broke.FROZEN
+        may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
+        return Broke.CAP if may_grow and is_capped(self.layout.is_full(self.contract), path, node, _kinds, _below) else None
+
+
+def _kinds(node: Node) -> Iterable[Kind]:
+    return node.kinds
+
+
+def _below(node: Node) -> Iterable[Node]:
+    return (*node.fields.values(), *((node.element,) if node.element is not None else ()))
+
+
+NOWHERE = -1  # the place of a type of which nothing was read
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypePlace:
+    """Up to which version of a stream's table a type's own table holds its rows, and how many commits of the group it has.
+
+    The count is tied to the place: whoever writes what lies behind the place commits under the number that follows, so that
+    of all who do one is let in, however long they lived.
+
+    Attributes:
+        uid: Of the stream's table.
+    """
+
+    uid: str | None = None
+    version: int = NOWHERE
+    commits: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownType:
+    """A type as its group knows it.
+
+    Attributes:
+        table: The name of its table within its home.
+        home: The group in whose folder its table lies; empty where that is the one that has it.
+        layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
+        failures: How often in a row it could not be written; it is not tried again before `due_ts`.
+        due_ts: When events that a step left are read at the latest: those of a failed type, and of one that catches up. 0 where none are.
+        told_ts: When people were told of it last.
+        pending: Events that wait for a table, up to where its group has read, and `waits` why; empty where none do.
+        written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events that were `discarded`.
+    """
+
+    type: str
+    table: str
+    home: str = ""
+    place: TypePlace = field(default_factory=TypePlace)
+    layout: Layout = field(default_factory=Layout)
+    layout_version: int = 0
+    observed: Observed = field(default_factory=Observed)
+    failures: int = 0
+    due_ts: int = 0
+    error: str = ""
+    told_ts: int = 0
+    pending: int = 0
+    waits: str = ""
+    written: int = 0
+    rescued: int = 0
+    discarded: int = 0
+
+    def is_put_off(self, now_ms: int) -> bool:
+        """Whether it failed, and is not tried again yet."""
+        return self.failures > 0 and self.due_ts > now_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype:
+    """A variation that was not known, by one event of it.
+
+    Attributes:
+        shape: The event with its values replaced by ones that tell nothing but their kind.
+        source: The row's `_src`.
+        position: The version of the stream's table with which it came.
+        producer: Who sent that event; None where it does not tell.
+        is_joined: It is no variation of one event: paths and kinds of several, of which the store keeps nothing else.
+    """
+
+    typed_hash: str
+    names_hash: str
+    variation: Variation
+    shape: str
+    source: str
+    position: int
+    producer: str | None = None
+    is_joined: bool = False
+
+
+def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
+    """The variations of single events, by hash."""
+    return {one.typed_hash: one.variation for one in found if not one.is_joined}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What a step found out of one type: the observed that includes it, and the layout that has a place for it.
+
+    Attributes:
+        place: From which a new type is read.
+        prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
+        before: The number of the layout to which it was added.
+        decision: What the layout gained, or lost, for people.
+        breaking: What of it breaks something.
+    """
+
+    type: str
+    table: str
+    home: str = ""
+    place: TypePlace
+    prototypes: tuple[Prototype, ...]
+    enlarging: int
+    observed: Observed
+    layout: Layout
+    is_new_layout: bool
+    before: int
+    decision: str = ""
+    breaking: tuple[Breaking, ...] = ()
+
+    def known_after(self, known: KnownType, layout_version: int) -> KnownType:
+        """The type as the store knows it then."""
+        return replace(known, layout=self.layout, layout_version=layout_version, observed=self.observed)
+
+    def columns_added(self, known: KnownType) -> int:
+        """How many columns of single values the layout gained."""
+        return self.layout.leaves - known.layout.leaves
+
+
+class SchemaRepository(Protocol):
+    """The types of the groups of one deployment."""
+
+    def types(self, group: str) -> dict[str, KnownType]:
+        """What is known of a group's types, by name."""
+        ...
+
+    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
+        """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
+        ...
+
+    def layouts(self, group: str, type_name: str) -> list[Layout]:
+        """The layouts of a type, the first one first."""
+        ...
+
+    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
+        """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
+
+        Raises:
+            LaneConflictError: A type's layout is not what this was added to, or another group has the type by now: read anew, and
+                decide again.
+        """
+        ...
+
+    def propose(self, group: str, one: Learning, replay_id: int) -> int:
+        """Keep what a rebuild found out, and the layout that it gives the type's table; the number of that.
+
+        It holds once the table has it, as `adopt` says: until then the type is written as it was.
+
+        Raises:
+            LaneConflictError: As of `learn`.
+        """
+        ...
+
+    def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
+        """From now on a layout holds that was proposed, as the type's table has it with the commit of this step; done again nothing."""
+        ...
+
+
+def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning | None:
+    """What variations that were not known tell of a type; None where there is nothing to keep, as the type is known already."""
+    found = [one for one in found if not one.is_joined or known.observed.is_enlarged_by(one.variation)]
+    observed, enlarging, others = _joined(known.observed, found)
+    layout = next_layout(known.layout, observed, contract)
+    is_new = layout != known.layout
+    if not found and not is_new and known.layout_version:
+        return None
+    decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.layout, layout)) or "no column"
+    return Learning(
+        type=known.type,
+        table=known.table,
+        home=known.home,
+        place=known.place,
+        prototypes=(*enlarging, *others),
+        enlarging=len(enlarging),
+        observed=observed,
+        layout=layout,
+        is_new_layout=is_new or not known.layout_version,
+        before=known.layout_version,
+        decision=decision,
+        breaking=breaking(known.observed, known.layout, [(one.variation, one.producer) for one in found], layout, contract),
+    )
+
+
+def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning:
+    """What all events of a type tell of it, with a layout that is made anew: the same in whatever order and split they came."""
+    observed, enlarging, others = _joined(known.observed, found)
+    layout = next_layout(Layout(), observed, contract)
+    told = [*(f"+ {name} {holds}" for name, holds in gained(known.layout, layout))]
+    told += [f"- {name} {holds}" for name, holds in gained(layout, known.layout)]
+    return Learning(
+        type=known.type,
+        table=known.table,
+        home=known.home,
+        place=known.place,
+        prototypes=(*enlarging, *others),
+        enlarging=len(enlarging),
+        observed=observed,
+        layout=layout,
+        is_new_layout=layout != known.layout,
+        before=known.layout_version,
+        decision="\n".join(["rebuild", *told]),
+    )
+
+
+def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, list[Prototype], list[Prototype]]:
+    """What was observed with more variations, those of them that enlarge it and are to be kept, and the others to be kept."""
+    enlarging, others = list[Prototype](), list[Prototype]()
+    for one in found:
+        if not one.is_joined:
+            (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
+        observed = observed.joined(observed_of(one.variation, one.position))
+    return observed, enlarging, others
+
+
+def registered(known: KnownType) -> Learning | None:
+    """A type that waits for a table, kept with its place, so that nothing of it is lost once it gets one; None where it has one."""
+    if known.layout_version:
+        return None
+    return Learning(
+        type=known.type,
+        table=known.table,
+        home=known.home,
+        place=known.place,
+        prototypes=(),
+        enlarging=0,
+        observed=known.observed,
+        layout=known.layout,
+        is_new_layout=False,
+        before=0,
+    )
+
+
+def gained(before: Layout, after: Layout) -> list[tuple[str, str]]:
+    """The columns of single values that only the later layout has: the name, with those that it lies in, and what it holds.
+
+    One that a rebuild made to hold something else is another.
+    """
+    had = {*columns_of(before.columns)}
+    return [one for one in columns_of(after.columns) if one not in had]
+
+
+def columns_of(columns: Sequence[Column], within: str = "") -> Iterator[tuple[str, str]]:
+    """The columns of single values, each with the names of what it lies in before it."""
+    for column in columns:
+        name = f"{within}.{column.name}" if within and column.name else within + (column.name or "[]")
+        if column.holds is Holds.OBJECT:
+            yield from columns_of(column.fields, name)
+        elif column.holds is Holds.ARRAY and column.element is not None:
+            yield from columns_of((column.element,), name)
+        else:
+            yield name, column.holds.value
+
+
+_WHOLE = (Holds.JSON, Holds.VARIANT, Holds.ARRAY, Holds.OBJECT)
+
+
+def personal_columns(layout: Layout, patterns: Iterable[str]) -> tuple[str, ...]:
+    """The columns, or fields of structs by dotted names, at a path that a pattern matches, and all within one; siblings too.
+
+    A column that holds a value whole, as text or as an array, is personal where a pattern leads into it.
+    """
+    return tuple(name for name, _ in personal_leaves(layout, patterns))
+
+
+def personal_leaves(layout: Layout, patterns: Iterable[str]) -> list[tuple[str, str]]:
+    """The same, each with the pattern that says so, the first one."""
+    several = tuple(patterns)
+    return [
+        (name, found)
+        for name, path, is_whole in _columns(layout.columns, ROOT, ())
+        if (found := next((one for one in several if _says(one, path, is_whole)), None)) is not None
+    ]
+
+
+def _says(pattern: str, path: str, is_whole: bool) -> bool:
+    parts = path.split("/")
+    above = ["/".join(parts[:length]) for length in range(2, len(parts) + 1)]
+    within = is_whole and (overlap(pattern, f"{path}/*") or overlap(pattern, f"{path}{ELEMENT}*"))
+    return within or any(is_matched(pattern, one) for one in above)
+
+
+def _columns(columns: Iterable[Column], path: str, names: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
+    """Each leaf: its name, its path, and whether it holds a value of which parts may be personal."""
+    for one in columns:
+        here, named = field_path(path, one.field), (*names, one.name)
+        if one.fields:
+            yield from _columns(one.fields, here, named)
+        else:
+            yield ".".join(named), here, one.holds in _WHOLE

@@ -1,0 +1,222 @@
+"""Writes the events of one type to its table."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakechime_dagster.dce.snapshots import TableCommit, TableSize
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.silver.event import Variation
+from lakechime_dagster.silver.results import REBUILT, Replayed, TypeResult
+from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
+from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.silver.shape import Rescue, covers
+from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append_after, counted, of_types
+from lakechime_dagster.spark.commit import Target, commit_at
+from lakechime_dagster.spark.driver import described, stack
+from lakechime_dagster.spark.ranges import files_frame
+from lakechime_dagster.triggers.consumers import CommitStamp, Committed
+
+MAX_ROUNDS = 5  # in which others were first at one table
+
+_logger = logging.getLogger(__name__)
+
+
+class MadeAnewError(LakeChimeError):
+    """Another attempt made the table of a type anew, with a layout that this attempt does not know."""
+
+    def __init__(self, type_name: str, ahead: Ahead) -> None:
+        super().__init__(f"the table of {type_name} was made anew by another attempt; the next step goes on behind it")
+        self.type, self.ahead = type_name, ahead
+
+
+def made_anew(ahead: Ahead | None) -> list[CommitStamp]:
+    """The commits that made a table anew, of those that it holds beyond what is known of it."""
+    return [one.stamp for one in ahead.commits if REBUILT in one.stamp.facts] if ahead is not None else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToWrite:
+    """What a writer knows of its type: its layout, the variations with their kinds, and the events that were counted.
+
+    Attributes:
+        end: Up to which version of the stream's table it is read.
+        ahead: What its table holds beyond what the store knows.
+    """
+
+    type: KnownType
+    variations: Mapping[str, Variation]
+    count: TypeCount
+    end: int
+    columns_added: int = 0
+    ahead: Ahead | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeWriter:
+    """Writes the tables of types, one after the other or several at a time."""
+
+    spark: SparkSession
+    slices: Slices
+    tables: TypeTables
+    repository: SchemaRepository
+
+    def written(self, one: ToWrite) -> "TypeResult | MadeAnewError":
+        """A type's rows in its table; what hinders that is told, and the type keeps its place.
+
+        Of one whose table somebody made anew meanwhile nothing is written, and that is told: `written_anew` goes on, one type after
+        the other, as it asks the store.
+        """
+        try:
+            with described():
+                return self._appended(one)
+        except MadeAnewError as anew:
+            return anew
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
+            return self.failed(one.type, error, one.count.rows)
+
+    def written_anew(self, one: ToWrite, ahead: Ahead) -> TypeResult:
+        """The same behind the commit that made a type's table anew."""
+        try:
+            with described():
+                known = replace(self.as_its_table(one.type, ahead), place=ahead.place)
+                count = self._left(known, known.place, one.end)
+                found = replace(ahead, commits=(*(one.ahead.commits if one.ahead is not None else ()), *ahead.commits))
+                if count.rows:
+                    return self._appended(replace(one, type=known, count=count, ahead=found))
+                return replace(self.with_earlier(self.begun(known), known, found), end=max(self.slices.start(known.place), one.end))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
+            return self.failed(one.type, error, None)
+
+    def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
+        """A type of which nothing was written, why, and how many rows are left behind its place."""
+        return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], stack=stack(error), left=left)
+
+    def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
+        """What a step did for a type, with the commits of other attempts that the store does not know."""
+        target = self.tables.target(known)
+        for commit in ahead.commits if ahead is not None else ():
+            if "replay" in commit.stamp.facts:
+                facts = commit.stamp.facts
+                rows, written = (int(facts.get(name, 0)) if REBUILT in facts else 0 for name in ("rows", "written"))
+                result = replace(
+                    result,
+                    commits=(*result.commits, commit),
+                    replayed=(*result.replayed, _replayed(commit)),
+                    rows=result.rows + rows,
+                    written=result.written + written,
+                    discarded=result.discarded + rows - written,
+                )
+                continue
+            facts = commit.stamp.facts  # as its writer counted the events
+            rows = int(facts.get("rows", 0))
+            result = self._with(result, target, commit, rows, rows)
+        return result
+
+    def as_its_table(self, known: KnownType, ahead: Ahead | None) -> KnownType:
+        """A type with the layout that its table has, where a commit of another attempt made that anew and nobody told the store."""
+        if not (stamps := made_anew(ahead)):
+            return known
+        group = self.tables.job.group.name
+        for stamp in stamps:
+            self.repository.adopt(group, known.type, stamp.step, int(stamp.facts["layout"]))
+        kept = self.repository.types(group).get(known.type, known)
+        return replace(known, layout=kept.layout, layout_version=kept.layout_version, observed=kept.observed)
+
+    def begun(self, known: KnownType) -> TypeResult:
+        """A type of which nothing is done yet."""
+        start = self.slices.start(known.place)
+        return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, layout=known.layout_version)
+
+    def _appended(self, one: ToWrite) -> TypeResult:
+        known, place, count = one.type, one.type.place, one.count
+        target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
+        begun = replace(self.begun(known), columns_added=one.columns_added)
+        result = self.with_earlier(begun, known, one.ahead)
+        for _ in range(MAX_ROUNDS):
+            start = self.slices.start(place)
+            events = of_types(self.slices.between(start, one.end), [known.type])
+            covered, rest = covered_by(known, one.variations, count)
+            rows = rows_of(events, known, contract, covered)
+            stamp = self.tables.stamp(known, place, start, one.end, count.rows)
+            held = append_after(place, target, rows, count.rows, stamp)
+            if self.tables.is_own(held):
+                result = self._with(result, target, held, count.rows, rest)
+                return replace(result, end=one.end)
+            ahead = self.tables.ahead(replace(known, place=place))
+            assert ahead is not None  # as it holds a commit
+            if made_anew(ahead):
+                raise MadeAnewError(known.type, ahead)
+            place, result = ahead.place, self.with_earlier(result, known, ahead)
+            count = self._left(known, place, one.end)
+            if not count.rows:
+                return replace(result, end=max(self.slices.start(place), one.end))
+        raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
+
+    def _left(self, known: KnownType, place: TypePlace, end: int) -> TypeCount:
+        """The events between the place that a table tells and the end; none where another attempt was further."""
+        start = self.slices.start(place)
+        if start >= end:
+            return NOTHING
+        left = of_types(self.slices.between(start, end), [known.type])
+        return counted(left).get(known.type, NOTHING)
+
+    def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
+        """What a type's commits did, with one more, which brought so many events; `rest` of these went through our own reader, which
+        alone rescues.
+        """
+        record = commit_at(target.log, int(held.version))
+        written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
+        rescued = self._rescued(target, record) if rest else 0
+        reasons = Counter(result.reasons) + (self._reasons(target, record) if rescued else Counter())
+        return replace(
+            result,
+            commits=(*result.commits, held),
+            rows=result.rows + rows,
+            written=result.written + written,
+            rescued=result.rescued + rescued,
+            reasons=reasons,
+            discarded=result.discarded + rows - written,
+        )
+
+    def _rescued(self, target: Target, record: TableCommit) -> int:
+        """How many rows of a commit that appended have a value that no column took, by its statistics where they tell."""
+        if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
+            return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
+        return self._rescuing(target, record).count()
+
+    def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
+        """How many values of a commit's rows are in no column, by reason; nothing where its files can be read no more.
+
+        The rows are in the table by then, and a commit that another attempt made may be told late: that hinders no type.
+        """
+        codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
+        try:
+            with described():
+                reasons = self._rescuing(target, record).select(F.explode(codes).alias("code")).groupBy("code.r").count().collect()
+                return Counter({Rescue(row["r"]): row["count"] for row in reasons})
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
+            _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
+            return Counter()
+
+    def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
+        """The rows of a commit that have such a value."""
+        return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
+
+
+def _replayed(commit: Committed) -> Replayed:
+    """What a replay did that nobody settled, as its writer counted."""
+    facts = commit.stamp.facts
+    counts = {name: int(facts.get(name, 0)) for name in ("replaced", "added", "removed")}
+    return Replayed(replay_id=int(facts["replay"]), **counts)
+
+
+def covered_by(known: KnownType, variations: Mapping[str, Variation], count: TypeCount) -> tuple[list[str] | None, int]:
+    """The variations that Spark's own reader brings into the layout, None where those are all; and how many events have others."""
+    covered = [name for name in count.variations if name in variations and covers(known.layout, variations[name])]
+    rest = count.rows - sum(count.variations[name] for name in covered)
+    return (covered if rest else None), rest

@@ -1,0 +1,215 @@
+"""Kafka topics as a message source: offsets, retention, limits of one read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from lakechime_dagster.errors import FeedUnreadableError, needs
+from lakechime_dagster.sources.files import Look
+from lakechime_dagster.tables.sources import KafkaTopic
+from lakechime_dagster.triggers.consumers import FeedPlace, KafkaPlace, MessageSpan, TopicPlace
+
+T = TypeVar("T")
+Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
+
+
+def step_end(feed: KafkaTopic, place: KafkaPlace, end: KafkaPlace, unread: Unread) -> KafkaPlace | None:
+    """Up to where one step reads from a place; None where that is the end.
+
+    A schema change says how the rows after it are read, which must be known with them: its topic is read up to the end. A
+    heartbeat says up to when its server's log had come, which must not be known before the changes that came till then: its
+    topic waits until all others are read up to their ends. One that waits and was never read is not in the place.
+    """
+    if feed.max_offsets is None or _count(unread) <= feed.max_offsets:
+        return None
+    schemas, beats = (_of_topics(unread, end, glob) for glob in (feed.ddl, feed.heartbeats))
+    others = {one: span for one, span in unread.items() if one not in schemas and one not in beats}
+    room = feed.max_offsets - _count(schemas)
+    taken = {**_taken(schemas, _count(schemas)), **_taken(others, room)}
+    if room > _count(others):
+        taken |= _taken(beats, room - _count(others))
+    waiting, topics = unread.keys() - taken.keys(), dict[str, TopicPlace]()
+    for topic_id, topic in end.topics.items():
+        known, waits = place.topics.get(topic_id), {number for one, number in waiting if one == topic_id}
+        if known is not None or not waits:
+            offsets = {number: taken.get((topic_id, number), offset) for number, offset in topic.offsets.items() if number not in waits}
+            topics[topic_id] = TopicPlace(topic.name, {**(known.offsets if known else {}), **offsets})
+    return KafkaPlace(topics)
+
+
+def what_is_left(feed: KafkaTopic, short: KafkaPlace, unread: Unread) -> str:
+    """What a step leaves to the next ones, in words."""
+    read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
+    left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
+    return f"a step takes at most {feed.max_offsets:,} offsets, so that {left:,} are left to the next ones"
+
+
+def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
+    """What each takes of a limit: as much as it holds beside the others, and one at least, also where these are more than the limit."""
+    total = sum(held.values())
+    if total <= limit:
+        return dict(held)
+    room, others = max(0, limit - len(held)), max(1, total - len(held))
+    return {one: 1 + (count - 1) * room // others for one, count in held.items()}
+
+
+def _of_topics(unread: Unread, end: KafkaPlace, glob: str) -> Unread:
+    return {one: span for one, span in unread.items() if fnmatchcase(end.topics[one[0]].name, glob)}
+
+
+def _taken(unread: Unread, limit: int) -> dict[tuple[str, int], int]:
+    """Up to which offset each partition is read."""
+    counts = shares({one: stop - start for one, (start, stop) in unread.items()}, limit)
+    return {one: unread[one][0] + count for one, count in counts.items()}
+
+
+def _count(unread: Unread) -> int:
+    return sum(stop - start for start, stop in unread.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic as it is.
+
+    Attributes:
+        topic_id: What tells it from one that is made under its name later; its name where the cluster has no ids.
+        spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
+        ends: By partition, the offset that the next message will get.
+    """
+
+    topic_id: str
+    name: str
+    spans: Mapping[int, MessageSpan]
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+CHOICES = (
+    "`trigger resume` goes on with all that is there and gives up what is gone, `trigger resume --from latest` leaves out that too; after "
+    "either a new snapshot by the connector brings the rows again"
+)
+
+
+@dataclass(frozen=True)
+class KafkaFeed:
+    """The topics of a cluster whose names match.
+
+    A partition is read up to its last stable offset: what lies above may belong to a transaction that is still open. A
+    topic, or a partition, that was not there before is read from its first offset. One that is gone stays in the place, so
+    that one that comes under its name later is known to be another.
+
+    Attributes:
+        topic: As it is declared.
+        environment: What its options `$NAME` stand for, asked when the cluster is.
+        is_ordered_by_position: The messages tell their order; otherwise that of a partition is the only one, which does not
+            hold where messages of a key are in two.
+        seconds: That the cluster has for each answer.
+    """
+
+    topic: KafkaTopic
+    environment: Mapping[str, str] = field(repr=False)
+    is_ordered_by_position: bool = field(kw_only=True)
+    seconds: float = field(default=5, kw_only=True)
+
+    def look(self, place: FeedPlace | None) -> Look:
+        """What the topics hold after a place.
+
+        Raises:
+            FeedUnreadableError: the cluster cannot be asked, or has no such topic.
+            InvalidValueError: an option is not in the environment.
+        """
+        with needs(str(self.topic), raised=FeedUnreadableError):
+            from lakechime_dagster.sources.kafka_client import ask_topics
+        read = place if isinstance(place, KafkaPlace) else KafkaPlace()
+        topics = ask_topics(self.topic, self.environment, self.seconds)
+        return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
+
+
+def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
+    """What topics as they are mean for a place up to which they were read."""
+    problems = list(_problems(place, topics, is_ordered_by_position))
+    end, unread = dict(place.topics), dict[tuple[str, int], MessageSpan]()
+    for topic in topics:
+        before = place.topics.get(topic.topic_id, TopicPlace(topic.name)).offsets
+        offsets = dict(before)
+        for partition, (earliest, stop) in sorted(topic.spans.items()):
+            start = before.get(partition, earliest)
+            offsets[partition] = max(start, stop)
+            unread |= {(topic.topic_id, partition): (start, stop)} if start < stop else {}
+        end[topic.topic_id] = TopicPlace(topic.name, offsets)
+    short = None if problems else step_end(feed, place, KafkaPlace(end), unread)
+    return Look(
+        end=KafkaPlace(end),
+        came=_came(feed, KafkaPlace(end), unread),
+        rest="; ".join(_open_transactions(topics)),
+        problems=tuple(problems),
+        kept=_kept(place, topics) if problems else None,
+        step_end=short,
+        left="" if short is None else what_is_left(feed, short, unread),
+    )
+
+
+def _came(feed: KafkaTopic, end: KafkaPlace, unread: Unread) -> str:
+    if len(unread) != 1:
+        return f"{len(unread)} partitions grew of {feed}" if unread else ""
+    (((topic_id, partition), (start, stop)),) = unread.items()
+    return f"{end.topics[topic_id].name}[{partition}] came from offset {start:,} to {stop:,}"
+
+
+def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
+    for topic in topics:
+        for partition, (_, stop) in sorted(topic.spans.items()):
+            if (end := topic.ends.get(partition, stop)) > stop:
+                yield f"{topic.name}[{partition}] ends at offset {end:,}, and is read up to {stop:,}, where a transaction is open"
+
+
+def _kept(place: KafkaPlace, topics: Sequence[TopicState]) -> KafkaPlace:
+    """The place without what is gone: as near to it as there are offsets, and all partitions known; a topic made anew is new."""
+    made_anew = {topic.name for topic in topics if topic.topic_id not in place.topics}
+    kept = {topic_id: known for topic_id, known in place.topics.items() if known.name not in made_anew}
+    for topic in topics:
+        if topic.topic_id in kept:
+            before = kept[topic.topic_id].offsets
+            offsets = {number: min(max(before.get(number, 0), earliest), stop) for number, (earliest, stop) in topic.spans.items()}
+            kept[topic.topic_id] = TopicPlace(topic.name, {**before, **offsets})
+    return KafkaPlace(kept)
+
+
+def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
+    ids = {topic.topic_id for topic in topics}
+    gone = {known.name: (topic_id, known) for topic_id, known in sorted(place.topics.items()) if topic_id not in ids}
+    for topic in sorted(topics, key=lambda each: each.name):
+        known = place.topics.get(topic.topic_id)
+        if known is not None:
+            yield from _partition_problems(topic, known)
+            if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
+                yield (
+                    f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages tell no "
+                    "position, and those of one key may be in two partitions, of which nobody can say what came first; let them come into "
+                    "a topic of another name with as many partitions as it shall keep; `trigger resume` reads all partitions all the same"
+                )
+        elif topic.name in gone:
+            old_id, old = gone[topic.name]
+            yield (
+                f"{topic.name} was made anew: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
+                f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; {CHOICES}"
+            )
+
+
+def _partition_problems(topic: TopicState, known: TopicPlace) -> Iterator[str]:
+    for partition, (earliest, stop) in sorted(topic.spans.items()):
+        start = known.offsets.get(partition, 0)
+        if start < earliest:
+            yield (
+                f"{topic.name}[{partition}] was truncated: it was read up to offset {start:,}, and begins at {earliest:,} now, so that "
+                f"what lay between was never read; {CHOICES}"
+            )
+        elif stop < start:
+            yield (
+                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had said that "
+                f"it holds; {CHOICES}"
+            )
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"[{partition}]@{offset}" for partition, offset in sorted(offsets.items())) or "nothing"

@@ -1,1 +1,0 @@
-"""What runs and other programs told of lineage, in the store."""

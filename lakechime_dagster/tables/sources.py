@@ -1,0 +1,261 @@
+"""Message sources as declared: files of JSON lines, Kafka topics, rows of a table."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from lakechime_dagster.dce.contract import NamedTable
+from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.tables.names import checked_table_name, is_variable, resolved, table_of_lake
+from lakechime_dagster.tables.tables import WrittenTable
+from lakechime_dagster.triggers.schedule import Schedule
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
+
+MAX_OFFSETS = 1_000_000  # of a step: with messages of 1 kB a driver of 2 GB takes them in, and what each step costs anyway is little
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Files of JSON lines in a folder, a message each line; a file may grow, and is read up to its last whole line.
+
+    A line is a message's value, or an object of Kafka's parts (`topic`, `partition`, `offset`, `key`, `value` as text,
+    `headers` as pairs of texts, and `topic_id` and `timestamp_ms` where they are known), as tools that copy topics write
+    them, with `records=True`. Empty lines are none. Where Spark has executors of its own, they see the folder too.
+
+    Attributes:
+        folder: In the project's folder where it is relative.
+        pattern: Of the names of the files, below the folder.
+        shards: A regular expression that the names of files (of `records` those of their topics) match, with a named group for
+            each column that they tell.
+        records: A line is a message with its parts, not its value alone.
+        ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
+        database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where files
+            hold those of several; messages of others are counted, and nothing else is read of them.
+        table: A glob of the tables, likewise.
+        transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
+        max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
+            longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
+        every: How often the folder is polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
+    """
+
+    folder: str
+    pattern: str = field(default="*.jsonl", kw_only=True)
+    records: bool = field(default=False, kw_only=True)
+    shards: str = field(default="", kw_only=True)
+    database: str = field(default="", kw_only=True)
+    table: str = field(default="", kw_only=True)
+    ddl: str = field(default="", kw_only=True)
+    transactions: str = field(default="", kw_only=True)
+    max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
+    every: Schedule | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_shards("JsonLines", self.shards)
+        _check_table_filter("JsonLines", self.database, self.table)
+        _check_limit("JsonLines", "max_bytes", self.max_bytes)
+        check_every("JsonLines", self.every)
+        for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
+            if topics and not self.records:
+                raise DeclarationError("JsonLines", name, f"{shown(topics)} names topics, which only records=True have")
+        if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
+            raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
+        if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
+            raise DeclarationError(
+                "JsonLines", "pattern", f"{shown(self.pattern)} is no pattern of names below the folder, such as *.jsonl"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.folder.rstrip('/')}/{self.pattern}"
+
+
+@dataclass(frozen=True)
+class KafkaTopic:
+    """Topics of a Kafka cluster.
+
+    Attributes:
+        topic: The name of a topic, or a glob that several match.
+        bootstrap: Servers, such as `broker:9092`.
+        options: Further settings of Kafka's clients, by librdkafka's names, such as `security.protocol`, `sasl.mechanism`,
+            `sasl.username`, `sasl.password`, `ssl.ca.location`; a value `$NAME` is taken from the environment.
+        heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
+            how far its log was read while it is quiet.
+        shards: A regular expression that the names of topics match, with a named group for each column that they tell.
+        database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where topics
+            hold those of several, as Maxwell's do by default; messages of others are counted, and nothing else is read of them.
+        table: A glob of the tables, likewise.
+        ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
+            topic is named as its `topic.prefix`), by which messages are read that bring no schema.
+        transactions: A glob of the topics in which the connector tells transactions (`provide.transaction.metadata`; the topic is
+            named `<topic.prefix>.transaction`), by which a change that was lost is known.
+        max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
+            is all that is there. Topics of `ddl` are read first, all of them, and those of `heartbeats` when all else is.
+        every: How often the topics are polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
+    """
+
+    topic: str
+    bootstrap: str = field(kw_only=True)
+    options: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
+    heartbeats: str = field(default="", kw_only=True)
+    shards: str = field(default="", kw_only=True)
+    database: str = field(default="", kw_only=True)
+    table: str = field(default="", kw_only=True)
+    ddl: str = field(default="", kw_only=True)
+    transactions: str = field(default="", kw_only=True)
+    max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
+    every: Schedule | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_shards("KafkaTopic", self.shards)
+        _check_table_filter("KafkaTopic", self.database, self.table)
+        _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
+        check_every("KafkaTopic", self.every)
+
+    def __str__(self) -> str:
+        return f"{self.topic} at {self.bootstrap}"
+
+
+Feed = JsonLines | KafkaTopic
+
+
+def shard_columns(shards: str) -> tuple[str, ...]:
+    """The columns that names of topics tell, by the named groups of a regular expression that they match."""
+    return tuple(re.compile(shards).groupindex)
+
+
+def _check_limit(feed: str, name: str, limit: object) -> None:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
+
+
+def check_every(feed: str, every: object) -> None:
+    """Refuse what is no schedule of polls."""
+    if every is not None and not isinstance(every, Schedule):
+        raise DeclarationError(feed, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+
+
+def _check_table_filter(feed: str, database: object, table: object) -> None:
+    for name, glob in (("database", database), ("table", table)):
+        if not isinstance(glob, str):
+            raise DeclarationError(feed, name, f"{shown(glob)} is no name, or glob of names, such as 'orders'")
+
+
+def _check_shards(feed: str, shards: str) -> None:
+    try:
+        names = shard_columns(shards)
+    except re.error as problem:
+        raise DeclarationError(feed, "shards", f"{shown(shards)} is no regular expression: {problem}") from problem
+    if shards and not names:
+        raise DeclarationError(feed, "shards", rf"{shown(shards)} has no named group, such as (?P<shard>\w+)")
+
+
+_SECRET = re.compile(r"password|secret|jaas|token|\bkey\b", re.IGNORECASE)
+_LOGIN = "org.apache.kafka.common.security"
+
+
+def options_of(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+    """The options of a feed, with what the environment says for each `$NAME`.
+
+    Raises:
+        InvalidValueError: It says nothing for one of them.
+    """
+    return {name: resolved(value, environment, f"{feed}, options[{name!r}]") for name, value in feed.options.items()}
+
+
+def librdkafka_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a client from confluent-kafka."""
+    return {"bootstrap.servers": feed.bootstrap, **options_of(feed, environment)}
+
+
+def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a client from Kafka's own library, which takes a login as one text, and certificates as a store."""
+    options = options_of(feed, environment)
+    user, password = options.pop("sasl.username", None), options.pop("sasl.password", None)
+    mechanism = options.pop("sasl.mechanisms", None) or options.get("sasl.mechanism")
+    if mechanism:
+        options["sasl.mechanism"] = mechanism
+    if user is not None and password is not None:
+        module = "scram.ScramLoginModule" if (mechanism or "").startswith("SCRAM") else "plain.PlainLoginModule"
+        options["sasl.jaas.config"] = f"{_LOGIN}.{module} required username={_quoted(user)} password={_quoted(password)};"
+    if authorities := options.pop("ssl.ca.location", None):
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authorities}
+    return {"bootstrap.servers": feed.bootstrap, **options}
+
+
+def without_secrets(text: str, feed: KafkaTopic, environment: Mapping[str, str]) -> str:
+    """What a client said, without what its options hide: values from the environment, and of names that tell of a secret."""
+    for name, value in options_of(feed, environment).items():
+        if value and (is_variable(feed.options[name]) or _SECRET.search(name)):
+            text = text.replace(value, "***")
+    return text
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a Delta table to which others append, each with a message in a column of text or bytes.
+
+    Attributes:
+        table: The table, or its name; it is declared in the same lake.
+        payload: The column, of STRING or BINARY.
+        every: How often new rows are read, such as `every(minutes=5)`; by default at each evaluation of its trigger.
+    """
+
+    table: str | NamedTable
+    payload: str = field(default="payload", kw_only=True)
+    every: Schedule | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        name = self.table if isinstance(self.table, str) else table_of_lake("TableRows", "table", self.table)
+        object.__setattr__(self, "table", checked_table_name(name, "TableRows"))
+        if not isinstance(self.payload, str) or not self.payload.strip():
+            raise DeclarationError(f"TableRows {self.table}", "payload", f"{shown(self.payload)} is not the name of a column")
+        check_every(f"TableRows {self.table}", self.every)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return str(self.table)
+
+    def __str__(self) -> str:
+        return f"{self.payload} of table {self.name}"
+
+
+AnySource = Feed | TableRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedTable(WrittenTable):
+    """A table to which is appended what a feed holds, which is polled as often as the feed says.
+
+    A feed that is a table of the lake is its input, whose events wake it.
+    """
+
+    feed: AnySource
+    kind: ClassVar[str] = "a table of messages"
+    unused: ClassVar[tuple[str, ...]] = (
+        "partitioned_by",
+        "format",
+        "cluster_by",
+        "readers",
+        "expect",
+        "watermark",
+        "fresh_within",
+        "columns",
+    )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The table that is its feed; none where the feed is outside of the lake."""
+        return (self.feed.name,) if isinstance(self.feed, TableRows) else ()
+
+    @property
+    def trigger(self) -> SnapshotTrigger:
+        """Without tables, where its feed is outside of the lake; else as rows come to the table that is its feed."""
+        return SnapshotTrigger(self.inputs, self.feed.every)

@@ -1,0 +1,458 @@
+"""Consumers and what advances them: executions, attempts, checkpoints, backfill requests."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.partitions import canonical_json
+from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+
+
+class OrderState(StrEnum):
+    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a CANCELLED one was never taken.
+
+    LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but nobody waits for it, as it may never
+    fire, and it is void once no order of its backfill is open.
+    """
+
+    LATER = "LATER"
+    WAITING = "WAITING"
+    TAKEN = "TAKEN"
+    DONE = "DONE"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Which rows of its inputs a lane without a fire key is to take as if they had changed.
+
+    Those of `tables` whose `column` is at or after `since` and before `until`, ISO dates or times, of which None is no bound; all
+    rows of a table that has no such column.
+    """
+
+    tables: tuple[str, ...]
+    column: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tables": list(self.tables), "column": self.column, "since": self.since, "until": self.until}
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> "Span":
+        return cls(tables=tuple(wire["tables"]), column=wire["column"], since=wire["since"], until=wire["until"])
+
+    def __str__(self) -> str:
+        bounds = [f"{sign} {bound}" for sign, bound in ((">=", self.since), ("<", self.until)) if bound is not None]
+        which = f" with {self.column} {' and '.join(bounds)}" if self.column is not None and bounds else ""
+        return f"rows of {', '.join(self.tables)}{which}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What one lane is to do for a backfill.
+
+    Attributes:
+        number: Its number within the backfill; inputs come before their readers.
+        key: The lane's, "" for that of a snapshot trigger.
+        waits_for: The numbers of the orders of its inputs.
+        span: What to do again; None for a fire key, whose partition is done whole.
+        why: What it reads of what changed, in words.
+    """
+
+    number: int
+    flow: str
+    key: str = ""
+    waits_for: tuple[int, ...] = ()
+    span: Span | None = None
+    why: str = ""
+    state: OrderState = OrderState.WAITING
+    execution_id: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (OrderState.WAITING, OrderState.TAKEN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneOrders:
+    """The orders that wait for a lane's next claim: their ids, and why they may not be taken now, "" where they may."""
+
+    ids: tuple[int, ...] = ()
+    backfills: tuple[str, ...] = ()
+    held_back: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Why the lane is to run; empty where nothing is ordered, or is held back."""
+        several = len(self.backfills) > 1
+        return f"ordered by backfill{'s' if several else ''} {', '.join(self.backfills)}" if self.ids and not self.held_back else ""
+
+
+def first_day_after(moment: dt.datetime) -> dt.date:
+    """The first day of which nothing is before a moment: a day of which a part is, is all of it."""
+    return moment.date() + dt.timedelta(days=int(moment.time() != dt.time()))
+
+
+NO_ORDERS = LaneOrders()
+
+
+MessageSpan = tuple[int, int]  # start inclusive, end exclusive
+
+
+class AnyFeed(Protocol):
+    """A feed as a flow names it; its kinds are declared in `lake.feeds`, and asked in `feeds`."""
+
+    def __str__(self) -> str:
+        """What it is, for people; without a secret."""
+        ...
+
+
+@dataclass(frozen=True)
+class FilesPlace:
+    """Up to where the files of a folder are read.
+
+    Attributes:
+        files: By the file's name below the folder, with `/` between its parts: the bytes that were read, all of whole lines.
+    """
+
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    def spans_after(self, place: "FilesPlace") -> dict[str, MessageSpan]:
+        """What lies between a place and this one, by file, in the order of their names."""
+        spans = {name: (place.files.get(name, 0), end) for name, end in sorted(self.files.items())}
+        return {name: (start, end) for name, (start, end) in spans.items() if start < end}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": dict(sorted(self.files.items()))}
+
+    def __str__(self) -> str:
+        return f"{sum(self.files.values()):,} bytes of {len(self.files)} file{'' if len(self.files) == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class TopicPlace:
+    """Up to where a topic is read: its name, and by partition the next offset to read."""
+
+    name: str
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KafkaPlace:
+    """Up to where topics are read, by their ids: a topic that was made anew under its name is another one."""
+
+    topics: Mapping[str, TopicPlace] = field(default_factory=dict)
+
+    def spans_after(self, place: "KafkaPlace") -> dict[tuple[str, int], MessageSpan]:
+        """What lies between a place and this one, by topic id and partition, in the order of the topics' names."""
+        read = {topic_id: topic.offsets for topic_id, topic in place.topics.items()}
+        spans = {
+            (topic_id, partition): (read.get(topic_id, {}).get(partition, 0), end)
+            for topic_id, topic in sorted(self.topics.items(), key=lambda one: (one[1].name, one[0]))
+            for partition, end in sorted(topic.offsets.items())
+        }
+        return {where: (start, end) for where, (start, end) in spans.items() if start < end}
+
+    def to_json(self) -> dict[str, Any]:
+        topics = {
+            topic_id: [topic.name, {str(partition): offset for partition, offset in sorted(topic.offsets.items())}]
+            for topic_id, topic in sorted(self.topics.items())
+        }
+        return {"topics": topics}
+
+    def __str__(self) -> str:
+        places = ((topic.name, *place) for _, topic in sorted(self.topics.items()) for place in sorted(topic.offsets.items()))
+        return ", ".join(f"{name}[{partition}]@{offset}" for name, partition, offset in places)
+
+
+FeedPlace = FilesPlace | KafkaPlace
+
+
+def spans_between(start: FeedPlace | None, end: FeedPlace) -> list[tuple[str, MessageSpan]]:
+    """What lies between two places, by file, or by topic and partition."""
+    if isinstance(end, FilesPlace):
+        return list(end.spans_after(start if isinstance(start, FilesPlace) else FilesPlace()).items())
+    spans = end.spans_after(start if isinstance(start, KafkaPlace) else KafkaPlace())
+    return [(f"{end.topics[topic_id].name}[{partition}]", span) for (topic_id, partition), span in spans.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedLag:
+    """What a feed held beyond the checkpoint of its consumer when it was looked at last.
+
+    Attributes:
+        unread: Offsets of topics, or bytes of files.
+        unit: `events` of topics, `bytes` of files.
+        since_ms: When something unread was seen first, in milliseconds of the store's clock; None where there is nothing.
+        step: How many executions of the consumer were complete then.
+    """
+
+    unread: int
+    unit: str
+    since_ms: int | None
+    step: int
+
+    @classmethod
+    def seen(
+        cls, start: FeedPlace | None, end: FeedPlace, *, step: int, now_ms: int, before: "FeedLag | None", has_more: bool
+    ) -> "FeedLag":
+        """What a look at the feed tells, given what the last one did.
+
+        Args:
+            start: The checkpoint.
+            end: Up to where the feed can be read.
+            step: How many executions are complete.
+            now_ms: The time of the look.
+            before: What the last look told; None where there was none.
+            has_more: The last execution left something of what was there, which has waited since then.
+        """
+        unread = sum(stop - first for _, (first, stop) in spans_between(start, end))
+        unit = "bytes" if isinstance(end, FilesPlace) else "events"
+        since_ms = now_ms if unread else None
+        if unread and before is not None and before.since_ms is not None and (before.step == step or has_more):
+            since_ms = before.since_ms
+        return cls(unread=unread, unit=unit, since_ms=since_ms, step=step)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"unread": self.unread, "unit": self.unit, "since_ms": self.since_ms, "step": self.step}
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> "FeedLag":
+        return cls(unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"])
+
+
+def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
+    """The place that `to_json` wrote.
+
+    Raises:
+        ValueError: It is of a kind that a newer program wrote.
+    """
+    match wire:
+        case {"files": files}:
+            return FilesPlace(dict(files))
+        case {"topics": topics}:
+            return KafkaPlace(
+                {
+                    topic_id: TopicPlace(name, {int(partition): offset for partition, offset in offsets.items()})
+                    for topic_id, (name, offsets) in topics.items()
+                }
+            )
+    raise ValueError(f"a place in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
+
+
+STAMP_FORMAT = 1
+COMPLETE = "complete"  # among the facts of a stamp: from when up to when (milliseconds) nothing of a source can come any more
+LATE = "late"  # among the facts of a stamp: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
+HOUR_MS = 3_600_000
+HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
+
+
+class LaneState(StrEnum):
+    """Whether a lane may claim: HELD waits for a person, STALE lost events to a forced purge."""
+
+    ACTIVE = "ACTIVE"
+    HELD = "HELD"
+    STALE = "STALE"
+
+
+class Cause(StrEnum):
+    """Why an execution was claimed."""
+
+    TRIGGER = "trigger"
+    MANUAL = "manual"
+
+
+class ExecutionState(StrEnum):
+    """OPEN holds its lane; the others are final."""
+
+    OPEN = "OPEN"
+    SETTLED = "SETTLED"
+    SKIPPED = "SKIPPED"
+
+
+@dataclass(frozen=True)
+class LaneId:
+    """The name of a lane: deployment, flow, and the fire key ("" for a snapshot trigger)."""
+
+    deployment: str
+    flow: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        """The text that names the lane in a target's transaction id (`txnAppId`) and in run tags."""
+        return canonical_json([self.deployment, self.flow, self.key])
+
+    @classmethod
+    def parse(cls, text: str) -> "LaneId":
+        deployment, flow, key = json.loads(text)
+        return cls(deployment, flow, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Up to where a lane has consumed: a store position, and a snapshot per source table, or a place in a feed.
+
+    The position decides whether to run, the snapshots what is read; of a flow that reads a feed its place decides both. All
+    move together, at settling only. The feed of one that `has_more` held more: a step's limit ended there.
+    """
+
+    position: Position = Position.ORIGIN
+    sources: Mapping[str, SnapshotPlace] = field(default_factory=dict)
+    feed: FeedPlace | None = None
+    has_more: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        sources = {name: [place.table_uid, place.snapshot_id] for name, place in sorted(self.sources.items())}
+        wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
+        wire |= {} if self.feed is None else {"feed": self.feed.to_json()}
+        return wire | {"more": True} if self.has_more else wire
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> "Place":
+        sources = {
+            name: SnapshotPlace(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
+            for name, (uid, snapshot) in wire["sources"].items()
+        }
+        feed = feed_place(wire["feed"]) if "feed" in wire else None
+        return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed, has_more=wire.get("more", False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Step n of a lane: the frozen range (start, end] and who is at it.
+
+    `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
+    those whose orders it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
+    Times are milliseconds of the store's clock.
+    """
+
+    execution_id: str
+    lane: LaneId
+    step: int
+    state: ExecutionState
+    cause: Cause
+    start: Place
+    end: Place
+    attempt: int = 1
+    run_id: str | None = None
+    partition_key: str | None = None
+    claimed_ts: int = 0
+    lease_until: int | None = None
+    next_attempt_ts: int | None = None
+    settled_ts: int | None = None
+    version: str | None = None
+    reason: str = ""
+    backfill: str = ""
+    dagster_backfill: str = ""
+
+    @property
+    def run_key(self) -> str:
+        """Dagster's deduplication key: one run per attempt."""
+        return f"{self.execution_id}:{self.attempt}"
+
+    @property
+    def job_tag(self) -> str:
+        """The tag of this attempt's Spark jobs, by which they can be cancelled."""
+        return self._job_tag(self.attempt)
+
+    @property
+    def earlier_job_tags(self) -> tuple[str, ...]:
+        """The tags of the attempts before this one."""
+        return tuple(self._job_tag(number) for number in range(1, self.attempt))
+
+    def _job_tag(self, attempt: int) -> str:
+        return f"lakechime-{self.execution_id}-{attempt}"
+
+    def ranges(self) -> dict[str, SnapshotRange]:
+        """Per source table, the snapshots to read; a source without a new snapshot is not in it."""
+        return ranges_between(self.start, self.end)
+
+
+def ranges_between(start: Place, end: Place) -> dict[str, SnapshotRange]:
+    """Per source table the snapshots between two places; a source without a new snapshot is not in it."""
+    ranges: dict[str, SnapshotRange] = {}
+    for table, until in end.sources.items():
+        begun = start.sources.get(table, SnapshotPlace())
+        if until.snapshot_id is None or until == begun:
+            continue
+        ranges[table] = SnapshotRange(
+            table=table, table_uid=until.table_uid, start=begun.snapshot_id, end=until.snapshot_id, start_uid=begun.table_uid
+        )
+    return ranges
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitStamp:
+    """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).
+
+    The end recorded in the commit that a step's target holds becomes the place of its lane, whoever wrote it.
+    `watermark` is event time in milliseconds: everything below it has been seen.
+    """
+
+    lane: LaneId
+    step: int
+    attempt: int
+    end: Place
+    execution_id: str = ""
+    watermark: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def txn_app_id(self) -> str:
+        return str(self.lane)
+
+    def to_text(self) -> str:
+        """One line of JSON under the key `lakechime`."""
+        return canonical_json(
+            {
+                "lakechime": STAMP_FORMAT,
+                "lane": str(self.lane),
+                "step": self.step,
+                "attempt": self.attempt,
+                "end": self.end.to_json(),
+                "execution": self.execution_id,
+                "watermark": self.watermark,
+                "tags": dict(self.tags),
+                "facts": dict(self.facts),
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str | None) -> "CommitStamp | None":
+        """The stamp of a commit, or None for a commit of somebody else."""
+        try:
+            wire = json.loads(text) if text else None
+        except ValueError:
+            return None
+        if not isinstance(wire, dict) or wire.get("lakechime") != STAMP_FORMAT:
+            return None
+        return cls(
+            lane=LaneId.parse(wire["lane"]),
+            step=wire["step"],
+            attempt=wire["attempt"],
+            end=Place.from_json(wire["end"]),
+            execution_id=wire["execution"],
+            watermark=wire["watermark"],
+            tags=wire["tags"],
+            facts=wire["facts"],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """A commit of a step found in its target's log: the version it made and the stamp it carries.
+
+    `is_stamp_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
+    stamp names lane and step only (attempt 0, empty end): the ledger's own end of the execution stands.
+    """
+
+    version: SnapshotId
+    stamp: CommitStamp
+    is_stamp_lost: bool = False

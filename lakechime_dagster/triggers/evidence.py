@@ -1,0 +1,327 @@
+"""Evidence: what due triggers need of the event history, narrowed by SQL to the events that can matter."""
+
+import datetime as dt
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql import JSONB
+
+from lakechime_dagster.dce.engine import PARAMETERS, VisibleBelow, slices
+from lakechime_dagster.dce.events import Position, Tags, changed_columns
+from lakechime_dagster.dce.partitions import UNPARTITIONED, canonical_json
+from lakechime_dagster.dce.queries import (
+    TableKey,
+    carries,
+    changed_tag,
+    changes_data,
+    for_the_first_time,
+    is_after,
+    is_data,
+    is_delete,
+    is_drop,
+    is_dropped,
+    is_through,
+    table_ids,
+)
+from lakechime_dagster.dce.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
+from lakechime_dagster.triggers import schema as ledger
+from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.decision import NOTHING_UNREAD, AtomState, Unread, Waiting
+
+NO_TAGS = Tags()
+
+
+def head_at(connection: Connection, time_ms: int) -> Position:
+    """The newest position of the events registered before a time, folded ones too: information about the past, never a place."""
+    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY]
+    before = sa.union_all(*queries).subquery()
+    row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq) if row else Position.ORIGIN
+
+
+def place_before(connection: Connection, time_ms: int, head: Position) -> Position:
+    """The newest position, up to the head, before whatever was registered at a time or later, folded events too.
+
+    Positions do not follow the clock: what was registered earlier may come after it.
+    """
+    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in HISTORY]
+    since = sa.union_all(*queries).subquery()
+    row = connection.execute(sa.select(since).order_by(since.c.tx_id, since.c.seq).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq - 1) if row else head
+
+
+def held_back_events(connection: Connection) -> str:
+    """A sentence when registered events cannot be read yet, because an older transaction of the database server is still open.
+
+    They are delayed, never lost. SQLite has one writer at a time and holds nothing back.
+    """
+    if connection.dialect.name != "postgresql":
+        return ""
+    bound = sa.select(VisibleBelow()).scalar_subquery()
+    hidden = connection.execute(sa.select(sa.func.count()).select_from(dce_event).where(dce_event.c.tx_id >= bound)).scalar_one()
+    if not hidden:
+        return ""
+    activity = sa.table("pg_stat_activity", sa.column("xact_start", sa.DateTime(timezone=True)), sa.column("backend_xid"))
+    since = connection.execute(sa.select(sa.func.min(activity.c.xact_start)).where(activity.c.backend_xid.is_not(None))).scalar()
+    opened = f" open since {since.astimezone(dt.timezone.utc):%Y-%m-%d %H:%M:%S}Z" if since else ""
+    return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What waits of a table after a position for who asked for these tags; `unread` are the columns that it does not read."""
+
+    table: TableKey
+    after: Position
+    tags: Tags = NO_TAGS
+    unread: frozenset[str] = frozenset()
+
+    @property
+    def is_by_columns(self) -> bool:
+        """Whether it matters which columns an event changed; who asked for tags wants to know of each event that has them."""
+        return bool(self.unread) and not self.tags
+
+
+def waiting_events(connection: Connection, questions: Sequence[Question], through: Position) -> list[Waiting]:
+    """Per question the events in (after, through], folded ones too: how many match, when they came, how many do not match.
+
+    Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an event that had
+    the tags before says nothing new. Those that match and changed only columns that are unread are told apart; of folded ones nobody
+    knows that. However many questions there are, they are a few statements.
+    """
+    ids = table_ids(connection, list({question.table for question in questions}))
+    known = [(number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids]
+    rows: dict[int, list[sa.Row[Any]]] = {}
+    for is_by_columns in (False, True):
+        asked = [one for one in known if one[2].is_by_columns is is_by_columns]
+        for chunk, event in itertools.product(slices(asked, PARAMETERS), HISTORY):
+            for row in connection.execute(_counting(connection, event, chunk, through, is_by_columns=is_by_columns)):
+                rows.setdefault(row.number, []).append(row)
+    return [_waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)]
+
+
+def _counting(
+    connection: Connection, event: sa.FromClause, asked: Sequence[tuple[int, int, Question]], through: Position, *, is_by_columns: bool
+) -> sa.Select[Any]:
+    """Events, or folded ones, that each question asks for, by its number, by whether they match, and by changed columns where asked."""
+    if connection.dialect.name == "postgresql":
+        kinds = {"number": sa.Integer, "table_id": sa.BigInteger, "tx": sa.BigInteger, "seq": sa.BigInteger, "tags": JSONB}
+        records = [dict(zip(kinds, _record(*one), strict=True)) for one in asked]
+        function = sa.func.jsonb_to_recordset(sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB))
+        names = [sa.column(name, kind) for name, kind in kinds.items()]
+        number, table_id, tx, seq, tags = function.table_valued(*names).render_derived(name="asked", with_types=True).c
+        has_tags = tags != sa.cast(sa.literal("{}"), JSONB)
+        carries_them = partial(_contains, tags)
+        is_asked = sa.and_(sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event))
+    else:
+        value = sa.func.json_each(json.dumps([_record(*one) for one in asked])).table_valued("value", name="asked").c.value
+        number, table_id, seq, tags = (sa.func.json_extract(value, f"$[{index}]") for index in (0, 1, 3, 4))
+        has_tags = tags != "{}"
+        carries_them = partial(_has_all, tags)
+        # every event is of transaction 0: said so, the index serves a range of numbers, of which it would not serve pairs
+        is_asked = sa.and_(event.c.tx_id == 0, event.c.seq > seq, event.c.seq <= through.seq)
+    matches = sa.case((has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)).label("matches")
+    grouped: list[sa.ColumnElement[Any]] = [matches]
+    if is_by_columns and event is dce_event:
+        grouped.append(changed_tag(connection.dialect.name))
+    first, last = sa.func.min(event.c.event_ts).label("first_ts"), sa.func.max(event.c.event_ts).label("last_ts")
+    counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(event.c.table_id == table_id, is_asked)
+    if connection.dialect.name == "postgresql":
+        per_question = counts.group_by(*grouped).lateral("found")  # a plain join would read all events where there are not many
+        return sa.select(number.label("number"), *per_question.c)
+    return counts.add_columns(number.label("number")).group_by(*grouped, number)
+
+
+def _record(number: int, table_id: int, question: Question) -> tuple[int, int, int, int, dict[str, str]]:
+    return number, table_id, question.after.tx_id, question.after.seq, dict(question.tags)
+
+
+def _contains(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on PostgreSQL."""
+    return sa.cast(event.c.tags, JSONB).contains(tags)
+
+
+def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether an event has all tags of a JSON map, on SQLite."""
+    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted")
+    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given")
+    is_given = sa.select(1).select_from(given).where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+    missing = sa.select(1).select_from(wanted).where(~sa.exists(is_given.correlate(wanted)))
+    return ~sa.exists(missing)
+
+
+def through_commits(connection: Connection, tables: Sequence[TableKey], place: Position, through: Position, most: int) -> Position:
+    """The position up to which at most so many changes of data came to the tables after a place; `through` where there are no more."""
+    ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
+    queries = [
+        sa.select(event.c.tx_id, event.c.seq).where(
+            event.c.table_id.in_(ids), changes_data(event), is_after(place, event), is_through(through, event)
+        )
+        for event in HISTORY
+    ]
+    found = sa.union_all(*queries).subquery()
+    first = connection.execute(sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)).all()
+    return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
+
+
+def _waiting_of(question: Question, rows: Iterable[sa.Row[Any]]) -> Waiting:
+    """The answer, from the counts of what is there and of what was folded, by changed columns where these matter."""
+    needed: list[sa.Row[Any]] = []
+    passed: list[sa.Row[Any]] = []
+    columns: set[str] = set()
+    unmatched = 0
+    for row in rows:
+        changed = changed_columns(row._mapping.get("changed")) if question.is_by_columns else None
+        if not row.matches:
+            unmatched += row.events
+        elif changed is not None and changed <= question.unread:
+            passed.append(row)
+            columns |= changed
+        else:
+            needed.append(row)
+    beside = Unread(**_summed(passed), columns=tuple(sorted(columns))) if passed else NOTHING_UNREAD
+    return Waiting(table=question.table[1], **_summed(needed), unmatched=unmatched, unread=beside)
+
+
+def _summed(rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+    first, last = min((row.first_ts for row in rows), default=None), max((row.last_ts for row in rows), default=None)
+    return {"count": sum(row.events for row in rows), "first_ts": first, "last_ts": last}
+
+
+def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
+    """What is known of each partition: there with all tags on one event, only seen, dropped, or (absent) nothing.
+
+    Searches the whole history, folded history too.
+    """
+    ids = table_ids(connection, list({(atom.cluster, atom.table) for atom in atoms}))
+    by_table: dict[int, dict[str, Atom]] = {}
+    for atom in atoms:
+        if (atom.cluster, atom.table) in ids:
+            by_table.setdefault(ids[atom.cluster, atom.table][0], {})[atom.canonical] = atom
+    states: dict[Atom, AtomState] = {}
+    for table_id, partitions in by_table.items():
+        for chunk in slices(list(partitions), PARAMETERS):
+            states |= {partitions[key]: state for key, state in _states(connection, table_id, chunk, tags, through)}
+    return states
+
+
+def _states(
+    connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
+) -> Iterator[tuple[str, AtomState]]:
+    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(is_delete()))
+    query = (
+        sa.select(
+            dce_event.c.partition_key,
+            sa.func.max(sa.case((matches, 1), else_=0)).label("matched"),
+            sa.func.max(sa.case((is_drop(), 1), else_=0)).label("dropped"),
+        )
+        .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), is_through(through))
+        .group_by(dce_event.c.partition_key)
+    )
+    folded = _folded(connection, table_id, keys, tags, through)
+    seen = {row.partition_key: row for row in connection.execute(query)}
+    for key in keys:
+        row = seen.get(key)
+        if row is not None and row.dropped:
+            yield key, _after_drops(connection, table_id, key, matches, through)
+        elif row is not None or key in folded:
+            is_there = bool((row is not None and row.matched) or folded.get(key))
+            yield key, AtomState(available=is_there, seen=True, compacted=key in folded)
+
+
+def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], through: Position) -> AtomState:
+    """The state of a partition that was dropped at least once: whether something is there that no drop came after."""
+    mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, is_through(through))
+    newest_first = sa.select(sa.literal(1)).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
+    available = connection.execute(newest_first.where(*mine, matches, sa.not_(is_dropped(through)))).scalar() is not None
+    return AtomState(available=available, seen=True, dropped=not available)
+
+
+def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position) -> dict[str, bool]:
+    """Per partition of which something was folded whether it was available with the tags; folding keeps which were on one event."""
+    c = dce_availability.c
+    mine = sa.select(c.partition_key, c.tag_positions, c.newest_tx, c.newest_seq).where(c.table_id == table_id, c.partition_key.in_(keys))
+    found: dict[str, bool] = {}
+    for row in connection.execute(mine):
+        newest = Position(row.newest_tx, row.newest_seq)
+        tagged = [Position.parse(position) for together, position in row.tag_positions if tags.items() <= together.items()]
+        is_there = any(position <= through for position in tagged or ([] if tags else [newest]))
+        if newest > through and not is_there:  # asked of a time before it was folded: its newest events say nothing of then
+            is_there = _was_there(connection, table_id, row.partition_key, tags, through)
+            if not is_there:
+                continue
+        found[row.partition_key] = found.get(row.partition_key, False) or is_there
+    return found
+
+
+def _was_there(connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position) -> bool:
+    of_partition = (dce_folded.c.table_id == table_id, dce_folded.c.partition_key == key, is_through(through, dce_folded))
+    matching = sa.select(1).where(*of_partition, carries(connection.dialect.name, dict(tags), dce_folded)).limit(1)
+    return connection.execute(matching).scalar() is not None
+
+
+def near_misses(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:
+    """Of partitions that have no event, those of which one is there that differs by the type of a value only (`5`, `"5"`)."""
+    ids = table_ids(connection, [(atom.cluster, atom.table) for atom in atoms])
+    found: dict[Atom, str] = {}
+    for atom in atoms:
+        if (atom.cluster, atom.table) not in ids or atom.canonical == UNPARTITIONED:
+            continue
+        table_id, _ = ids[atom.cluster, atom.table]
+        mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(retyped(atom.canonical)))
+        other = connection.execute(sa.select(dce_event.c.partition_key).where(*mine).limit(1)).scalar()
+        found |= {atom: other} if other is not None else {}
+    return found
+
+
+def retyped(canonical: str) -> list[str]:
+    """The partitions that look the same but for the type of some values; at most four levels are varied."""
+    values = json.loads(canonical)
+    choices = [[value, *_retyped_value(value)] if index < 4 else [value] for index, value in enumerate(values)]
+    return [text for text in (canonical_json(list(row)) for row in itertools.product(*choices)) if text != canonical]
+
+
+def _retyped_value(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [int(value)] if re.fullmatch(r"-?\d+", value, re.ASCII) else []
+    return [canonical_json(value)] if isinstance(value, int | float) else []
+
+
+def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position, of: TableKey | None = None) -> dict[str, int]:
+    """Per fired lane of a flow the data-changing events in its partitions after its place: what came late.
+
+    Only events in (looked, through] are looked at, of one table or of all.
+    """
+    place = sa.tuple_(ledger.lane.c.place_tx, ledger.lane.c.place_seq)
+    query = (
+        sa.select(ledger.lane.c.key, sa.func.count().label("events"))
+        .select_from(dce_event)
+        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+        .join(
+            ledger.lane_partition,
+            sa.and_(
+                ledger.lane_partition.c.table_name == dce_table.c.name,
+                ledger.lane_partition.c.cluster == dce_table.c.cluster,
+                ledger.lane_partition.c.partition_key == dce_event.c.partition_key,
+            ),
+        )
+        .join(ledger.lane, ledger.lane.c.lane_id == ledger.lane_partition.c.lane_id)
+        .where(
+            ledger.lane.c.flow_id == flow_id,
+            ledger.lane.c.fired,
+            is_data,
+            is_after(looked),
+            is_through(through),
+            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
+            sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
+        )
+        .group_by(ledger.lane.c.key)
+    )
+    return {row.key: row.events for row in connection.execute(query)}

@@ -1,0 +1,160 @@
+"""Tables of the ledger: subscriptions, consumers, executions, attempts, interventions."""
+
+import sqlalchemy as sa
+
+from lakechime_dagster.dce.schema import metadata
+
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+flow = sa.Table(
+    "lc_flow",
+    metadata,
+    sa.Column("flow_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(128), nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("tables", sa.JSON, nullable=False),
+    sa.Column("target", sa.String(512)),
+    sa.Column("job", sa.String(512)),
+    sa.Column("asset_keys", sa.JSON, nullable=False),
+    sa.Column("cluster", sa.String(128)),  # NULL, as the three that follow, until a program that knows the column ticks
+    sa.Column("tag_keys", sa.JSON),
+    sa.Column("is_partitioned", sa.Boolean),
+    sa.Column("refires", sa.Boolean),
+    sa.Column("activated_ts", sa.BigInteger, nullable=False),
+    sa.Column("start", sa.JSON, nullable=False),
+    sa.Column("ticked_ts", sa.BigInteger),
+    sa.Column("paused_ts", sa.BigInteger),
+    sa.Column("paused_reason", sa.Text),
+    sa.Column("forgotten_ts", sa.BigInteger),
+    sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("feed_lag", sa.JSON(none_as_null=True)),  # `FeedLag.to_json`; NULL of a flow without a feed, or before it was looked at
+    sa.UniqueConstraint("deployment", "name", name="lc_flow_name"),
+    sqlite_autoincrement=True,
+)
+
+lane = sa.Table(
+    "lc_lane",
+    metadata,
+    sa.Column("lane_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("key", sa.String(512), nullable=False),
+    sa.Column("state", sa.String(8), nullable=False),
+    sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("settled", Id, nullable=False),
+    sa.Column("place", sa.JSON, nullable=False),
+    sa.Column("place_tx", sa.BigInteger, nullable=False),
+    sa.Column("place_seq", sa.BigInteger, nullable=False),
+    sa.Column("fired", sa.Boolean, nullable=False),
+    sa.Column("created_ts", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("flow_id", "key", name="lc_lane_key"),
+    sqlite_autoincrement=True,
+)
+
+lane_partition = sa.Table(
+    "lc_lane_partition",
+    metadata,
+    sa.Column("lane_id", Id, sa.ForeignKey("lc_lane.lane_id"), primary_key=True),
+    sa.Column("cluster", sa.String(128), primary_key=True),
+    sa.Column("table_name", sa.String(512), primary_key=True),
+    sa.Column("partition_key", sa.String(512), primary_key=True),
+    sa.Index("lc_lane_partition_of", "table_name", "partition_key"),
+)
+
+execution = sa.Table(
+    "lc_execution",
+    metadata,
+    sa.Column("execution_id", sa.String(36), primary_key=True),
+    sa.Column("lane_id", Id, sa.ForeignKey("lc_lane.lane_id"), nullable=False),
+    sa.Column("step", Id, nullable=False),
+    sa.Column("state", sa.String(8), nullable=False),
+    sa.Column("cause", sa.String(8), nullable=False),
+    sa.Column("start_place", sa.JSON, nullable=False),
+    sa.Column("end_place", sa.JSON, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("partition_key", sa.String(512)),
+    sa.Column("claimed_ts", sa.BigInteger, nullable=False),
+    sa.Column("settled_ts", sa.BigInteger),
+    sa.Column("version", sa.String(128)),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("backfill", sa.Text),
+    sa.Column("dagster_backfill", sa.String(64)),
+    sa.UniqueConstraint("lane_id", "step", name="lc_execution_step"),
+    sa.Index(
+        "lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
+    ),
+    sa.Index("lc_execution_claimed", "claimed_ts"),
+)
+
+attempt = sa.Table(
+    "lc_attempt",
+    metadata,
+    sa.Column("execution_id", sa.String(36), sa.ForeignKey("lc_execution.execution_id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.String(64)),
+    sa.Column("due_ts", sa.BigInteger, nullable=False),
+    sa.Column("begun_ts", sa.BigInteger),
+    sa.Column("lease_until", sa.BigInteger),
+    sa.Column("ended_ts", sa.BigInteger),
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("error", sa.Text),
+    sa.Index("lc_attempt_run", "run_id"),
+)
+
+backfill = sa.Table(
+    "lc_backfill",
+    metadata,
+    sa.Column("backfill_id", sa.String(36), primary_key=True),
+    sa.Column("deployment", sa.String(64), nullable=False),
+    sa.Column("asked", sa.JSON, nullable=False),
+    sa.Column("max_in_flight", sa.Integer, nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_ts", sa.BigInteger, nullable=False),
+    sa.Column("cancelled_ts", sa.BigInteger),
+    sa.Index("lc_backfill_created", "deployment", "created_ts"),
+)
+
+order = sa.Table(
+    "lc_order",
+    metadata,
+    sa.Column("order_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("key", sa.String(512), nullable=False),
+    sa.Column("waits_for", sa.JSON, nullable=False),
+    sa.Column("span", sa.JSON(none_as_null=True)),
+    sa.Column("why", sa.Text, nullable=False, server_default=""),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("execution_id", sa.String(36)),
+    sa.Column("closed_ts", sa.BigInteger),
+    sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
+    sa.UniqueConstraint("backfill_id", "number", name="lc_order_number"),
+    sa.Index(
+        "lc_order_unclaimed",
+        "flow_id",
+        "key",
+        sqlite_where=sa.text("state IN ('WAITING', 'LATER')"),
+        postgresql_where=sa.text("state IN ('WAITING', 'LATER')"),
+    ),
+    sa.Index("lc_order_execution", "execution_id"),
+    sqlite_autoincrement=True,
+)
+
+intervention = sa.Table(
+    "lc_intervention",
+    metadata,
+    sa.Column("intervention_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("ts", sa.BigInteger, nullable=False),
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("action", sa.String(16), nullable=False),
+    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("lane_key", sa.String(512)),
+    sa.Column("execution_id", sa.String(36)),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("before", sa.JSON, nullable=False),
+    sa.Column("after", sa.JSON, nullable=False),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,240 @@
+"""The two triggers of LakeChime: partition triggers and snapshot triggers."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.contract import NamedTable
+from lakechime_dagster.dce.events import Position, Tags
+from lakechime_dagster.dce.partitions import MAX_NAME, canonical_json, checked_text
+from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
+from lakechime_dagster.triggers.schedule import Schedule, to_milliseconds, wall_clock
+
+
+class Late(StrEnum):
+    """What happens when a partition of a fired key changes afterwards."""
+
+    IGNORE = "ignore"
+    REFIRE = "refire"
+
+
+@dataclass(frozen=True)
+class StartFrom:
+    """Where a flow that the ledger does not know yet begins: `beginning`, `now`, an ISO time, or a position."""
+
+    where: str = "beginning"
+
+    def __post_init__(self) -> None:
+        if self.where not in ("beginning", "now") and self.position is None:
+            _ = self.time_ms
+
+    @property
+    def position(self) -> Position | None:
+        try:
+            return Position.ORIGIN if self.where == "beginning" else Position.parse(self.where)
+        except InvalidValueError:
+            return None
+
+    @property
+    def time_ms(self) -> int:
+        """The time in milliseconds; a time without a zone is UTC."""
+        return to_milliseconds(wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.timezone.utc))
+
+
+@dataclass(frozen=True)
+class FireKey:
+    """What a partition trigger fires for, once per epoch: a text, and the values of the single-valued levels."""
+
+    text: str
+    values: tuple[tuple[str, object], ...]
+    point: dt.datetime
+    atoms: tuple[Atom, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, init=False)
+class PartitionTrigger:
+    """Fires once per key when all partitions of all conditions are there, each with all tags on one event.
+
+    `late` says what a change in a partition of a fired key does; `deadline` (from the grid point or the activation
+    of the flow, whichever is later) ends the wait for a key; at most `max_in_flight` keys run at once.
+    """
+
+    conditions: tuple[PartitionCondition, ...]
+    every: Schedule
+    tags: Tags
+    late: Late
+    deadline: dt.timedelta | None
+    max_in_flight: int
+    start_from: StartFrom
+
+    def __init__(
+        self,
+        conditions: PartitionCondition | Iterable[PartitionCondition],
+        every: Schedule,
+        *,
+        tags: Mapping[str, str] | None = None,
+        late: Late | str = Late.IGNORE,
+        deadline: dt.timedelta | None = None,
+        max_in_flight: int = 4,
+    ) -> None:
+        several = (conditions,) if isinstance(conditions, PartitionCondition) else tuple(conditions)
+        if not several or not all(isinstance(condition, PartitionCondition) for condition in several):
+            raise DeclarationError("PartitionTrigger", "conditions", "needs at least one table.partitions(…)")
+        if not _schedule("PartitionTrigger", every).has_start:
+            raise DeclarationError("PartitionTrigger", "every", "needs a start: the first grid point to fire for")
+        if not isinstance(max_in_flight, int) or max_in_flight < 1:
+            raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
+        try:
+            policy = Late(late)
+        except ValueError:
+            raise DeclarationError("PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}") from None
+        _duration("PartitionTrigger", "deadline", deadline)
+        values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(condition.table for condition in self.conditions))
+
+    def in_cluster(self, cluster: str) -> "PartitionTrigger":
+        """This trigger on the tables of a cluster, where a condition names none itself; its keys stay the same."""
+        moved = copy(self)
+        object.__setattr__(moved, "conditions", tuple(condition.in_cluster(cluster) for condition in self.conditions))
+        return moved
+
+    def key_at(self, point: dt.datetime) -> FireKey:
+        """The key of a grid point: its single-valued levels, and a digest where those do not tell all.
+
+        Beside sets that change the text is the digest alone, as the ledger knows such keys; the values are there all the same.
+
+        Raises:
+            InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
+        """
+        zone = self.every.zone
+        atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
+        values: dict[str, object] = {}
+        told: dict[str, object] = {}
+        clash = any(condition.has_changing_sets for condition in self.conditions)
+        for condition in self.conditions:
+            for name, value in condition.constants(point, zone).items():
+                values.setdefault(name, value)
+                clash = clash or told.setdefault(name, value) != value
+        text = "/".join(f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}" for name, value in told.items())
+        if clash or not text:
+            digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
+            text = f"{text}#{digest}" if text else f"#{digest}"
+        if len(text) > MAX_NAME:
+            remedy = f"has {len(text)} characters; give at most {MAX_NAME}: shorter names or values of levels"
+            raise InvalidValueError("fire key", text, remedy)
+        return FireKey(text, tuple(values.items()), point, atoms)
+
+    def keys(self, now: dt.datetime) -> list[FireKey]:
+        """The distinct keys of all grid points up to now, oldest first."""
+        keys: dict[str, FireKey] = {}
+        for point in self.every.points(now):
+            key = self.key_at(point)
+            keys.setdefault(key.text, key)
+        return list(keys.values())
+
+    def __str__(self) -> str:
+        what = " and ".join(map(str, self.conditions))
+        again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
+        return f"{what}{_with_tags(self.tags)}, {self.every}{again}"
+
+
+@dataclass(frozen=True, init=False)
+class SnapshotTrigger:
+    """Fires when any of the tables has a matching event after the lane's place.
+
+    `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
+    fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
+    Tags decide when: the rows read are all up to the newest matching event, commits between included; with
+    `only_matching` those alone that the commits of matching events wrote, in the order in which the events came: one of
+    an older commit that came later is applied later. A commit is read once, by the first of its events that matches.
+    `cluster` is that of the tables, "" where they name none.
+    """
+
+    tables: tuple[str, ...]
+    every: Schedule | None
+    tags: Tags
+    only_matching: bool
+    wait_after_last: dt.timedelta | None
+    max_wait: dt.timedelta | None
+    start_from: StartFrom
+    cluster: str
+
+    def __init__(
+        self,
+        tables: str | NamedTable | Iterable[str | NamedTable] = (),
+        every: Schedule | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+        only_matching: bool = False,
+        wait_after_last: dt.timedelta | None = None,
+        max_wait: dt.timedelta | None = None,
+        start_from: str = "beginning",
+    ) -> None:
+        several = tuple(tables) if isinstance(tables, Iterable) and not isinstance(tables, str) else (tables,)
+        names = tuple(dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several))
+        clusters = sorted({table.cluster if isinstance(table, TableName) else "" for table in several})
+        if len(clusters) > 1:
+            named = " and ".join(map(repr, clusters))
+            raise DeclarationError(
+                "SnapshotTrigger", "tables", f"are of the clusters {named}; it waits for tables of one: name it for each"
+            )
+        if every is not None:
+            _schedule("SnapshotTrigger", every)
+        _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
+        _duration("SnapshotTrigger", "max_wait", max_wait)
+        if max_wait is not None and wait_after_last is None:
+            raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
+        if only_matching and not tags:
+            raise DeclarationError("SnapshotTrigger", "only_matching", "has no tags to match; give tags= too, or leave it out")
+        values = (names, every, Tags(tags), only_matching, wait_after_last, max_wait, StartFrom(start_from), "".join(clusters))
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def on(self, tables: Iterable[str]) -> "SnapshotTrigger":
+        """This trigger on tables, where it names none itself."""
+        if self.tables:
+            return self
+        return SnapshotTrigger(
+            tuple(tables),
+            self.every,
+            tags=self.tags,
+            only_matching=self.only_matching,
+            wait_after_last=self.wait_after_last,
+            max_wait=self.max_wait,
+            start_from=self.start_from.where,
+        )
+
+    def __str__(self) -> str:
+        what = " or ".join(self.tables) or "its inputs"
+        pace = f", {self.every}" if self.every else ", as events arrive"
+        wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
+        alone = ", rows of those commits alone" if self.only_matching else ""
+        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}{alone}"
+
+
+Trigger = PartitionTrigger | SnapshotTrigger
+
+
+def _schedule(declared: str, every: Schedule) -> Schedule:
+    if not isinstance(every, Schedule):
+        raise DeclarationError(declared, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+    return every
+
+
+def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
+    if value is not None and (not isinstance(value, dt.timedelta) or value < dt.timedelta()):
+        remedy = "is no duration; give a timedelta of 0 or more, such as timedelta(minutes=5)"
+        raise DeclarationError(declared, field, f"{shown(value)} {remedy}")
+
+
+def _with_tags(tags: Tags) -> str:
+    return f" with {', '.join(f'{key}={value}' for key, value in tags.items())}" if tags else ""
