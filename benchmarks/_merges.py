@@ -26,7 +26,7 @@ from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.tables.cdc import CHANGES, CDCMerge
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import HIDDEN
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 
 DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
@@ -65,7 +65,9 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
         bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_), start=Place(sources={CHANGES: ends[0]}),
     )  # fmt: skip
     end = Place(position=Position(0, step), sources={CHANGES: ends[1]})
-    return follow(spark, job, CommitStamp(lane=LaneId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog)
+    return follow(
+        spark, job, CommitMetadata(consumer=ConsumerId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog
+    )
 
 
 def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:

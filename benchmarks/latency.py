@@ -95,7 +95,7 @@ def one(platform: Platform, instance: dg.DagsterInstance, home: Path, number: in
         if time.monotonic() > deadline:
             raise SystemExit(f"event {number} was not seen within {PATIENCE_SECONDS:.0f} s:\n{(home / 'daemon.log').read_text()[-2000:]}")
         time.sleep(0.02)
-    [execution] = platform.ledger.executions(flow="features", limit=1)
+    [execution] = platform.ledger.executions(subscription="features", limit=1)
     record = instance.get_run_records(filters=dg.RunsFilter(run_ids=[execution.run_id or ""]))[0]
     return Journey(
         registered=registered.event_ts / 1000,

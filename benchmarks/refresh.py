@@ -24,12 +24,12 @@ from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.tables.options import ReadMode
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 
 SIZES = (100_000, 5_000_000)
 CHANGED = 1_000
 ROUNDS = 3
-LANE = LaneId("bench", "refresh")
+CONSUMER = ConsumerId("bench", "refresh")
 
 
 @dataclass
@@ -94,9 +94,9 @@ class Bench:
         )  # fmt: skip
         self.steps += 1
         place = Place(position=Position(0, self.steps), sources={"source": SnapshotPlace(table_uid=log.uid, snapshot_id=end)})
-        stamp = CommitStamp(lane=LANE, step=self.steps, attempt=1, end=place, execution_id=str(self.steps))
+        commit_metadata = CommitMetadata(consumer=CONSUMER, step=self.steps, attempt=1, end=place, execution_id=str(self.steps))
         began = time.perf_counter()
-        result = refresh(self.spark, job, stamp, DeltaLog)
+        result = refresh(self.spark, job, commit_metadata, DeltaLog)
         took = time.perf_counter() - began
         if start is not None and result.counts.changed != CHANGED:
             raise SystemExit(f"expected {CHANGED} changed rows, got {result.counts}")

@@ -1,6 +1,6 @@
-"""How long it takes to decide 10,000 flows at once: `python benchmarks/triggers.py [--json] [--flows 10000]`.
+"""How long it takes to decide 10,000 subscriptions at once: `python benchmarks/triggers.py [--json] [--subscriptions 10000]`.
 
-On a PostgreSQL of its own, durable as in production. A quarter of the flows asks for a tag. Tables are touched as in
+On a PostgreSQL of its own, durable as in production. A quarter of the subscriptions asks for a tag. Tables are touched as in
 a real lake: a few are busy, most are not. A delta of 231 events is a minute of ten million events in a month.
 """
 
@@ -19,10 +19,10 @@ from lakechime_dagster.dce.store import SqlDCEStore, head_within
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.consumers import ConsumerState, Place
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.postgres import find_binaries, started
@@ -35,14 +35,14 @@ ROUNDS = 9
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Time to decide many flows at once.")
+    parser = argparse.ArgumentParser(description="Time to decide many subscriptions at once.")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
-    parser.add_argument("--flows", type=int, default=10_000, help="how many flows are due")
+    parser.add_argument("--subscriptions", type=int, default=10_000, help="how many subscriptions are due")
     options = parser.parse_args()
     with started(find_binaries(), durable=True) as url:
         engine = open_engine(url)
         upgrade(engine)
-        lines = measured(engine, options.flows)
+        lines = measured(engine, options.subscriptions)
         engine.dispose()
     show(lines, as_json=options.json)
 
@@ -54,9 +54,9 @@ def measured(engine: Engine, count: int) -> list[Line]:
     versions = dict.fromkeys(range(TABLES), 0)
     for _ in range(HISTORY // 5_000):
         store.register(changes(chance, versions, 5_000))
-    flows = [declared(chance, number) for number in range(count)]
-    keep(engine, flows)
-    sweep = Sweep(Evaluator(engine, Ledger(engine, "bench")), flows)
+    subscriptions = [declared(chance, number) for number in range(count)]
+    keep(engine, subscriptions)
+    sweep = Sweep(Evaluator(engine, Ledger(engine, "bench")), subscriptions)
     with writing(engine) as connection:
         connection.execute(sa.text("ANALYZE"))
     first, _ = timed(sweep)
@@ -71,17 +71,20 @@ def measured(engine: Engine, count: int) -> list[Line]:
             timed(sweep)
     return [
         at_most(
-            f"{count} flows, a tick after a minute of events ({DELTA}): up to {MAX_REQUESTS} launches", statistics.median(bounded), "ms", 50
+            f"{count} subscriptions, a tick after a minute of events ({DELTA}): up to {MAX_REQUESTS} launches",
+            statistics.median(bounded),
+            "ms",
+            50,
         ),
-        at_most(f"{count} flows, a minute of events, all {fired} that fire decided at once", statistics.median(whole), "ms"),
-        at_most(f"{count} flows, idle", statistics.median(idle), "ms", 10),
-        at_most(f"{count} flows, the first look of a process", first, "ms"),
+        at_most(f"{count} subscriptions, a minute of events, all {fired} that fire decided at once", statistics.median(whole), "ms"),
+        at_most(f"{count} subscriptions, idle", statistics.median(idle), "ms", 10),
+        at_most(f"{count} subscriptions, the first look of a process", first, "ms"),
     ]
 
 
-def declared(chance: random.Random, number: int) -> Flow:
+def declared(chance: random.Random, number: int) -> Subscription:
     tags = {"complete": "true"} if number % 4 == 0 else {}
-    return Flow(name=f"flow-{number}", trigger=SnapshotTrigger(f"lake.t{busy_table(chance)}", tags=tags))
+    return Subscription(name=f"subscription-{number}", trigger=SnapshotTrigger(f"lake.t{busy_table(chance)}", tags=tags))
 
 
 def busy_table(chance: random.Random) -> int:
@@ -101,34 +104,35 @@ def changes(chance: random.Random, versions: dict[int, int], count: int) -> list
     return events
 
 
-def keep(engine: Engine, flows: list[Flow]) -> None:
-    """Flows and their lanes as a ledger keeps them that has consumed everything so far."""
+def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
+    """Subscriptions and their consumers as a ledger keeps them that has consumed everything so far."""
     with writing(engine) as connection:
         position = head_within(connection)
         place = Place(position=position).to_json()
         rows = [
-            {"deployment": "bench", "name": flow.name, "description": str(flow.trigger), "tables": list(flow.pinned), "asset_keys": [],
+            {"deployment": "bench", "name": subscription.name, "description": str(subscription.trigger), "tables":
+            list(subscription.pinned), "asset_keys": [],
              "activated_ts": 0, "start": place}
-            for flow in flows
+            for subscription in subscriptions
         ]  # fmt: skip
-        connection.execute(sa.insert(schema.flow), rows)
-        ids = connection.execute(sa.select(schema.flow.c.flow_id)).scalars()
-        lane = {"key": "", "state": LaneState.ACTIVE.value, "settled": 1, "place": place, "fired": True, "created_ts": 0}
-        lane |= {"place_tx": position.tx_id, "place_seq": position.seq}
-        connection.execute(sa.insert(schema.lane), [{"flow_id": flow_id, **lane} for flow_id in ids])
+        connection.execute(sa.insert(schema.subscription), rows)
+        ids = connection.execute(sa.select(schema.subscription.c.subscription_id)).scalars()
+        consumer = {"key": "", "state": ConsumerState.ACTIVE.value, "settled": 1, "place": place, "fired": True, "created_ts": 0}
+        consumer |= {"place_tx": position.tx_id, "place_seq": position.seq}
+        connection.execute(sa.insert(schema.consumer), [{"subscription_id": subscription_id, **consumer} for subscription_id in ids])
 
 
 def consume(engine: Engine) -> None:
-    """What the runs of the fired flows do, all at once."""
+    """What the runs of the fired subscriptions do, all at once."""
     with reading(engine) as connection:
         position = head_within(connection)
     with writing(engine) as connection:
         place = {"place": Place(position=position).to_json(), "place_tx": position.tx_id, "place_seq": position.seq}
-        connection.execute(sa.update(schema.lane).values(**place))
+        connection.execute(sa.update(schema.consumer).values(**place))
 
 
 def timed(sweep: Sweep, most: int | None = None) -> tuple[float, int]:
-    """Milliseconds of one sweep, and how many flows fire."""
+    """Milliseconds of one sweep, and how many subscriptions fire."""
     start = time.perf_counter()
     decisions = sweep.decisions(most)
     spent = (time.perf_counter() - start) * 1000

@@ -18,7 +18,7 @@ from lakechime_dagster.assets.events import (
     types_key,
     verify_check,
 )
-from lakechime_dagster.assets.jobs import flow_of, group_flow, log_flow, partitions_of, planned_deps
+from lakechime_dagster.assets.jobs import group_subscription, log_subscription, partitions_of, planned_deps, subscription_of
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.query_logs import query_log_asset
 from lakechime_dagster.assets.report import linked
@@ -27,21 +27,21 @@ from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lineage.manifest import Manifest, manifest_in, unread_columns
 from lakechime_dagster.runtime.maintenance import policy_of
 from lakechime_dagster.runtime.names import asset_key, dagster_name, maintenance_name, monitor_check_keys, op_name, verify_check_key
-from lakechime_dagster.runtime.resource import LAKECHIME, declare_flow
+from lakechime_dagster.runtime.resource import LAKECHIME, declare_subscription
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.external import outside_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
-from lakechime_dagster.sensors.trigger import flow_sensor
+from lakechime_dagster.sensors.trigger import subscription_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Table, Target, foreign_sources, named_types, reading_name
 from lakechime_dagster.tables.load import load_lake
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "outside")  # of a lake, beside triggers'
 MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
@@ -60,23 +60,28 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     cluster = load_settings().cluster if cluster is None else cluster
     _check_accounts(lake)
     unread = unread_columns(lake, manifest)
-    flows = {table.name: declare_flow(flow_of(table, cluster, unread.get(table.name))) for table in lake.targets}
-    flows |= {group.name: declare_flow(group_flow(lake, group, cluster)) for group in lake.working_groups}
-    logs = {one.table: declare_flow(log_flow(one, cluster)) for one in lake.query_logs}
+    subscriptions = {table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name))) for table in lake.targets}
+    subscriptions |= {group.name: declare_subscription(group_subscription(lake, group, cluster)) for group in lake.working_groups}
+    logs = {one.table: declare_subscription(log_subscription(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
     launches = [
-        Launch(flows[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
+        Launch(subscriptions[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
         for table in lake.targets
         if table.trigger is not None
     ]
-    launches += [_launch(lake, flows[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.working_groups]
-    launches += [Launch(flow, jobs[_log_job_name(lake)], [asset_key(flow.name)], None, None) for flow in logs.values()]
-    reading = [flow.name for flow in logs.values()]
+    launches += [_launch(lake, subscriptions[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.working_groups]
+    launches += [
+        Launch(subscription, jobs[_log_job_name(lake)], [asset_key(subscription.name)], None, None) for subscription in logs.values()
+    ]
+    reading = [subscription.name for subscription in logs.values()]
     _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading], op_name, {})
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
-    _check_names([launch.flow.name for launch in launches], dagster_name, taken)
+    _check_names([launch.subscription.name for launch in launches], dagster_name, taken)
     sensors = (
-        [flow_sensor(one.flow, job=one.job, selection=one.selection, checks=one.checks, partitions=one.partitions) for one in launches]
+        [
+            subscription_sensor(one.subscription, job=one.job, selection=one.selection, checks=one.checks, partitions=one.partitions)
+            for one in launches
+        ]
         if len(launches) <= MAX_SENSORS
         else [many_sensor(f"{lake.name}__triggers", launches)]
     )
@@ -85,8 +90,8 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
     partitioned = {source.name: partitions_of(lake, source) for source in foreign}
     assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
-        *(_asset(lake, table, flows, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
-        *(group_asset(lake, group, flows[group.name]) for group in lake.working_groups),
+        *(_asset(lake, table, subscriptions, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
+        *(group_asset(lake, group, subscriptions[group.name]) for group in lake.working_groups),
         *(failed_group_asset(lake, group) for group in failed),
         *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
     ]
@@ -102,20 +107,22 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
 
 
-def _asset(lake: Lake, table: Table, flows: Mapping[str, Flow], planned: tuple[dg.AssetDep, ...]) -> dg.AssetSpec | dg.AssetsDefinition:
+def _asset(
+    lake: Lake, table: Table, subscriptions: Mapping[str, Subscription], planned: tuple[dg.AssetDep, ...]
+) -> dg.AssetSpec | dg.AssetsDefinition:
     """The asset of a table; what Dagster refuses about it is told by the table's name."""
     try:
         match table:
             case SourceTable():
                 return source_asset(lake, table)
             case LakeTable():
-                return table_asset(lake, table, flows[table.name], planned)
+                return table_asset(lake, table, subscriptions[table.name], planned)
             case BronzeTable():
-                return bronze_asset(lake, table, flows[table.name])
+                return bronze_asset(lake, table, subscriptions[table.name])
             case ChangeTable():
-                return change_asset(lake, table, flows[table.name])
+                return change_asset(lake, table, subscriptions[table.name])
             case EventTable():
-                return event_asset(lake, table, flows[table.name])
+                return event_asset(lake, table, subscriptions[table.name])
             case _:
                 assert_never(table)
     except LakeChimeError:
@@ -217,10 +224,10 @@ def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
     return chosen if group.options.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
 
 
-def _launch(lake: Lake, flow: Flow, job: dg.JobDefinition, group: EventGroup) -> Launch:
+def _launch(lake: Lake, subscription: Subscription, job: dg.JobDefinition, group: EventGroup) -> Launch:
     """A run does a step of all types of a group, so that it is launched without one of them."""
     checks = [spec.key for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    return Launch(flow, job, _group_keys(lake, group), None, checks)
+    return Launch(subscription, job, _group_keys(lake, group), None, checks)
 
 
 def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:

@@ -76,11 +76,11 @@ class StoreVersionError(LakeChimeError):
     """The DCE store was written by a newer version, or needs an upgrade."""
 
 
-class LaneConflictError(LakeChimeError):
-    """Another attempt, run or command moved this lane first; nothing was changed."""
+class ConsumerConflictError(LakeChimeError):
+    """Another attempt, run or command moved this consumer first; nothing was changed."""
 
 
-class LaneHeldError(LakeChimeError):
+class ConsumerBlockedError(LakeChimeError):
     """A step must not go on before a person has decided; the message holds the evidence and the choices.
 
     `ends_when` says when it goes on by itself; "" where only a person lets it.

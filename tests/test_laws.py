@@ -1,7 +1,7 @@
 """Laws of the model, each as a check that the real thing passes and a broken twin of it fails.
 
 A twin breaks exactly what its law says; a check that lets it pass would prove nothing. The twins of laws 2, 7, 11 and
-13 stand with the tests of commit order, of the lane under every interleaving, of narrowing and of commits.
+13 stand with the tests of commit order, of the consumer under every interleaving, of narrowing and of commits.
 """
 
 import datetime as dt
@@ -24,7 +24,7 @@ from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, LaneConflictError, without_password
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError, without_password
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import run_tags
 from lakechime_dagster.runtime.platform import Platform
@@ -37,10 +37,10 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
-from tests.support.world import World, a_flow, place
+from tests.support.world import World, a_subscription, place
 
 ORDERS = "bronze.orders"
 DAY = PartitionLevels.of({"day": "date"})
@@ -114,14 +114,14 @@ def validated(engine: Engine, make: Callable[..., Any]) -> None:
             make(**wrong)
 
 
-# 5: a claim takes the next step of the lane as it was seen; 6: one run at a time; 8: leases
+# 5: a claim takes the next step of the consumer as it was seen; 6: one run at a time; 8: leases
 
 
 class ClaimsAnyway(Ledger):
-    """Claims for the lane as it is by now, not as the decision saw it."""
+    """Claims for the consumer as it is by now, not as the decision saw it."""
 
-    def claim(self, flow: Any, lane: Any, claim: Claim) -> Execution:
-        return super().claim(flow, self.lanes(flow)[lane.key], claim)
+    def claim(self, subscription: Any, consumer: Any, claim: Claim) -> Execution:
+        return super().claim(subscription, self.consumers(subscription)[consumer.key], claim)
 
 
 class LetsAnyoneIn(Ledger):
@@ -142,24 +142,24 @@ class RenewsForAll(Ledger):
 
 def claimed_once(engine: Engine, make: Callable[..., Ledger]) -> None:
     ledger = make(engine, "test")
-    row = ledger.ensure_flow(a_flow())
-    seen = ledger.ensure_lane(row, "")
+    row = ledger.ensure_subscription(a_subscription())
+    seen = ledger.ensure_consumer(row, "")
     ledger.settle(ledger.claim(row, seen, Claim(end=place(1))), None)
-    with pytest.raises(LaneConflictError):
+    with pytest.raises(ConsumerConflictError):
         ledger.claim(row, seen, Claim(end=place(1)))
 
 
 def begun_by_one(engine: Engine, make: Callable[..., Ledger]) -> None:
     ledger = make(engine, "test")
-    execution = World(engine).claim(ledger.ensure_flow(a_flow()))
+    execution = World(engine).claim(ledger.ensure_subscription(a_subscription()))
     ledger.begin(execution.execution_id, "run-1")
-    with pytest.raises(LaneConflictError):
+    with pytest.raises(ConsumerConflictError):
         ledger.begin(execution.execution_id, "run-2")
 
 
 def leased_to_the_newest(engine: Engine, make: Callable[..., Ledger]) -> None:
     ledger = make(engine, "test")
-    execution = World(engine).claim(ledger.ensure_flow(a_flow()))
+    execution = World(engine).claim(ledger.ensure_subscription(a_subscription()))
     first = ledger.begin(execution.execution_id, "run-1")
     World(engine).end_leases()
     ledger.begin(execution.execution_id, "run-2")
@@ -179,33 +179,33 @@ class OfTheLastTick(PartitionTrigger):
 def every_key_fires_once(engine: Engine, make: type[PartitionTrigger]) -> None:
     world = World(engine)
     grid = every(days=1, start="2013-01-02", until="2013-01-04")
-    flow = Flow(name="daily", trigger=make(PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAY), grid))
+    subscription = Subscription(name="daily", trigger=make(PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAY), grid))
     fired: list[str] = []
     for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
-        fired += [firing.key for firing in world.tick_of_the_sensor(flow).firings]
+        fired += [firing.key for firing in world.tick_of_the_sensor(subscription).firings]
     assert sorted(fired) == ["day=2013-01-01", "day=2013-01-02", "day=2013-01-03"]
 
 
 # 10: tags decide when; what came between is read too
 
 
-def of_the_newest_match(world: World, flow: Flow) -> list[SnapshotRange]:
-    return [found for execution in world.fire(flow) for found in execution.ranges().values()]
+def of_the_newest_match(world: World, subscription: Subscription) -> list[SnapshotRange]:
+    return [found for execution in world.fire(subscription) for found in execution.ranges().values()]
 
 
-def of_each_match(world: World, flow: Flow) -> list[SnapshotRange]:
-    (whole,) = of_the_newest_match(world, flow)
-    matching = world.store.fetch(EventQuery(table=ORDERS, tags=flow.trigger.tags))
+def of_each_match(world: World, subscription: Subscription) -> list[SnapshotRange]:
+    (whole,) = of_the_newest_match(world, subscription)
+    matching = world.store.fetch(EventQuery(table=ORDERS, tags=subscription.trigger.tags))
     return [replace(whole, start=one.event.prev_snapshot_id, end=one.event.snapshot_id) for one in matching if one.event.snapshot_id]
 
 
-def commits_between_are_read(engine: Engine, ranges: Callable[[World, Flow], list[SnapshotRange]]) -> None:
+def commits_between_are_read(engine: Engine, ranges: Callable[[World, Subscription], list[SnapshotRange]]) -> None:
     world = World(engine)
-    flow = a_flow(trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"}))
+    subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"}))
     for version in range(4):
         world.change(version=version, tags={"complete": "true"} if version % 2 else {})
-    assert [(one.start, one.end) for one in ranges(world, flow)] == [(None, "3")]
+    assert [(one.start, one.end) for one in ranges(world, subscription)] == [(None, "3")]
 
 
 # 12: a run gets references, never lists
@@ -217,15 +217,15 @@ def with_a_list(execution: Execution) -> dict[str, str]:
 
 def tags_do_not_grow(engine: Engine, tags: Callable[[Execution], dict[str, str]]) -> None:
     world = World(engine)
-    row = world.ledger.ensure_flow(a_flow())
+    row = world.ledger.ensure_subscription(a_subscription())
     world.ledger.settle(world.claim(row, 1), None)
-    lane = world.ledger.lanes(row)[""]
+    consumer = world.ledger.consumers(row)[""]
     sizes = []
     for newest in (1, 10_000):
-        execution = world.ledger.claim(row, lane, Claim(end=place(newest + 1, bronze__orders=newest)))
+        execution = world.ledger.claim(row, consumer, Claim(end=place(newest + 1, bronze__orders=newest)))
         sizes.append(sum(map(len, tags(execution).values())))
         world.ledger.settle(execution, None)
-        lane = world.ledger.lanes(row)[""]
+        consumer = world.ledger.consumers(row)[""]
     assert sizes[0] == sizes[1]
 
 
@@ -293,12 +293,12 @@ def settle_silently(running: RunningExecution, table: Any, result: TableResult) 
 def an_empty_day_is_complete(engine: Engine, settle_empty: Callable[[RunningExecution, Any, TableResult], None]) -> None:
     world = World(engine)
     platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
-    flow = Flow(name="gold.daily", trigger=daily.trigger, target="gold.daily", target_levels=DAY)  # type: ignore[arg-type]
+    subscription = Subscription(name="gold.daily", trigger=daily.trigger, target="gold.daily", target_levels=DAY)  # type: ignore[arg-type]
     world.change(version=0, partition=["2013-01-01"])
-    (execution,) = world.fire(flow)
-    settle_empty(RunningExecution(platform, flow, execution), daily, TableResult(outcome=Outcome.NOTHING))
+    (execution,) = world.fire(subscription)
+    settle_empty(RunningExecution(platform, subscription, execution), daily, TableResult(outcome=Outcome.NOTHING))
     downstream = PartitionTrigger(PartitionCondition.of("gold.daily", {"day": tick("-1d")}, DAY), every(days=1, start="2013-01-02"))
-    assert world.decide(Flow(name="weekly", trigger=downstream)).fires
+    assert world.decide(Subscription(name="weekly", trigger=downstream)).fires
 
 
 # 17: rows add up
@@ -351,7 +351,7 @@ def as_sqlalchemy_shows(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
-# 20: a deployment is in the key of every lane
+# 20: a deployment is in the key of every consumer
 
 
 def of_its_own(engine: Engine, deployment: str) -> Ledger:
@@ -366,12 +366,12 @@ def deployments_are_apart(engine: Engine, make: Callable[[Engine, str], Ledger])
     claims = []
     for deployment in ("test", "staging"):
         ledger = make(engine, deployment)
-        row = ledger.ensure_flow(a_flow())
+        row = ledger.ensure_subscription(a_subscription())
         try:
-            claims.append(ledger.claim(row, ledger.ensure_lane(row, ""), Claim(end=place(1))))
-        except LaneConflictError:
+            claims.append(ledger.claim(row, ledger.ensure_consumer(row, ""), Claim(end=place(1))))
+        except ConsumerConflictError:
             continue
-    assert len({str(claim.lane) for claim in claims}) == 2
+    assert len({str(claim.consumer) for claim in claims}) == 2
 
 
 LAWS = {

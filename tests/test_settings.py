@@ -17,8 +17,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "workspace.yaml").write_text("load_from: []\n")
-    (tmp_path / "flows" / "daily").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "flows" / "daily")
+    (tmp_path / "subscriptions" / "daily").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "subscriptions" / "daily")
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.metrics import GroupMeasures, Measures, TypeMeasures
 from lakechime_dagster.silver.store import REFUSED, SECONDS
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones
 OTHER = "(other)"  # the label of all others of a group, in sum
@@ -50,10 +50,10 @@ class StoreCollector(Collector):
         yield from _of_types(found)
         yield from _of_groups(found)
         yield _of_consumers(found)
-        lanes = GaugeMetricFamily("lakechime_lanes", "Lanes by state.", labels=["state"])
-        for state in LaneState:
-            lanes.add_metric([state.lower()], found.lanes.get(state, 0))
-        yield lanes
+        consumers = GaugeMetricFamily("lakechime_consumers", "Consumers by state.", labels=["state"])
+        for state in ConsumerState:
+            consumers.add_metric([state.lower()], found.consumers.get(state, 0))
+        yield consumers
         ticks = GaugeMetricFamily("lakechime_tick_age_seconds", "Since a trigger was evaluated last.")
         if found.ticked_ts is not None:
             ticks.add_metric([], _seconds(found.now - found.ticked_ts))
@@ -140,7 +140,7 @@ def _of_consumers(found: Measures) -> Metric:
 
 def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
-    if one.state in (LaneState.HELD, LaneState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
+    if one.state in (ConsumerState.BLOCKED, ConsumerState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
         return "failed"
     return "live" if one.open_ts is not None or is_behind else "idle"
 

@@ -62,7 +62,7 @@ PANELS = (
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
     Panel("Conflicts in an hour", "increase(lakechime_type_conflicts_total[1h])", TYPE),
     Panel("Failed steps in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
-    Panel("Lanes", "lakechime_lanes", "{{state}}"),
+    Panel("Consumers", "lakechime_consumers", "{{state}}"),
     Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
 )
 ALARMS = (
@@ -102,11 +102,11 @@ ALARMS = (
         "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema show names its sibling.",
     ),
     Alarm(
-        "LakechimeLaneHeld",
-        'sum(lakechime_lanes{state=~"held|stale"}) > 0',
+        "LakechimeConsumerBlocked",
+        'sum(lakechime_consumers{state=~"held|stale"}) > 0',
         "5m",
         "critical",
-        "{{ $value }} lanes wait for a person; lakechime status tells which.",
+        "{{ $value }} consumers wait for a person; lakechime status tells which.",
     ),
     Alarm(
         "LakechimeNoTick",

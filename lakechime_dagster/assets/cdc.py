@@ -22,12 +22,12 @@ from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 KINDS = ("deltalake", "spark")
 
 
-def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinition:
+def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a table of messages; it depends on what is outside of the lake: its topic or folder, and the declared database's table.
 
     Raises:
@@ -35,24 +35,28 @@ def bronze_asset(lake: Lake, table: BronzeTable, flow: Flow) -> dg.AssetsDefinit
     """
     _check_envelope(table)
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
-    metadata = {**_metadata(table, flow), "source": str(table.feed), "envelope": type(table.envelope).__name__}
+    metadata = {**_metadata(table, subscription), "source": str(table.feed), "envelope": type(table.envelope).__name__}
     given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
         lake,
         table,
-        flow,
+        subscription,
         given,
         lambda spark, running, log: spark.ingest(running, bronze_job_of(lake, table, running), log, table.write_as),
     )
 
 
-def change_asset(lake: Lake, table: ChangeTable, flow: Flow) -> dg.AssetsDefinition:
+def change_asset(lake: Lake, table: ChangeTable, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a table that follows a database; it depends on its table of messages."""
-    metadata = {**_metadata(table, flow), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
+    metadata = {**_metadata(table, subscription), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
     given = declared(lake, table, metadata, KINDS)
     return attempting_asset(
-        lake, table, flow, given, lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as)
+        lake,
+        table,
+        subscription,
+        given,
+        lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as),
     )
 
 
@@ -62,8 +66,8 @@ def inputs_outside(table: BronzeTable | EventTable) -> dict[str, dg.AssetIn]:
     return {f"outside_{number}": dg.AssetIn(key=key, dagster_type=dg.Nothing) for number, key in enumerate(keys)}
 
 
-def _metadata(table: BronzeTable | ChangeTable, flow: Flow) -> dict[str, Any]:
-    return {"waits for": flow.condition, "keys": ", ".join(table.keys), "dagster/table_name": table.name}
+def _metadata(table: BronzeTable | ChangeTable, subscription: Subscription) -> dict[str, Any]:
+    return {"waits for": subscription.condition, "keys": ", ".join(table.keys), "dagster/table_name": table.name}
 
 
 def _check_envelope(table: BronzeTable) -> None:

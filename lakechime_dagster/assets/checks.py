@@ -8,7 +8,7 @@ import dagster as dg
 
 from lakechime_dagster.assets.report import Report, undeclared
 from lakechime_dagster.cdc.record import Kind
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.tags import Reach, level_remedy, on_levels, within_reach
 from lakechime_dagster.lineage.runs import statement_of
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -166,7 +166,7 @@ def check_levels(running: RunningExecution, lake: Lake, table: LakeTable, seen: 
     """Let an execution write only if no partition level of its table holds values of a column that is known to be personal.
 
     Raises:
-        LaneHeldError: naming table, level, the personal column and the remedy.
+        ConsumerBlockedError: naming table, level, the personal column and the remedy.
     """
     if not table.levels:
         return
@@ -178,7 +178,7 @@ def check_levels(running: RunningExecution, lake: Lake, table: LakeTable, seen: 
     network = data.network_above(table.name, statement_of(seen, lake, table, running.platform))
     found = on_levels(data.found(network, [table.name]), levels_of(lake))
     if found:
-        raise LaneHeldError(f"a partition level would hold personal values: {'; '.join(map(_sentence, found))}; nothing was written")
+        raise ConsumerBlockedError(f"a partition level would hold personal values: {'; '.join(map(_sentence, found))}; nothing was written")
 
 
 def _sentence(one: "Tagged") -> str:

@@ -26,7 +26,7 @@ from lakechime_dagster.tables.lake import Lake, named_types
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 NOTHING_BREAKS = "nothing_breaks"
 ABOUT_BREAKS = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."
@@ -229,11 +229,11 @@ MAX_SHOWN = 200  # types in a table that people read
 OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
 
 
-def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinition:
+def event_asset(lake: Lake, table: EventTable, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a stream's table; it depends on the table, or on the topic or folder outside of the lake, that is its feed."""
     kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
     metadata = {
-        "waits for": flow.condition,
+        "waits for": subscription.condition,
         "dagster/table_name": table.name,
         "source": str(table.feed),
         "type by": "$." + ".".join(table.type_field),
@@ -243,7 +243,7 @@ def event_asset(lake: Lake, table: EventTable, flow: Flow) -> dg.AssetsDefinitio
     return attempting_asset(
         lake,
         table,
-        flow,
+        subscription,
         given,
         lambda spark, running, log: spark.ingest_events(running, event_job_of(lake, table, running), log, table.write_as),
     )
@@ -271,7 +271,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinition:
+def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a group, with those of the types that the lake names as further outputs.
 
     A run does one step of all types, whichever of these assets are selected. The types are partitions of an asset beside it, so that
@@ -283,7 +283,7 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
 
     @dg.multi_asset(
         name=op_name(group.name),
-        specs=[_group_spec(group, flow, of_asset), _types_spec(lake, group), *types],
+        specs=[_group_spec(group, subscription, of_asset), _types_spec(lake, group), *types],
         can_subset=True,
         check_specs=[*group_check_specs(group), *type_check_specs(lake, group)],
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -293,13 +293,13 @@ def group_asset(lake: Lake, group: EventGroup, flow: Flow) -> dg.AssetsDefinitio
         platform = lakechime.platform()
         asked_by_partitions(context, platform, group)
         try:
-            with lakechime.execution(context, flow.name) as running:
+            with lakechime.execution(context, subscription.name) as running:
                 event_types(platform).move(groups_beside(lake, group), running.execution.end.sources[bronze].table_uid)
                 job = group_job_of(lake, group, running)
                 known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
                 told = types_to_tell(known, done.result.types, platform.store.now())
-                running.settled = settle_group(platform, running.flow, running.execution, done.result, [*told])
+                running.settled = settle_group(platform, running.subscription, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
                 log_failures(context, done.result.types)
                 tell_types(context, types_key(group), group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
@@ -353,8 +353,8 @@ def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
     return sensor
 
 
-def _group_spec(group: EventGroup, flow: Flow, given: Mapping[str, Any]) -> dg.AssetSpec:
-    metadata = {"waits for": flow.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
+def _group_spec(group: EventGroup, subscription: Subscription, given: Mapping[str, Any]) -> dg.AssetSpec:
+    metadata = {"waits for": subscription.condition, "types": group.match, "contract": dg.MetadataValue.json(_contract(group))}
     usual: dict[str, Any] = {
         "key": asset_key(group.name),
         "deps": [asset_key(group.stream.table.name)],
@@ -471,7 +471,7 @@ def _of_type(one: TypeResult) -> dict[str, Any]:
         "rows replaced by a replay": sum(each.replaced for each in one.replayed),
         "rows added by a replay": sum(each.added for each in one.replayed),
     }
-    if any(REBUILT in each.stamp.facts for each in one.commits):
+    if any(REBUILT in each.commit_metadata.facts for each in one.commits):
         replays["rows removed by a rebuild"] = sum(each.removed for each in one.replayed)
         replays["breaking"] = "the table was made anew, and its columns; who reads it computes anew what he made of it"
     return {

@@ -27,18 +27,18 @@ from lakechime_dagster.tables.lake import AuditLog, Lake, Table, Target, find_cy
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import FeedTable, JsonLines, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
-from lakechime_dagster.triggers.subscription import Flow, Offsets, conditions_on, is_hourly, offsets_of, waits_for_own
+from lakechime_dagster.triggers.subscription import Offsets, Subscription, conditions_on, is_hourly, offsets_of, waits_for_own
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 MAX_COMMITS = 4  # of messages that a followed table takes with a claim: each may hold as much as a step of theirs reads
 
 
-def flow_of(table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None) -> Flow:
-    """The flow of a table that the lake writes; one without a trigger has lanes all the same, for runs that a person launches.
+def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None) -> Subscription:
+    """The subscription of a table that the lake writes; one without a trigger has consumers all the same, for runs that a person launches.
 
     `unread` are by table the columns of which it is known that its code does not read them.
     """
-    return Flow(
+    return Subscription(
         name=table.name,
         trigger=table.trigger or SnapshotTrigger(table.inputs),
         reads=table.inputs,
@@ -55,9 +55,9 @@ def flow_of(table: Target, cluster: str = "", unread: Mapping[str, frozenset[str
     )
 
 
-def group_flow(lake: Lake, group: EventGroup, cluster: str = "") -> Flow:
-    """The flow of a group; it writes many tables, each of which says what is in it."""
-    return Flow(
+def group_subscription(lake: Lake, group: EventGroup, cluster: str = "") -> Subscription:
+    """The subscription of a group; it writes many tables, each of which says what is in it."""
+    return Subscription(
         name=group.name,
         trigger=group.trigger,
         reads=group.trigger.tables,
@@ -67,11 +67,11 @@ def group_flow(lake: Lake, group: EventGroup, cluster: str = "") -> Flow:
     )
 
 
-def log_flow(one: AuditLog, cluster: str = "") -> Flow:
-    """The flow that reads an audit table; it writes none, so that the success of its run settles a step."""
+def log_subscription(one: AuditLog, cluster: str = "") -> Subscription:
+    """The subscription that reads an audit table; it writes none, so that the success of its run settles a step."""
     name = reading_name(one.table)
     trigger = SnapshotTrigger(one.table, one.every)
-    return Flow(name=name, trigger=trigger, reads=trigger.tables, asset_keys=(asset_name(name),), cluster=cluster)
+    return Subscription(name=name, trigger=trigger, reads=trigger.tables, asset_keys=(asset_name(name),), cluster=cluster)
 
 
 def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]) -> TableJob:
@@ -117,17 +117,17 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
-    bronze, flow = group.stream.table, running.flow
+    bronze, subscription = group.stream.table, running.subscription
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
         groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
         warehouse=running.platform.warehouse,
-        deployment=running.execution.lane.deployment,
+        deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        looks_back=event_patterns(running.platform).are_other(flow.name, flow.patterns),
+        looks_back=event_patterns(running.platform).are_other(subscription.name, subscription.patterns),
         replays=event_replays(running.platform).open(group.name),
     )
 

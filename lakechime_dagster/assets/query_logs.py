@@ -1,4 +1,4 @@
-"""Audit tables as flows: each has an asset whose runs read what came into the table, into reads and writes of columns."""
+"""Audit tables as subscriptions: each has an asset whose runs read what came into the table, into reads and writes of columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,25 +12,25 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.tables.lake import AuditLog, Lake
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 MAX_SHOWN = 20  # rows that were refused, and names of data sets
 
 
-def query_log_asset(lake: Lake, one: AuditLog, flow: Flow) -> dg.AssetsDefinition:
+def query_log_asset(lake: Lake, one: AuditLog, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of what an audit table tells; the table is its only dependency."""
 
     @dg.asset(
-        key=asset_key(flow.name),
+        key=asset_key(subscription.name),
         deps=[asset_key(one.table)],
         group_name=one.table.split(".")[0],
         kinds={"deltalake"},
         description=f"Who read and wrote which columns, as {one.table} tells. Its run's success settles a step.",
-        metadata={"waits for": flow.condition},
+        metadata={"waits for": subscription.condition},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
         try:
-            with lakechime.execution(context, flow.name) as running:
+            with lakechime.execution(context, subscription.name) as running:
                 through = running.execution.end.sources.get(one.table)
                 taken = read_query_log(running.platform, lake, one, lineage_ingest(running.platform, lake), through)
                 metadata = _report(running, taken)

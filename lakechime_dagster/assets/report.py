@@ -184,7 +184,7 @@ def late_changes(late: Mapping[int, int]) -> dg.MetadataValue:
 def superseded(running: RunningExecution, result: TableResult) -> str:
     """That another attempt committed the step, and by which run."""
     execution, committed = running.execution, result.committed
-    by = committed.stamp.attempt if committed is not None else 0
+    by = committed.commit_metadata.attempt if committed is not None else 0
     run_id = next((one.run_id for one in running.platform.ledger.attempts(execution.execution_id) if one.number == by), None)
     run = f"run {run_id}" if run_id is not None else "a run that is not known any more"
     verb = "superseded" if by > execution.attempt else "committed before"

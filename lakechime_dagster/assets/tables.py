@@ -22,7 +22,7 @@ from lakechime_dagster.assets.checks import (
 from lakechime_dagster.assets.jobs import check_inputs, input_deps, job_of, levels_text, partitions_of, shared_with, with_signature
 from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
 from lakechime_dagster.dce.events import TableFormat, version_of
-from lakechime_dagster.errors import FeedUnreadableError, LaneConflictError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lineage.declared_recording import record_declared
 from lakechime_dagster.lineage.programs import KeptWrite, written_beside
 from lakechime_dagster.lineage.recording import LineageToKeep
@@ -39,7 +39,7 @@ from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.consumers import COMPLETE
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
 
-def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
+def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
     """The asset of a computed table; its dependencies are the declared inputs, and those that were planned beside them."""
 
     def body(
@@ -67,7 +67,7 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
             job, agree = job_of(lake, table, running, injected), partial(check_levels, running, lake, table)
             return replace(spark.refresh(running, job, context.log.info, table.write_as, agree, ended), facts=facts)
 
-        reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, flow, key, attempt))
+        reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, subscription, key, attempt))
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
         before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
@@ -78,9 +78,9 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
     partitions = partitions_of(lake, table)
     given = {
         "partitions_def": partitions,
-        # one run for many partitions: each of them is an execution of its own, in its own lane
+        # one run for many partitions: each of them is an execution of its own, in its own consumer
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
-        **declared(lake, table, static_metadata(table, flow)),
+        **declared(lake, table, static_metadata(table, subscription)),
     }
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
@@ -91,12 +91,14 @@ def table_asset(lake: Lake, table: LakeTable, flow: Flow, planned: tuple[dg.Asse
     return asset
 
 
-def attempting_asset(lake: Lake, table: Target, flow: Flow, given: Mapping[str, Any], attempt: Attempt) -> dg.AssetsDefinition:
+def attempting_asset(
+    lake: Lake, table: Target, subscription: Subscription, given: Mapping[str, Any], attempt: Attempt
+) -> dg.AssetsDefinition:
     """The asset of a table that is run as a whole, by one attempt a run; `given` is what Dagster is told of it."""
 
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
         log = context.log.info
-        report = materialise(context, lakechime, lake, table, flow, None, lambda running: attempt(spark, running, log))
+        report = materialise(context, lakechime, lake, table, subscription, None, lambda running: attempt(spark, running, log))
         now = from_milliseconds(lakechime.platform().store.now())
         return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
 
@@ -119,22 +121,24 @@ def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iter
 
 
 def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
-    """What was done for each key; a lane that is busy or held, or a key that is not there, hinders no other.
+    """What was done for each key; a consumer that is busy or held, or a key that is not there, hinders no other.
 
     Raises:
-        LaneConflictError: after the last key, naming those that were left out.
+        ConsumerConflictError: after the last key, naming those that were left out.
     """
     reports: list[Report] = []
     conflicts: list[str] = []
     for key in keys:
         try:
             reports.append(materialise_key(key))
-        except (LaneConflictError, NotFoundError) as error:
+        except (ConsumerConflictError, NotFoundError) as error:
             if len(keys) == 1:
                 raise
             conflicts.append(str(error))
     if conflicts:
-        raise LaneConflictError(f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}")
+        raise ConsumerConflictError(
+            f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}"
+        )
     return reports
 
 
@@ -143,13 +147,13 @@ def materialise(
     lakechime: LakeChimeResource,
     lake: Lake,
     table: Target,
-    flow: Flow,
+    subscription: Subscription,
     partition: str | None,
     attempt: Callable[[RunningExecution], SparkAttempt],
 ) -> Report:
     """One execution: begin it, let Spark do the step, settle it at once, and say what happened."""
     try:
-        with lakechime.execution(context, flow.name, partition=partition) as running:
+        with lakechime.execution(context, subscription.name, partition=partition) as running:
             done = attempt(running)
             seen = seen_lineage(running, lake, table, done.result)
             settle(running, table, done.result, seen)
@@ -187,18 +191,22 @@ def settle(running: RunningExecution, table: Target, result: TableResult, seen: 
     """
     platform, execution = running.platform, running.execution
     if result.outcome is Outcome.NOTHING:
-        stamp = running.stamp()
-        stamp = stamp if result.complete is None else replace(stamp, facts={**stamp.facts, COMPLETE: list(result.complete)})
-        marks = marks_of(stamp, table.name, table.levels, running.flow.cluster)
+        commit_metadata = running.commit_metadata()
+        commit_metadata = (
+            commit_metadata
+            if result.complete is None
+            else replace(commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)})
+        )
+        marks = marks_of(commit_metadata, table.name, table.levels, running.subscription.cluster)
         running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
         return
     running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution, seen) is not None
 
 
-def static_metadata(table: LakeTable, flow: Flow) -> dict[str, Any]:
+def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, Any]:
     """What is known of a table before any run: what it waits for, how it is computed and laid out."""
     metadata: dict[str, Any] = {
-        "waits for": flow.condition if table.trigger is not None else "nobody: a person launches it",
+        "waits for": subscription.condition if table.trigger is not None else "nobody: a person launches it",
         "refresh": table.refresh.value,
         "dagster/table_name": table.name,
     }
@@ -216,9 +224,9 @@ def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, An
 
     Of one that reads a feed, what that holds beyond the claim.
     """
-    if running.flow.feed is not None:
+    if running.subscription.feed is not None:
         try:
-            return {"waiting in the feed": opened(running.flow).look(running.execution.end.feed).came or "nothing"}
+            return {"waiting in the feed": opened(running.subscription).look(running.execution.end.feed).came or "nothing"}
         except FeedUnreadableError as error:  # the run is done: what cannot be told is said
             return {"waiting in the feed": str(error)}
     behind = 0

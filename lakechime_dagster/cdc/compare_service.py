@@ -30,7 +30,7 @@ from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import ChangeTable
 from lakechime_dagster.tables.databases import Monitor, url_in
-from lakechime_dagster.triggers.consumers import LaneId
+from lakechime_dagster.triggers.consumers import ConsumerId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +59,9 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
     from lakechime_dagster.cdc.spark_compare import FollowedTable
 
     def settled() -> SnapshotPlace | None:
-        row = platform.ledger.flow(table.name)
-        lane = platform.ledger.lanes(row).get("") if row is not None else None
-        return lane.place.sources.get(table.bronze.name) if lane is not None else None
+        row = platform.ledger.subscription(table.name)
+        consumer = platform.ledger.consumers(row).get("") if row is not None else None
+        return consumer.place.sources.get(table.bronze.name) if consumer is not None else None
 
     return FollowedTable(
         name=table.name,
@@ -70,7 +70,7 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
         bronze_location=platform.location(table.bronze.name, table.bronze.location),
         keys=table.keys,
         format=format_of(table.bronze),
-        lane=LaneId(platform.ledger.deployment, table.name),
+        consumer=ConsumerId(platform.ledger.deployment, table.name),
         open_log=platform.log_at,
         settled=settled,
     )

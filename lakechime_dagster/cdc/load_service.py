@@ -40,16 +40,16 @@ from lakechime_dagster.cdc.record import COLUMNS, Kind, Message, Record, bronze_
 from lakechime_dagster.cdc.service import Followed, state_rows
 from lakechime_dagster.cdc.state import PartitionPlace, Role, TableSchema, opened_epochs, opened_row, places_of
 from lakechime_dagster.cdc.wire import order_of
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.delta_append import append_once
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
 from lakechime_dagster.tables.databases import Canal, Monitor, Snapshot
 from lakechime_dagster.tables.names import spelled_as
-from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.database import TableSide
@@ -584,7 +584,7 @@ _ASKED = re.compile(r"the position of (\S+) goes back")
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs:
-    """How far the sources of a table have come, and what its lane waits for.
+    """How far the sources of a table have come, and what its consumer waits for.
 
     Attributes:
         places: Of each partition of each source.
@@ -605,31 +605,31 @@ class Epochs:
 
 
 def epochs_of(followed: Followed) -> Epochs:
-    """What is remembered of the epochs of a table, and whether its lane waits for an answer."""
+    """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
     rows = followed.places()
     places, opened = tuple(places_of(rows)), opened_epochs(rows)
     name, ledger = followed.table.name, followed.platform.ledger
-    lane, row = followed.lane(name), ledger.flow(name)
-    asked = _ASKED.search(lane.state_reason) if lane is not None and lane.state is LaneState.HELD else None
+    consumer, row = followed.consumer(name), ledger.subscription(name)
+    asked = _ASKED.search(consumer.state_reason) if consumer is not None and consumer.state is ConsumerState.BLOCKED else None
     if asked is None or row is None:
         return Epochs(places=places, opened=opened)
     step = next(iter(ledger.open_executions(row)), None)
     return Epochs(places=places, opened=opened, asks=asked[1], step=step)
 
 
-def confirm(followed: Followed, flow: Flow, epochs: Epochs, by: By) -> int:
+def confirm(followed: Followed, subscription: Subscription, epochs: Epochs, by: By) -> int:
     """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
 
     Raises:
-        LaneConflictError: nothing asks for it.
+        ConsumerConflictError: nothing asks for it.
         TableAbsentError: nothing is remembered of the table yet.
     """
     name, ledger = followed.table.name, followed.platform.ledger
-    row = ledger.flow(name)
+    row = ledger.subscription(name)
     if row is None or epochs.step is None:
-        raise LaneConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
+        raise ConsumerConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
     step, epoch = epochs.step, epochs.next
     told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
     is_new = append_once(followed.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
-    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, flow, row))
+    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]

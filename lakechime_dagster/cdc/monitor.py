@@ -9,7 +9,7 @@ from lakechime_dagster.tables.databases import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lane:
+class Consumer:
     """How a table, or its table of messages, goes on; times in milliseconds since the epoch.
 
     Attributes:
@@ -70,7 +70,7 @@ class KeepingUp:
 
     table: str
     now_ms: int
-    lanes: tuple[Lane, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
     heard: Mapping[str, Heard] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -102,16 +102,19 @@ def beyond(found: KeepingUp, limits: Limits) -> list[str]:
 
 
 def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
-    for lane in found.lanes:
-        if lane.blocked:
-            yield lane.blocked
-        elif lane.waits and lane.open_ms is not None:
-            if _is_older(found, lane.open_ms, limits.behind):
-                yield f"{lane.name} has been at one step for {_words(found.seconds_since(lane.open_ms))}, and more waits"
-        elif lane.waits and lane.ticked_ms is None:
-            yield f"{lane.name} has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"
-        elif lane.waits and _is_older(found, lane.ticked_ms, limits.behind):
-            yield f"{lane.name} has something to read, and its sensor has not ticked for {_words(found.seconds_since(lane.ticked_ms))}"
+    for consumer in found.consumers:
+        if consumer.blocked:
+            yield consumer.blocked
+        elif consumer.waits and consumer.open_ms is not None:
+            if _is_older(found, consumer.open_ms, limits.behind):
+                yield f"{consumer.name} has been at one step for {_words(found.seconds_since(consumer.open_ms))}, and more waits"
+        elif consumer.waits and consumer.ticked_ms is None:
+            yield f"{consumer.name} has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"
+        elif consumer.waits and _is_older(found, consumer.ticked_ms, limits.behind):
+            yield (
+                f"{consumer.name} has something to read, and its sensor has not ticked for "
+                f"{_words(found.seconds_since(consumer.ticked_ms))}"
+            )
 
 
 def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from lakechime_dagster.cdc.change import REPAIRS
 from lakechime_dagster.cdc.database import KeptBinlog, Slot, log_kept
-from lakechime_dagster.cdc.monitor import Came, Counted, End, Heard, KeepingUp, Lacking, Lane, Left, Within, counted
+from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, Heard, KeepingUp, Lacking, Left, Within, counted
 from lakechime_dagster.cdc.record import END, Control, Kind
 from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.cdc.source import QUERIES_OFF
@@ -44,7 +44,7 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     return KeepingUp(
         table=followed.table.name,
         now_ms=now_ms,
-        lanes=_lanes(followed, bool(unread)),
+        consumers=_consumers(followed, bool(unread)),
         unread=unread,
         heard=heard,
         problems=tuple(problems),
@@ -96,8 +96,8 @@ def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
 def _feed(followed: Followed, problems: list[str]) -> tuple[dict[str, int], list[Left]]:
     """What the feed holds and was not read, and for how long it does."""
     bronze = followed.table.bronze
-    lane = followed.lane(bronze.name)
-    place = lane.place.feed if lane is not None else None
+    consumer = followed.consumer(bronze.name)
+    place = consumer.place.feed if consumer is not None else None
     try:
         feed = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope))
         look = feed.look(place)
@@ -115,27 +115,27 @@ def _left_in_topics(feed: KafkaTopic, place: FeedPlace | None) -> list[Left]:
     return times_left(feed, os.environ, place) if isinstance(place, KafkaPlace) else []
 
 
-def _lanes(followed: Followed, is_unread: bool) -> tuple[Lane, ...]:
+def _consumers(followed: Followed, is_unread: bool) -> tuple[Consumer, ...]:
     """How the table of messages goes on, and the table."""
     bronze = followed.table.bronze
-    messages, lane = followed.bronze.log, followed.lane(followed.table.name)
-    read = lane.place.sources.get(bronze.name) if lane is not None else None
+    messages, consumer = followed.bronze.log, followed.consumer(followed.table.name)
+    read = consumer.place.sources.get(bronze.name) if consumer is not None else None
     newest = messages.version if messages.exists() else None
     waits = newest is not None and (read is None or read.snapshot_id != str(newest))
-    return tuple(_lane(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
+    return tuple(_consumer(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
 
 
-def _lane(followed: Followed, name: str, waits: bool) -> Lane:
+def _consumer(followed: Followed, name: str, waits: bool) -> Consumer:
     ledger = followed.platform.ledger
-    row, lane = ledger.flow(name), followed.lane(name)
+    row, consumer = ledger.subscription(name), followed.consumer(name)
     if row is None:
-        return Lane(name=name, waits=waits)
+        return Consumer(name=name, waits=waits)
     opened = [one.claimed_ts for one in ledger.open_executions(row)]
     blocked = row.blocked_sentence and f"{name} is {row.blocked_sentence}"
-    return Lane(
+    return Consumer(
         name=name,
         waits=waits,
-        blocked=blocked or (lane.blocked_sentence(name) if lane is not None else ""),
+        blocked=blocked or (consumer.blocked_sentence(name) if consumer is not None else ""),
         open_ms=min(opened, default=None),
         ticked_ms=row.ticked_ts,
     )

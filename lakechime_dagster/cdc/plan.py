@@ -22,7 +22,7 @@ from lakechime_dagster.sources.spark import Slice, lines
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.sources import Feed, JsonLines, KafkaTopic
 from lakechime_dagster.triggers.consumers import spans_between
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 MESSAGES = 200  # that are looked at
 BYTES = 8 << 20  # of the end of a file, in which they are
@@ -56,17 +56,17 @@ class Plan:
     findings: tuple[Finding, ...]
 
 
-def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table: str | None = None) -> Plan:
+def plan_of(followed: Followed, subscription: Subscription, url: str | None = None, source_table: str | None = None) -> Plan:
     """Look at the feed, at some messages, and at the database where there is a URL.
 
     Args:
         followed: The table.
-        flow: That of its bronze table.
+        subscription: That of its bronze table.
         url: Of the database.
         source_table: The table there, as `schema.table`; by default the one that messages tell.
     """
     found: list[Finding] = []
-    parts, rest = _feed(followed, flow, found)
+    parts, rest = _feed(followed, subscription, found)
     bronze = followed.table.bronze
     records, is_of_feed = _newest(followed, parts, found)
     messages = format_of(bronze)
@@ -88,16 +88,18 @@ def plan_of(followed: Followed, flow: Flow, url: str | None = None, source_table
     return Plan(parts=tuple(parts), rest=rest, sample=sample, is_of_feed=is_of_feed, findings=tuple(found))
 
 
-def _feed(followed: Followed, flow: Flow, found: list[Finding]) -> tuple[list[Part], str]:
-    """What the feed holds beyond the place of its lane; what hinders is found."""
-    lane = followed.lane(followed.table.bronze.name)
-    place = lane.place.feed if lane is not None else None
+def _feed(followed: Followed, subscription: Subscription, found: list[Finding]) -> tuple[list[Part], str]:
+    """What the feed holds beyond the place of its consumer; what hinders is found."""
+    consumer = followed.consumer(followed.table.bronze.name)
+    place = consumer.place.feed if consumer is not None else None
     try:
-        look = opened(flow).look(place)
+        look = opened(subscription).look(place)
     except LakeChimeError as error:
         found.append(Finding(Weight.ERROR, "feed", str(error), "see that it is there, and reached from here"))
         return [], ""
-    found += [Finding(Weight.ERROR, "feed", problem, f"lakechime trigger resume {flow.name} --reason …") for problem in look.problems]
+    found += [
+        Finding(Weight.ERROR, "feed", problem, f"lakechime trigger resume {subscription.name} --reason …") for problem in look.problems
+    ]
     unread = {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
     ends = {name: stop for name, (_, stop) in spans_between(None, look.end)}
     return [Part(name, end, unread.get(name, 0)) for name, end in ends.items()], look.rest

@@ -20,7 +20,7 @@ from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
 from lakechime_dagster.tables.names import DELETED_AT
-from lakechime_dagster.triggers.registry import LaneRow
+from lakechime_dagster.triggers.registry import ConsumerRow
 
 QUARANTINE = "__quarantine"
 MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
@@ -56,10 +56,10 @@ class Followed:
     def quarantine(self) -> DeltaRows:
         return self._rows(self.table.name + QUARANTINE, self.location.rstrip("/") + QUARANTINE)
 
-    def lane(self, flow: str) -> LaneRow | None:
-        """The lane of the table, or of its bronze table; None before its first step."""
-        row = self.platform.ledger.flow(flow)
-        return None if row is None else self.platform.ledger.lanes(row).get("")
+    def consumer(self, subscription: str) -> ConsumerRow | None:
+        """The consumer of the table, or of its bronze table; None before its first step."""
+        row = self.platform.ledger.subscription(subscription)
+        return None if row is None else self.platform.ledger.consumers(row).get("")
 
     def rows(self) -> int:
         """How many rows there are, but for those that stay though the database deleted them."""

@@ -32,7 +32,7 @@ from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import struct_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, KafkaPlace, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +165,18 @@ DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 STATISTICS = {LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"}  # not of what rows hold
 
 
-def ingest(spark: SparkSession, job: BronzeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+def ingest(spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
     """One attempt at one step of a table of messages, as `feeds.step.ingest_step` says; its rows are counted by their kinds."""
     properties = PROPERTIES | STATISTICS
     return ingest_step(
-        spark, job, stamp, open_log, lambda start, end: _rows(spark, job, start, end), bronze_schema(), "kind", properties=properties
+        spark,
+        job,
+        commit_metadata,
+        open_log,
+        lambda start, end: _rows(spark, job, start, end),
+        bronze_schema(),
+        "kind",
+        properties=properties,
     )
 
 

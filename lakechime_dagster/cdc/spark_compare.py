@@ -24,7 +24,7 @@ from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Batches, arrow_of, columns_of, on_batches, record_batches
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.names import DELETED_AT, END_SEQ, OWN_COLUMNS
-from lakechime_dagster.triggers.consumers import LaneId
+from lakechime_dagster.triggers.consumers import ConsumerId
 
 _LITERALS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 
@@ -85,8 +85,8 @@ class FollowedTable:
     """A table, its table of messages, and how these are read.
 
     Attributes:
-        lane: Whose commits brought the table to where it is.
-        settled: Up to where the lane has come in the table of messages, where that is known otherwise.
+        consumer: Whose commits brought the table to where it is.
+        settled: Up to where the consumer has come in the table of messages, where that is known otherwise.
     """
 
     name: str
@@ -95,7 +95,7 @@ class FollowedTable:
     bronze_location: str
     keys: tuple[str, ...]
     format: MessageFormat
-    lane: LaneId
+    consumer: ConsumerId
     open_log: OpenLog
     settled: Callable[[], SnapshotPlace | None] = lambda: None
 
@@ -117,9 +117,9 @@ def state_of(table: FollowedTable) -> TableState:
     settled = table.settled()  # before the version is asked, so that this is not behind it
     log, messages = table.open_log(table.location, table.name), table.open_log(table.bronze_location, table.bronze)
     version = log.version
-    committed = log.last_committed(table.lane)
+    committed = log.last_committed(table.consumer)
     uid = messages.uid if messages.exists() else None
-    places = [settled, committed.stamp.end.sources.get(table.bronze) if committed else None]
+    places = [settled, committed.commit_metadata.end.sources.get(table.bronze) if committed else None]
     read = [int(one.snapshot_id) for one in places if one is not None and one.snapshot_id is not None and one.table_uid == uid]
     return TableState(version=max(version, int(committed.version) if committed else 0), bronze=max(read, default=None))
 

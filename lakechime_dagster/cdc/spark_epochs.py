@@ -21,7 +21,7 @@ from lakechime_dagster.cdc.spark_remembered import Seen, opened_row, place_row
 from lakechime_dagster.cdc.spark_rows import Rows
 from lakechime_dagster.cdc.state import Role, Schema, StateRow, change_of
 from lakechime_dagster.cdc.wire import order_of, order_text
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.session import Batches, arrow_of, record_batches, rows_of
 
 Line = tuple[str, str, int]  # a source in a partition of a topic
@@ -199,7 +199,7 @@ def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, bef
         before: What was remembered, how far the epochs of each source had come among it.
 
     Raises:
-        LaneHeldError: positions of a source begin anew, and nobody has said that they may.
+        ConsumerBlockedError: positions of a source begin anew, and nobody has said that they may.
     """
     look = looked(told, before)
     changes = _changes(told, {line for line, came in look.lines.items() if came.may_go_back})
@@ -284,7 +284,7 @@ def _assigned(
 
         assignment = assigned(known.get(source, Epochs()), mine, was_seen)
         if assignment.held:
-            raise LaneHeldError(_evidence(name, source, assignment.held[0], known.get(source, Epochs()), mine))
+            raise ConsumerBlockedError(_evidence(name, source, assignment.held[0], known.get(source, Epochs()), mine))
         assignments[source] = assignment
     return assignments
 

@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.spark_remembered import OPENED, STATE_COLUMNS, Seen, 
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
 from lakechime_dagster.cdc.state import Defaults, Probe, Role, StateRow, TableSchema, Until, fresh, schemas_of, until
 from lakechime_dagster.cdc.wire import order_of
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned
 from lakechime_dagster.spark.refresh import OpenLog
@@ -49,7 +49,7 @@ def told_schemas(name: str, messages: DataFrame, before: Iterable[TableSchema], 
         places: How far each source had come before the step (`Role.PLACE`).
 
     Raises:
-        LaneHeldError: Rows were read already as what was known then does not say, as a schema change came after them.
+        ConsumerBlockedError: Rows were read already as what was known then does not say, as a schema change came after them.
     """
     found: list[TableSchema] = []
     rows = messages.where(F.col("kind") == Control.SCHEMA_CHANGE.value).select("topic_id", "partition", "offset", "value").collect()
@@ -59,7 +59,7 @@ def told_schemas(name: str, messages: DataFrame, before: Iterable[TableSchema], 
     come = [(row.source, order_of(row.order).position) for row in places]
     for one in new:
         if any(source.endswith(f".{one.table}") and position >= one.order.position for source, position in come):
-            raise LaneHeldError(
+            raise ConsumerBlockedError(
                 f"{name}: that the columns of {one.table} changed at {list(one.order.position)} was told after rows from there on had been "
                 f"read; `lakechime cdc rebuild {name}` reads all messages again, by what is known now"
             )
@@ -243,7 +243,7 @@ class Hearing:
         """The messages of a range; names of columns that differ from those of the table in case alone are the table's.
 
         Raises:
-            LaneHeldError: positions begin anew, or a change of the columns was told too late.
+            ConsumerBlockedError: positions begin anew, or a change of the columns was told too late.
         """
         before = None if read.images is None else self._state_before()
         known = Seen() if before is None else seen_before(before)
@@ -307,7 +307,7 @@ class Hearing:
     def version_before(self) -> int | None:
         """The version of what was remembered that the step is computed from; None where there was none."""
         if self.decided is not None:
-            return self.decided.stamp.facts.get(AS_OF)
+            return self.decided.commit_metadata.facts.get(AS_OF)
         return self.state.log.version if self.state.log.exists() else None
 
 

@@ -29,7 +29,7 @@ from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, NOT_ASKED, Asked, Role, Until
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import TableSize
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
     LISTED,
@@ -54,7 +54,7 @@ from lakechime_dagster.spark.session import MAX_LITERALS, Phases, arrow_of, colu
 from lakechime_dagster.spark.write import quarantine, quarantine_location
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ
-from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitStamp, Committed
+from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitMetadata, Committed
 
 SMALL = {
     "spark.sql.adaptive.enabled": "false",
@@ -66,7 +66,7 @@ SMALL = {
 def write_rows(
     spark: SparkSession,
     target: Target,
-    stamp: CommitStamp,
+    commit_metadata: CommitMetadata,
     merged: Merge,
     columns: str,
     *,
@@ -102,7 +102,7 @@ def write_rows(
             return lambda: _merge(spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED)
         return None if may_settle_empty else lambda: append_nothing(spark, target)
 
-    return commit(spark, target, stamp, prepare)
+    return commit(spark, target, commit_metadata, prepare)
 
 
 def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small: bool) -> None:
@@ -129,7 +129,7 @@ def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns:
 STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
 
 
-def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+def follow(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
     """One attempt at one step: merge the changes of the range and commit the outcome under the stamp, at most once ever.
 
     An attempt that finds the step remembered by another one takes that one's range.
@@ -137,12 +137,12 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how to merge.
-        stamp: Lane, step, attempt and the end that the commits will record.
+        commit_metadata: Consumer, step, attempt and the end that the commits will record.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
 
     Raises:
-        LaneConflictError: the lane has moved on.
-        LaneHeldError: a person must decide: positions begin anew, or the columns changed in a way that is not declared.
+        ConsumerConflictError: the consumer has moved on.
+        ConsumerBlockedError: a person must decide: positions begin anew, or the columns changed in a way that is not declared.
         TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
@@ -158,32 +158,34 @@ def follow(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, open_log: Op
     )
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
-        last = newest_commit(target, stamp)
-        if last and last.stamp.step == stamp.step:
+        last = newest_commit(target, commit_metadata)
+        if last and last.commit_metadata.step == commit_metadata.step:
             return skipped(last)
-        job = job.after(empty_steps=stamp.step - 1 - (last.stamp.step if last else 0))
-        decided = newest_commit(state, stamp)
-        decided = decided if decided and decided.stamp.step == stamp.step and not decided.is_stamp_lost else None
+        job = job.after(empty_steps=commit_metadata.step - 1 - (last.commit_metadata.step if last else 0))
+        decided = newest_commit(state, commit_metadata)
+        decided = (
+            decided if decided and decided.commit_metadata.step == commit_metadata.step and not decided.is_commit_metadata_lost else None
+        )
         if job.bronze.range is None:
-            return _nothing_new(spark, job, stamp, target, state)
+            return _nothing_new(spark, job, commit_metadata, target, state)
         if decided is not None:
-            stamp = replace(stamp, end=decided.stamp.end)
-        with Step(spark, job, stamp, target, state, decided, open_log) as step:
+            commit_metadata = replace(commit_metadata, end=decided.commit_metadata.end)
+        with Step(spark, job, commit_metadata, target, state, decided, open_log) as step:
             result = step.run()
         if result is not None:
             return result
 
 
-def _nothing_new(spark: SparkSession, job: ChangeJob, stamp: CommitStamp, target: Target, state: Target) -> TableResult:
+def _nothing_new(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata, target: Target, state: Target) -> TableResult:
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
     if state.log.exists():
-        commit(spark, state, stamp, lambda: lambda: append_nothing(spark, state))
+        commit(spark, state, commit_metadata, lambda: lambda: append_nothing(spark, state))
     if job.may_settle_empty or not target.log.exists():
         return TableResult(outcome=Outcome.NOTHING)
-    stamp = replace(stamp, watermark=target.log.watermark())
-    held = commit(spark, target, stamp, lambda: lambda: append_nothing(spark, target))
+    commit_metadata = replace(commit_metadata, watermark=target.log.watermark())
+    held = commit(spark, target, commit_metadata, lambda: lambda: append_nothing(spark, target))
     assert held is not None  # since something was to be written
-    return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, stamp) else skipped(held)
+    return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, commit_metadata) else skipped(held)
 
 
 @dataclass
@@ -195,7 +197,7 @@ class Step:
 
     spark: SparkSession
     job: ChangeJob
-    stamp: CommitStamp
+    commit_metadata: CommitMetadata
     target: Target
     state: Target
     decided: Committed | None
@@ -225,7 +227,7 @@ class Step:
             settled = known_until(self.job, heard)
             self._complete_ms = self._complete_before(heard)
             complete = self._complete(heard, settled)
-            self.stamp = self._with_watermark(complete)
+            self.commit_metadata = self._with_watermark(complete)
         if heard.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
         with self._phase("merge"), session_confs(self.spark, self._compute.confs):
@@ -236,7 +238,7 @@ class Step:
             quarantined = self._quarantine(heard, merge)
         with self._phase("remember"):
             committed = self._remember(heard, merge)
-            if committed.stamp.end != self.stamp.end and not committed.is_stamp_lost:
+            if committed.commit_metadata.end != self.commit_metadata.end and not committed.is_commit_metadata_lost:
                 return None
         with self._phase("write"):
             held = write_rows(
@@ -251,7 +253,7 @@ class Step:
             )
         result = self._result(read, held, merge, merge.fates(heard, quarantined))
         by = "" if settled is None else settled.why
-        return replace(result, watermark=self.stamp.watermark, complete=complete, watermark_by=by)
+        return replace(result, watermark=self.commit_metadata.watermark, complete=complete, watermark_by=by)
 
     # Reading
 
@@ -267,11 +269,11 @@ class Step:
 
     @property
     def _hearing(self) -> Hearing:
-        return Hearing(self.spark, self.job, self.state, self.decided, self.stamp.step, self.open_log, self._compute)
+        return Hearing(self.spark, self.job, self.state, self.decided, self.commit_metadata.step, self.open_log, self._compute)
 
     def _read(self) -> RangeRead:
         """The range of the bronze table up to the end that the stamp records."""
-        bronze, end = self.job.bronze, self.stamp.end.sources.get(self.job.bronze.table)
+        bronze, end = self.job.bronze, self.commit_metadata.end.sources.get(self.job.bronze.table)
         range_ = bronze.range
         assert range_ is not None  # `follow` asked
         if end is not None and end.snapshot_id is not None:
@@ -289,26 +291,26 @@ class Step:
         return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
 
     def _check_replacing(self, read: RangeRead) -> None:
-        """Hold the lane where the table would be made anew, and nobody asked for that or knows that it can be."""
+        """Hold the consumer where the table would be made anew, and nobody asked for that or knows that it can be."""
         name, location = self.job.name, self.job.location
         if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
-            raise LaneHeldError(
+            raise ConsumerBlockedError(
                 f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
                 f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
             )
         if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
-            raise LaneHeldError(
+            raise ConsumerBlockedError(
                 f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
             )
         if read.images is not None and self._table is not None:
             self._check_kept(self._table.columns)
 
     def _check_kept(self, columns: Collection[str]) -> None:
-        """Hold the lane where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
+        """Hold the consumer where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
         name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
         keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
         if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
-            raise LaneHeldError(
+            raise ConsumerBlockedError(
                 f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
                 f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
             )
@@ -318,7 +320,7 @@ class Step:
         schemas = [schema.types for schema in heard.seen.schemas]
         evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift, self.job.merge.keys)
         if evolution.refused:
-            raise LaneHeldError(f"{self.job.name}: {'; '.join(evolution.refused)}")
+            raise ConsumerBlockedError(f"{self.job.name}: {'; '.join(evolution.refused)}")
         begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
         refused = {name: why for types in schemas for name, ddl in types.items() if (why := why_not_taken(name, ddl))}
         remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
@@ -347,15 +349,19 @@ class Step:
         remembered = None if version is None else self.state.log.watermark(version)
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
-    def _with_watermark(self, complete: tuple[int, int] | None) -> CommitStamp:
+    def _with_watermark(self, complete: tuple[int, int] | None) -> CommitMetadata:
         """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
         if complete is None:
-            return replace(self.stamp, watermark=self._watermark)
-        return replace(self.stamp, watermark=complete[1], facts={**self.stamp.facts, COMPLETE: list(complete)})
+            return replace(self.commit_metadata, watermark=self._watermark)
+        return replace(self.commit_metadata, watermark=complete[1], facts={**self.commit_metadata.facts, COMPLETE: list(complete)})
 
-    def _with_late(self, merge: Merge) -> CommitStamp:
+    def _with_late(self, merge: Merge) -> CommitMetadata:
         """The stamp of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
-        return replace(self.stamp, facts={**self.stamp.facts, LATE: [*merge.late.items()]}) if merge.late else self.stamp
+        return (
+            replace(self.commit_metadata, facts={**self.commit_metadata.facts, LATE: [*merge.late.items()]})
+            if merge.late
+            else self.commit_metadata
+        )
 
     # Merging
 
@@ -414,10 +420,10 @@ class Step:
         return keys.union(linked).distinct("key").kept()
 
     def _check_deletions(self, merge: Merge) -> None:
-        """Hold the lane where a complete snapshot lacks too many of the table's rows."""
+        """Hold the consumer where a complete snapshot lacks too many of the table's rows."""
         deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
         if deleted > self.job.max_delete_ratio * before:
-            raise LaneHeldError(
+            raise ConsumerBlockedError(
                 f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
                 f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
             )
@@ -447,10 +453,10 @@ class Step:
             kept = self.job.tracked(ends), self.job.soft(ends)
             rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
             write = replace_all
-        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.stamp.step}).frame
+        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.commit_metadata.step}).frame
         create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
-        stamp = replace(self.stamp, facts={**self.stamp.facts, AS_OF: version})
-        held = commit(self.spark, self.state, stamp, lambda: lambda: write(frame, self.state))
+        commit_metadata = replace(self.commit_metadata, facts={**self.commit_metadata.facts, AS_OF: version})
+        held = commit(self.spark, self.state, commit_metadata, lambda: lambda: write(frame, self.state))
         assert held is not None  # since something was to be written
         return held
 
@@ -468,11 +474,11 @@ class Step:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.stamp, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
+        quarantine(self.spark, table, self.commit_metadata, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
         return quarantined
 
     def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
-        if held is not None and not is_own(held, self.stamp):
+        if held is not None and not is_own(held, self.commit_metadata):
             return skipped(held)
         evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
         counts = Counts(

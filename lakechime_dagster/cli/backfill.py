@@ -1,4 +1,4 @@
-"""`lakechime backfill`: compute again what a change of columns hits, and nothing else: an order for each lane that needs it."""
+"""`lakechime backfill`: compute again what a change of columns hits, and nothing else: an order for each consumer that needs it."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ from lakechime_dagster.cli.common import (
     Until,
     Who,
     count,
-    declared_flows,
     declared_lake,
+    declared_subscriptions,
     open_platform,
     print_facts,
     print_json,
@@ -37,7 +37,7 @@ Columns = Annotated[
 ]
 Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
 Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
-InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Lanes that may run at once.")]
+InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Consumers that may run at once.")]
 Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill status` shows it.")]
 OfId = Annotated[str | None, typer.Argument(metavar="[BACKFILL]", help="The orders of this one; the newest backfills unless given.")]
 MAX_KEYS = 8  # of a table that are shown
@@ -74,7 +74,7 @@ def run(
     who: Who = None,
     as_json: Json = False,
 ) -> None:
-    """Order it: the next run of each lane does it beside what came; while an input's order is open, no reader runs.
+    """Order it: the next run of each consumer does it beside what came; while an input's order is open, no reader runs.
 
     Sensors launch the runs. It goes on by itself after whatever dies; tables that cannot be done in part are refused.
     """
@@ -82,8 +82,8 @@ def run(
 
     platform = open_platform()
     planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
-    for flow in declared_flows(manual=True).values():
-        platform.evaluator.activate(flow)
+    for subscription in declared_subscriptions(manual=True).values():
+        platform.evaluator.activate(subscription)
     by = common.by(who, reason)
     backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
     change = _drafted(platform, planned, backfill_id, by)
@@ -126,7 +126,7 @@ def status(backfill_id: OfId = None, as_json: Json = False) -> None:
         print_json({**_facts(one), "orders": [_order(order) for order in orders]})
         return
     print_facts({"backfill": one.backfill_id, "is": _state(one), "orders": _counts(one), "by": one.who, "because": one.reason})
-    rows = [[order.flow, order.key, order.state, ", ".join(map(str, order.waits_for)), order.number, order.why] for order in orders]
+    rows = [[order.subscription, order.key, order.state, ", ".join(map(str, order.waits_for)), order.number, order.why] for order in orders]
     print_table(["table", "key", "state", "after", "number", "because"], rows, empty="")
 
 
@@ -139,7 +139,7 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
     if as_json:
         print_json({"backfill": backfill_id, "dropped": dropped})
         return
-    say(f"{count(dropped, 'lane')} of {backfill_id} dropped")
+    say(f"{count(dropped, 'consumer')} of {backfill_id} dropped")
 
 
 def _planned(
@@ -163,7 +163,7 @@ def _planned(
         tables = selected_tables(lake, selection) if selection else ()
     columns_asked = tuple(map(AskedLineage(platform, lake).ref, _names(columns)))
     asked = backfill.Asked(columns=columns_asked, tables=tables, leave_out=left_out, window=window)
-    return backfill.plan(platform, lake, declared_flows(manual=True), asked)
+    return backfill.plan(platform, lake, declared_subscriptions(manual=True), asked)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -181,17 +181,18 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
         "refused": dict(orders.refused),
         "spared": {**planned.found.spared, **orders.spared},
         "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
-        "lanes": len(orders.orders),
-        "lanes_of_everything": len(planned.everything.orders),
+        "consumers": len(orders.orders),
+        "consumers_of_everything": len(planned.everything.orders),
     }
 
 
 def _print_plan(planned: "BackfillPlan") -> None:
-    orders, tables = planned.orders, dict.fromkeys(order.flow for order in planned.orders.orders)
+    orders, tables = planned.orders, dict.fromkeys(order.subscription for order in planned.orders.orders)
     rows = [
-        [table, len(mine := [one for one in orders.orders if one.flow == table]), _keys(planned, mine), mine[0].why] for table in tables
+        [table, len(mine := [one for one in orders.orders if one.subscription == table]), _keys(planned, mine), mine[0].why]
+        for table in tables
     ]
-    print_table(["table", "lanes", "what", "because"], rows, empty="nothing is to be run")
+    print_table(["table", "consumers", "what", "because"], rows, empty="nothing is to be run")
     for head, several in (
         ("held", orders.held),
         ("later", orders.pending),
@@ -201,7 +202,7 @@ def _print_plan(planned: "BackfillPlan") -> None:
         for table, why in several.items():
             say(f"{head}: {table}: {why}")
     mine, everything = len(orders.orders), len(planned.everything.orders)
-    say(f"{count(mine, 'lane')} of {everything:,} downstream")
+    say(f"{count(mine, 'consumer')} of {everything:,} downstream")
 
 
 def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
@@ -212,7 +213,7 @@ def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
 def _order(order: "Order") -> dict[str, Any]:
     return {
         "number": order.number,
-        "table": order.flow,
+        "table": order.subscription,
         "key": order.key,
         "waits_for": list(order.waits_for),
         "why": order.why,

@@ -17,7 +17,6 @@ from lakechime_dagster.cli.common import (
     Reason,
     Who,
     count,
-    flow_declared,
     followed_table,
     followed_tables,
     note,
@@ -28,6 +27,7 @@ from lakechime_dagster.cli.common import (
     print_table,
     say,
     shown_fact,
+    subscription_declared,
 )
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
 from lakechime_dagster.settings import Settings, load_settings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.cdc.service import Followed
     from lakechime_dagster.formats.delta_rows import DeltaRows
     from lakechime_dagster.tables.cdc import ChangeTable
-    from lakechime_dagster.triggers.registry import LaneRow
+    from lakechime_dagster.triggers.registry import ConsumerRow
 
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
@@ -63,16 +63,16 @@ def rebuild(
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     followed = Followed(platform, followed_table(name, platform.settings))
-    flow, beginning = flow_declared(name, None, manual=True), StartFrom("beginning")
+    subscription, beginning = subscription_declared(name, None, manual=True), StartFrom("beginning")
     facts = _replaced(followed)
     if not facts["messages"]:
         raise LakeChimeError(f"{followed.table.bronze.name} holds no message, so that {name} would be empty; nothing was done")
     if not (dry_run or yes):
         raise LakeChimeError(f"{_sentence(name, facts)}; nothing was done: say --yes to do it")
-    moved = sought(platform, flow, beginning, by, dry_run=dry_run)
+    moved = sought(platform, subscription, beginning, by, dry_run=dry_run)
     if as_json:
-        places = [{"before": lane.place.to_json(), "after": place.to_json()} for lane, place in moved]
-        print_json({"table": name, **facts, "lanes": places, "dry_run": dry_run})
+        places = [{"before": consumer.place.to_json(), "after": place.to_json()} for consumer, place in moved]
+        print_json({"table": name, **facts, "consumers": places, "dry_run": dry_run})
     else:
         say(f"{_sentence(name, facts)}{'; nothing was done' if dry_run else ''}")
 
@@ -86,7 +86,7 @@ def epoch(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far a table's sources have come and why its lane is held; with `--confirm` let positions begin anew.
+    """Show how far a table's sources have come and why its consumer is held; with `--confirm` let positions begin anew.
 
     Positions go back where a database was replaced by another, or its log began anew. Confirmed, all that follows counts as
     newer than all that came before.
@@ -102,13 +102,13 @@ def epoch(
         asked = f"about {epochs.asks}" if epochs.asks else "about no source"
         raise common.wrong("--source", f"{shown(source)} is not asked about: {name} asks {asked}")
     if confirm and epochs.step is None:
-        lane = followed.lane(name)
-        why = f"is HELD: {lane.state_reason}" if lane is not None and lane.state_reason else "waits for nobody"
-        raise LakeChimeError(f"no step of {name} asks whether positions may begin anew: its lane {why}; nothing was changed")
+        consumer = followed.consumer(name)
+        why = f"is BLOCKED: {consumer.state_reason}" if consumer is not None and consumer.state_reason else "waits for nobody"
+        raise LakeChimeError(f"no step of {name} asks whether positions may begin anew: its consumer {why}; nothing was changed")
     opened = None
     if confirm:
-        flow = flow_declared(name, None, manual=True)
-        opened = epochs.next if dry_run else load_service.confirm(followed, flow, epochs, by)
+        subscription = subscription_declared(name, None, manual=True)
+        opened = epochs.next if dry_run else load_service.confirm(followed, subscription, epochs, by)
     document = _document(followed, epochs) | {"confirmed": opened, "dry_run": dry_run}
     if as_json:
         print_json(document)
@@ -133,7 +133,7 @@ def _sentence(name: str, facts: dict[str, Any]) -> str:
 
 
 def _document(followed: "Followed", epochs: "Epochs") -> dict[str, Any]:
-    lane = followed.lane(followed.table.name)
+    consumer = followed.consumer(followed.table.name)
     places = [
         {
             "source": one.source,
@@ -147,8 +147,8 @@ def _document(followed: "Followed", epochs: "Epochs") -> dict[str, Any]:
     ]
     return {
         "table": followed.table.name,
-        "state": lane.state.value if lane else None,
-        "reason": lane.state_reason if lane else "",
+        "state": consumer.state.value if consumer else None,
+        "reason": consumer.state_reason if consumer else "",
         "asks": epochs.asks or None,
         "opened": epochs.opened,
         "places": places,
@@ -156,7 +156,7 @@ def _document(followed: "Followed", epochs: "Epochs") -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    facts = {"table": document["table"], "lane": document["state"] or "not begun", "reason": document["reason"]}
+    facts = {"table": document["table"], "consumer": document["state"] or "not begun", "reason": document["reason"]}
     print_facts({name: value for name, value in facts.items() if value})
     say("")
     rows = [
@@ -233,8 +233,8 @@ def plan(
     platform = open_platform()
     table = followed_table(name, platform.settings)
     place = source_table(there, table)
-    followed, flow = Followed(platform, table), flow_declared(table.bronze.name, None)
-    planned = plan_of(followed, flow, source_url(url, table, platform.settings), place)
+    followed, subscription = Followed(platform, table), subscription_declared(table.bronze.name, None)
+    planned = plan_of(followed, subscription, source_url(url, table, platform.settings), place)
     document = _plan_document(followed, planned)
     if as_json:
         print_json(document)
@@ -366,8 +366,8 @@ def list_(as_json: Json = False) -> None:
     if as_json:
         print_json({"tables": documents})
         return
-    columns = ("name", "source", "envelope", "keys", "place", "lanes", "rows", "deleted", "remembered", "waiting", "quarantined")
-    rows = [[shown_fact(column, one[column]) for column in columns] for one in (one | {"lanes": _lanes(one)} for one in documents)]
+    columns = ("name", "source", "envelope", "keys", "place", "consumers", "rows", "deleted", "remembered", "waiting", "quarantined")
+    rows = [[shown_fact(column, one[column]) for column in columns] for one in (one | {"consumers": _consumers(one)} for one in documents)]
     print_table(columns, rows, empty="the lake declares no table that follows a database")
     for one in documents:
         for problem in one["problems"]:
@@ -438,15 +438,15 @@ def quarantine(
 def _app_document(followed: "Followed") -> dict[str, Any]:
     """A table; what of it cannot be read hinders no other."""
     table, bronze = followed.table, followed.table.bronze
-    lanes = {flow: followed.lane(flow) for flow in (bronze.name, table.name)}
-    fed = lanes[bronze.name]
+    consumers = {subscription: followed.consumer(subscription) for subscription in (bronze.name, table.name)}
+    fed = consumers[bronze.name]
     document: dict[str, Any] = {
         "name": table.name,
         "source": str(bronze.feed),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(table.keys),
         "place": str(fed.place.feed) if fed is not None and fed.place.feed is not None else None,
-        "lanes": {flow: _lane(lane) for flow, lane in lanes.items()},
+        "consumers": {subscription: _consumer(consumer) for subscription, consumer in consumers.items()},
         "problems": [],
     }
     counted = {
@@ -465,15 +465,15 @@ def _app_document(followed: "Followed") -> dict[str, Any]:
     return document
 
 
-def _lane(lane: "LaneRow | None") -> dict[str, Any]:
-    if lane is None:
+def _consumer(consumer: "ConsumerRow | None") -> dict[str, Any]:
+    if consumer is None:
         return {"state": None, "reason": "", "settled": 0}
-    return {"state": lane.state.value, "reason": lane.state_reason, "settled": lane.settled}
+    return {"state": consumer.state.value, "reason": consumer.state_reason, "settled": consumer.settled}
 
 
-def _lanes(document: Mapping[str, Any]) -> str:
-    """The states of its lanes in a word where they are the same."""
-    states = {name: lane["state"] or "not begun" for name, lane in document["lanes"].items()}
+def _consumers(document: Mapping[str, Any]) -> str:
+    """The states of its consumers in a word where they are the same."""
+    states = {name: consumer["state"] or "not begun" for name, consumer in document["consumers"].items()}
     return next(iter(states.values())) if len({*states.values()}) == 1 else ", ".join(f"{name}: {state}" for name, state in states.items())
 
 

@@ -252,7 +252,7 @@ def load(
     """Load all rows of the database's table into the bronze table, from which the table's runs merge them.
 
     For a connector that took no snapshot. The rows are those of a dump where one is declared (`history`) or given, else the
-    database is read in chunks. It is only read, no lane stops, and a load that was interrupted goes on after its last chunk.
+    database is read in chunks. It is only read, no consumer stops, and a load that was interrupted goes on after its last chunk.
     """
     is_done = yes and not dry_run
     platform = open_platform(dry_run=not is_done)
@@ -316,7 +316,7 @@ def _loaded_sentence(table: "ChangeTable", chunks: list["Chunk"]) -> str:
     goes_on = f", {last.total:,} with those that this load told before" if last.total > rows else ""
     told = f"{count(rows, 'row')} {'was' if rows == 1 else 'were'} told to {table.bronze.name} in {count(len(chunks), 'chunk')}{goes_on}"
     compares = "" if table.monitor is None else f", and `lakechime cdc compare {table.name}` compares"
-    return f"{told}; its lane takes them from there{compares}"
+    return f"{told}; its consumer takes them from there{compares}"
 
 
 def _load_document(table: "ChangeTable", chunks: list["Chunk"], *, dry_run: bool) -> dict[str, Any]:

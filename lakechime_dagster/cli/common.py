@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.cdc import ChangeTable
     from lakechime_dagster.tables.lake import Lake
     from lakechime_dagster.triggers.interventions import By
-    from lakechime_dagster.triggers.registry import FlowRow
-    from lakechime_dagster.triggers.subscription import Flow
+    from lakechime_dagster.triggers.registry import SubscriptionRow
+    from lakechime_dagster.triggers.subscription import Subscription
 
 
 Result = TypeVar("Result")
@@ -41,39 +41,39 @@ def open_platform(*, dry_run: bool = False) -> "Platform":
     return platform.open_dry_platform() if dry_run else platform.open_platform()
 
 
-def declared_flows(module: str | None = None, *, manual: bool = False) -> dict[str, "Flow"]:
-    """The flows that are declared here: the lake's, or those that another module declares as it is imported.
+def declared_subscriptions(module: str | None = None, *, manual: bool = False) -> dict[str, "Subscription"]:
+    """The subscriptions that are declared here: the lake's, or those that another module declares as it is imported.
 
-    A table of the lake without a trigger has a flow too, for the runs that a person launches; `manual` includes it.
+    A table of the lake without a trigger has a subscription too, for the runs that a person launches; `manual` includes it.
 
     Raises:
         LakeChimeError: the module cannot be imported; its own message is in it.
     """
     if module is not None:
         _loaded(f"the triggers of {module}", lambda: importlib.import_module(module))
-        from lakechime_dagster.runtime.resource import declared_flows as declared
+        from lakechime_dagster.runtime.resource import declared_subscriptions as declared
 
         return declared()
     settings = load_settings()
     if own := own_definitions(settings):
-        return _loaded(f"the definitions of {own}", lambda: _flows_of_definitions(own))
-    from lakechime_dagster.assets.jobs import flow_of, group_flow, log_flow
+        return _loaded(f"the definitions of {own}", lambda: _subscriptions_of_definitions(own))
+    from lakechime_dagster.assets.jobs import group_subscription, log_subscription, subscription_of
     from lakechime_dagster.lineage.manifest import manifest_in, unread_columns
 
     lake = declared_lake(settings)
     unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
-    flows = {table.name: flow_of(table, settings.cluster, unread.get(table.name)) for table in tables}
-    flows |= {group.name: group_flow(lake, group, settings.cluster) for group in lake.groups}
-    logs = [log_flow(one, settings.cluster) for one in lake.query_logs]
-    return flows | {flow.name: flow for flow in logs}
+    subscriptions = {table.name: subscription_of(table, settings.cluster, unread.get(table.name)) for table in tables}
+    subscriptions |= {group.name: group_subscription(lake, group, settings.cluster) for group in lake.groups}
+    logs = [log_subscription(one, settings.cluster) for one in lake.query_logs]
+    return subscriptions | {subscription.name: subscription for subscription in logs}
 
 
-def _flows_of_definitions(module: str) -> "dict[str, Flow]":
-    """The flows that a project's definitions declare; those that are made by a function are made, as Dagster does."""
+def _subscriptions_of_definitions(module: str) -> "dict[str, Subscription]":
+    """The subscriptions that a project's definitions declare; those that are made by a function are made, as Dagster does."""
     import dagster as dg
 
-    from lakechime_dagster.runtime.resource import declared_flows as declared
+    from lakechime_dagster.runtime.resource import declared_subscriptions as declared
 
     lazy: type = type(dg.definitions(lambda: dg.Definitions()))
     for value in list(vars(importlib.import_module(module)).values()):
@@ -115,16 +115,16 @@ def followed_table(name: str, settings: Settings) -> "ChangeTable":
     return tables[name]
 
 
-def flow_declared(name: str, module: str | None, *, manual: bool = False) -> "Flow":
-    """The declared flow of that name.
+def subscription_declared(name: str, module: str | None, *, manual: bool = False) -> "Subscription":
+    """The declared subscription of that name.
 
     Raises:
         NotFoundError: naming those that are there.
     """
-    flows = declared_flows(module, manual=manual)
-    if name not in flows:
-        raise NotFoundError(f"no trigger {name!r} is declared here; there are {', '.join(sorted(flows)) or 'none'}")
-    return flows[name]
+    subscriptions = declared_subscriptions(module, manual=manual)
+    if name not in subscriptions:
+        raise NotFoundError(f"no trigger {name!r} is declared here; there are {', '.join(sorted(subscriptions)) or 'none'}")
+    return subscriptions[name]
 
 
 def group_problem(name: str, module: str | None) -> str:
@@ -138,14 +138,14 @@ def group_problem(name: str, module: str | None) -> str:
     return next((group.problem for group in groups if group.name == name), "")
 
 
-def flow_known(platform: "Platform", name: str, module: str | None, *, dry_run: bool = False) -> "FlowRow":
-    """The flow as the ledger keeps it; one that is declared but new is activated, in a dry run only imagined."""
+def subscription_known(platform: "Platform", name: str, module: str | None, *, dry_run: bool = False) -> "SubscriptionRow":
+    """The subscription as the ledger keeps it; one that is declared but new is activated, in a dry run only imagined."""
     from lakechime_dagster.runtime.explain import inactive
 
-    if (known := platform.ledger.flow(name)) is not None:
+    if (known := platform.ledger.subscription(name)) is not None:
         return known
-    flow = flow_declared(name, module, manual=True)
-    return inactive(platform, flow) if dry_run else platform.evaluator.activate(flow)
+    subscription = subscription_declared(name, module, manual=True)
+    return inactive(platform, subscription) if dry_run else platform.evaluator.activate(subscription)
 
 
 def _loaded(what: str, load: Callable[[], Result]) -> Result:

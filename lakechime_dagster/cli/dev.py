@@ -262,7 +262,7 @@ class Deployment:
             page = f"http://{HOST}:{self.lineage_port}/lineage"
             say(f"  Columns      {page}: where each comes from, and who reads it; every asset links to it")
         say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
-        say("  Runs         launched by themselves as data changes; tags name lane and step")
+        say("  Runs         launched by themselves as data changes; tags name consumer and step")
         say("  Automation   the triggers; a tick that launched nothing says why")
         say("  lakechime status, lakechime trigger explain NAME: the same from a second terminal")
         say("  Ctrl-C ends all of it\n")

@@ -19,7 +19,7 @@ from lakechime_dagster.cli.common import (
     when,
 )
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
@@ -40,7 +40,7 @@ class State(StrEnum):
 
 @app.command("list")
 def list_(
-    flow: Annotated[str | None, typer.Option("--trigger", help="Of this trigger only.")] = None,
+    subscription: Annotated[str | None, typer.Option("--trigger", help="Of this trigger only.")] = None,
     state: Annotated[State | None, typer.Option("--state", case_sensitive=False, help="In this state only.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, newest first.")] = 50,
     as_json: Json = False,
@@ -50,14 +50,24 @@ def list_(
 
     wanted = ExecutionState(state.value.upper()) if state else None
     ledger = open_platform().ledger
-    if flow is not None and ledger.flow(flow) is None:
-        raise NotFoundError(f"nothing was ever claimed for a trigger {flow!r}; `lakechime trigger list` shows the triggers")
-    executions = ledger.executions(flow=flow, state=wanted, limit=limit)
+    if subscription is not None and ledger.subscription(subscription) is None:
+        raise NotFoundError(f"nothing was ever claimed for a trigger {subscription!r}; `lakechime trigger list` shows the triggers")
+    executions = ledger.executions(subscription=subscription, state=wanted, limit=limit)
     if as_json:
         print_json({"executions": [_document(execution) for execution in executions]})
         return
     rows = [
-        [one.execution_id, one.lane.flow, one.lane.key, one.step, one.state, one.attempt, one.cause, when(one.claimed_ts), one.reason]
+        [
+            one.execution_id,
+            one.consumer.subscription,
+            one.consumer.key,
+            one.step,
+            one.state,
+            one.attempt,
+            one.cause,
+            when(one.claimed_ts),
+            one.reason,
+        ]
         for one in executions
     ]
     print_table(["execution", "trigger", "key", "step", "state", "attempt", "cause", "claimed", "because"], rows, empty="no execution")
@@ -88,7 +98,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Try an open execution again at once, also one whose lane is held."""
+    """Try an open execution again at once, also one whose consumer is held."""
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
@@ -99,14 +109,14 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
     if as_json:
         print_json({"execution": _document(following), "attempt": attempt, "dry_run": dry_run})
     else:
-        row = platform.ledger.flow(execution.lane.flow)
+        row = platform.ledger.subscription(execution.consumer.subscription)
         until = "" if row is None or row.paused_ts is None else f" once `lakechime trigger resume {row.name} --reason …` ends its pause"
         say(f"attempt {attempt} at {_named(execution)} {'would be' if dry_run else 'is'} due; its sensor launches the run{until}")
 
 
 @app.command()
 def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Give up an open execution: its lane goes on after its range, which nobody processes then."""
+    """Give up an open execution: its consumer goes on after its range, which nobody processes then."""
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
@@ -118,7 +128,7 @@ def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = Fa
     if as_json:
         print_json({"execution": _document(now), "dry_run": dry_run})
     else:
-        say(f"{_named(execution)} {'would be' if dry_run else 'is'} skipped; its lane goes on after {execution.end.position}")
+        say(f"{_named(execution)} {'would be' if dry_run else 'is'} skipped; its consumer goes on after {execution.end.position}")
 
 
 def _found(platform: "Platform", execution_id: str) -> "Execution":
@@ -132,19 +142,19 @@ def _open(platform: "Platform", execution_id: str) -> "Execution":
     """An execution that can still be acted on."""
     execution = _found(platform, execution_id)
     if execution.settled_ts is not None:
-        raise LaneConflictError(f"execution {execution_id} is {execution.state.value.lower()} already; nothing was changed")
+        raise ConsumerConflictError(f"execution {execution_id} is {execution.state.value.lower()} already; nothing was changed")
     return execution
 
 
 def _named(execution: "Execution") -> str:
-    return f"step {execution.step} of {execution.lane.flow} {execution.lane.key}".strip()
+    return f"step {execution.step} of {execution.consumer.subscription} {execution.consumer.key}".strip()
 
 
 def _document(execution: "Execution") -> dict[str, Any]:
     return {
         "execution_id": execution.execution_id,
-        "trigger": execution.lane.flow,
-        "key": execution.lane.key,
+        "trigger": execution.consumer.subscription,
+        "key": execution.consumer.key,
         "step": execution.step,
         "state": execution.state.value,
         "cause": execution.cause.value,

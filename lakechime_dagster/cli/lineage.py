@@ -340,9 +340,9 @@ def _reader(read: "Read") -> dict[str, Any]:
 
 def wakes_of(lake: "Lake") -> dict[str, str]:
     """By table what launches its runs."""
-    from lakechime_dagster.assets.jobs import flow_of
+    from lakechime_dagster.assets.jobs import subscription_of
 
-    return {table.name: flow_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
+    return {table.name: subscription_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
 
 
 def remedies_of(lake: "Lake") -> dict[str, str]:

@@ -14,8 +14,8 @@ from lakechime_dagster.cli.common import (
     TimeColumn,
     Until,
     count,
-    declared_flows,
     declared_lake,
+    declared_subscriptions,
     note,
     open_platform,
     print_json,
@@ -174,7 +174,7 @@ def _parts(
         raise common.wrong("--at", "which partitions are hit is told of now; leave out --at, or the partitions and days")
     several = [common.partition("--partitions", text) or [] for text in partitions]
     question = Asked(columns=tuple(refs), window=window)
-    return partitions_hit(lineage.platform, lineage.lake, declared_flows(manual=True), question, several)
+    return partitions_hit(lineage.platform, lineage.lake, declared_subscriptions(manual=True), question, several)
 
 
 def _within(found: "Hits", parts: Parts) -> "Hits":

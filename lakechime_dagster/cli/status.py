@@ -21,7 +21,7 @@ def status(as_json: Json = False) -> None:
     platform = open_platform()
     settings = platform.settings
     tables = platform.store.tables()
-    flows = overview(platform.ledger)
+    subscriptions = overview(platform.ledger)
     newest = max((table.last_event_ts for table in tables if table.last_event_ts is not None), default=None)
     document: dict[str, Any] = {
         "version": version("lakechime-dagster"),
@@ -35,20 +35,20 @@ def status(as_json: Json = False) -> None:
         "tables": len(tables),
         "events": sum(table.events for table in tables),
         "newest_event_ts": newest,
-        "lanes_held": sum(flow.held + flow.stale for flow in flows),
+        "consumers_blocked": sum(subscription.held + subscription.stale for subscription in subscriptions),
         "warm_driver": _warm_driver(settings),
     }
     alarms = kept(settings.home)
     triggers = [
         {
-            "name": flow.row.name,
-            "paused": flow.row.paused_ts is not None,
-            "waiting": flow.waiting,
-            "open": flow.open,
-            "held": flow.held,
-            "stale": flow.stale,
+            "name": subscription.row.name,
+            "paused": subscription.row.paused_ts is not None,
+            "waiting": subscription.waiting,
+            "open": subscription.open,
+            "held": subscription.held,
+            "stale": subscription.stale,
         }
-        for flow in flows
+        for subscription in subscriptions
     ]
     if as_json:
         print_json(document | {"triggers": triggers, "alarms": [asdict(one) for one in alarms]})

@@ -5,7 +5,18 @@ from typing import Annotated, Any
 import typer
 
 from lakechime_dagster.cli import common
-from lakechime_dagster.cli.common import DryRun, Json, Module, count, declared_flows, open_platform, print_json, print_table, say, when
+from lakechime_dagster.cli.common import (
+    DryRun,
+    Json,
+    Module,
+    count,
+    declared_subscriptions,
+    open_platform,
+    print_json,
+    print_table,
+    say,
+    when,
+)
 from lakechime_dagster.settings import load_settings
 
 app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
@@ -50,12 +61,12 @@ def expire(
     keep_tag: Annotated[
         list[str] | None, typer.Option("--keep-tag", metavar="KEY", help="A tag to keep, beside those that a trigger asks for.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also events that a lane still needs; it is STALE then.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also events that a consumer still needs; it is STALE then.")] = False,
     module: Module = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Fold old events into what partition triggers need of them, and remove them; what a lane still needs stays.
+    """Fold old events into what partition triggers need of them, and remove them; what a consumer still needs stays.
 
     A trigger that is declared no more needs its events until `lakechime trigger forget`. Runs that told lineage and said no more than
     the one before them go too.
@@ -66,14 +77,14 @@ def expire(
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())
-    declared = {key for flow in declared_flows(module).values() for key in flow.trigger.tags}
+    declared = {key for subscription in declared_subscriptions(module).values() for key in subscription.trigger.tags}
     known = tags_needed(platform.store.engine)
     tag_keys = None if known is None else {*known, *declared, *(keep_tag or [])}
     report = expired(
         platform.store.engine, before_ms, needed=needed_after, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
     )
     runs = expire_runs(platform.store.engine, before_ms, dry_run=dry_run)
-    by = {table: need.flow for table, need in needs(platform.store.engine).items()}
+    by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
             "table": one.table,

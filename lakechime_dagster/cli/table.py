@@ -263,7 +263,7 @@ def drop(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a table: forget its lanes and put its folders aside, with its messages, state and quarantine.
+    """Drop a table: forget its consumers and put its folders aside, with its messages, state and quarantine.
 
     A later maintenance of any table removes them. Until then they are renamed back by hand.
     """
@@ -274,13 +274,16 @@ def drop(
     by = common.by(who, reason)
     _check_declared(checked_table_name(name, "table"), declared_lake(platform.settings))
     what = maintenance.to_drop(platform, name)
-    sentence = f"{name}: {count(len(what.flows), 'trigger')} forgotten, {count(len(what.folders), 'folder')} put aside for {keep_days} days"
+    sentence = (
+        f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, {count(len(what.folders), 'folder')} put aside for "
+        f"{keep_days} days"
+    )
     if not (dry_run or yes):
         raise LakeChimeError(f"{sentence}: this is what would happen; nothing was done: say --yes to do it")
     aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
     if as_json:
-        flows = [flow.name for flow in what.flows]
-        print_json({"table": name, "triggers": flows, "folders": _documents(aside), "dry_run": dry_run})
+        subscriptions = [subscription.name for subscription in what.subscriptions]
+        print_json({"table": name, "triggers": subscriptions, "folders": _documents(aside), "dry_run": dry_run})
         return
     say(f"{sentence}{'; nothing was done' if dry_run else ''}")
     _print(aside)
@@ -322,7 +325,7 @@ def maintain(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Compact, purge and vacuum a table, as far as its lanes and its budget allow.
+    """Compact, purge and vacuum a table, as far as its consumers and its budget allow.
 
     One that follows a database is kept with what is beside it; of an event group, the tables of all its types share one budget.
     Folders of dropped tables whose time is over are removed, whichever table is named.

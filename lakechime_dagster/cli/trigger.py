@@ -13,9 +13,7 @@ from lakechime_dagster.cli.common import (
     Reason,
     Who,
     count,
-    declared_flows,
-    flow_declared,
-    flow_known,
+    declared_subscriptions,
     group_problem,
     note,
     one_line,
@@ -25,6 +23,8 @@ from lakechime_dagster.cli.common import (
     print_table,
     say,
     shown_fact,
+    subscription_declared,
+    subscription_known,
     when,
 )
 from lakechime_dagster.cli.dce import print_events
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.consumers import Place
     from lakechime_dagster.triggers.interventions import By, PlaceAt
-    from lakechime_dagster.triggers.progress import FlowOverview
-    from lakechime_dagster.triggers.registry import FlowRow, LaneRow
-    from lakechime_dagster.triggers.subscription import Flow
+    from lakechime_dagster.triggers.progress import SubscriptionOverview
+    from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
+    from lakechime_dagster.triggers.subscription import Subscription
     from lakechime_dagster.triggers.triggers import StartFrom
 
 app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek, forget.")
 
 Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger list` shows it.")]
-Moved = Sequence[tuple["LaneRow", "Place"]]  # lanes as they were, each with its new place
+Moved = Sequence[tuple["ConsumerRow", "Place"]]  # consumers as they were, each with its new place
 
 
 @app.command("list")
@@ -51,49 +51,50 @@ def list_(module: Module = None, as_json: Json = False) -> None:
     """List the triggers that are declared here, and those that the ledger knows."""
     from lakechime_dagster.triggers.progress import overview
 
-    flows = _declared_or_none(module)
-    seen = {flow.row.name: flow for flow in overview(open_platform().ledger)}
-    names = sorted({*flows, *seen})
+    subscriptions = _declared_or_none(module)
+    seen = {subscription.row.name: subscription for subscription in overview(open_platform().ledger)}
+    names = sorted({*subscriptions, *seen})
     if as_json:
-        print_json({"triggers": [_summary(name, flows.get(name), seen.get(name)) for name in names]})
+        print_json({"triggers": [_summary(name, subscriptions.get(name), seen.get(name)) for name in names]})
         return
-    columns = ["trigger", "state", "waiting", "open", "held", "lanes", "condition"]
+    columns = ["trigger", "state", "waiting", "open", "held", "consumers", "condition"]
     rows = []
     for name in names:
-        summary = _summary(name, flows.get(name), seen.get(name))
-        rows.append([summary[column] for column in ("name", "state", "waiting", "open", "held", "lanes", "condition")])
+        summary = _summary(name, subscriptions.get(name), seen.get(name))
+        rows.append([summary[column] for column in ("name", "state", "waiting", "open", "held", "consumers", "condition")])
     print_table(columns, rows, empty="no trigger is declared here, and the ledger knows none")
 
 
 @app.command()
 def show(name: Name, module: Module = None, as_json: Json = False) -> None:
-    """Show a trigger: its condition, its lanes, and what people did to it."""
+    """Show a trigger: its condition, its consumers, and what people did to it."""
     from lakechime_dagster.triggers.interventions import Interventions
     from lakechime_dagster.triggers.progress import overview
 
     platform = open_platform()
-    flow = _declared_or_none(module).get(name)
+    subscription = _declared_or_none(module).get(name)
     seen = next((one for one in overview(platform.ledger) if one.row.name == name), None)
-    if flow is None and seen is None:
+    if subscription is None and seen is None:
         raise NotFoundError(f"no trigger {name!r} is declared here, and the ledger knows none of that name")
-    lanes = platform.ledger.lanes(seen.row) if seen else {}
+    consumers = platform.ledger.consumers(seen.row) if seen else {}
     history = Interventions(platform.ledger).history(seen.row) if seen else []
-    document = _summary(name, flow, seen) | _details(flow, seen)
+    document = _summary(name, subscription, seen) | _details(subscription, seen)
     if as_json:
         done = [vars(one) | {"action": one.action.value} for one in history]
-        print_json({"trigger": document, "lanes": [_lane(lane) for lane in lanes.values()], "interventions": done})
+        print_json({"trigger": document, "consumers": [_consumer(consumer) for consumer in consumers.values()], "interventions": done})
         return
     print_facts({key: shown_fact(key, value) for key, value in document.items() if value not in (None, [])})
     say("")
-    columns = ["lane", "state", "settled", "position", "snapshots", "reason"]
+    columns = ["consumer", "state", "settled", "position", "snapshots", "reason"]
     rows = [
-        [lane.key or "(one)", lane.state, lane.settled, lane.place.position, _snapshots(lane), lane.state_reason] for lane in lanes.values()
+        [consumer.key or "(one)", consumer.state, consumer.settled, consumer.place.position, _snapshots(consumer), consumer.state_reason]
+        for consumer in consumers.values()
     ]
-    print_table(columns, rows, empty="no lane yet: nothing was claimed")
+    print_table(columns, rows, empty="no consumer yet: nothing was claimed")
     if history:
         say("")
-        did = [[when(one.ts), one.who, one.action, one.lane_key, one.reason] for one in history]
-        print_table(["when", "who", "did", "lane", "because"], did, empty="")
+        did = [[when(one.ts), one.who, one.action, one.consumer_key, one.reason] for one in history]
+        print_table(["when", "who", "did", "consumer", "because"], did, empty="")
 
 
 @app.command()
@@ -112,7 +113,7 @@ def explain(
         failed = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
         decision = Decision(trigger=name, fires=False, reasons=(failed,))
     else:
-        decision = explained(open_platform(), flow_declared(name, module), at_ms)
+        decision = explained(open_platform(), subscription_declared(name, module), at_ms)
     verdict = "fire" if decision.fires else "not_yet"
     if as_json:
         events = [to_json(event) for event in decision.events]
@@ -137,7 +138,7 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    row = flow_known(platform, name, module, dry_run=dry_run)
+    row = subscription_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
     _told({"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {_would(dry_run)} paused", as_json)
@@ -169,22 +170,22 @@ def resume(
     where = _resume_from(from_)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    row = flow_known(platform, name, module, dry_run=dry_run)
+    row = subscription_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
     place_at = None
     moved: Moved = []
     ends = {}
     if where is not None:
-        flow = flow_declared(name, module, manual=True)
-        place_at = place_found(platform, flow, where)
-        moved = _first_lane(platform, flow, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
-    elif flow := _declared_or_none(module).get(name):
-        ends = ends_of_held(platform, flow, row)
-        if place_at := place_kept(platform, flow, row):
+        subscription = subscription_declared(name, module, manual=True)
+        place_at = place_found(platform, subscription, where)
+        moved = _first_consumer(platform, subscription, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
+    elif subscription := _declared_or_none(module).get(name):
+        ends = ends_of_held(platform, subscription, row)
+        if place_at := place_kept(platform, subscription, row):
             moved = interventions.seek(row, None, by, place_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, place_at, ends)
-    document = {"trigger": name, "paused": False, "from": from_, "lanes": _moves(moved), "dry_run": dry_run}
+    document = {"trigger": name, "paused": False, "from": from_, "consumers": _moves(moved), "dry_run": dry_run}
     _told(document, f"{name} {_would(dry_run)} resumed", as_json, moved)
 
 
@@ -193,144 +194,152 @@ def seek(
     name: Name,
     to: Annotated[str, typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to go on from.")],
     reason: Reason,
-    key: Annotated[str | None, typer.Option("--key", help="The lane of this key; all lanes unless given.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The consumer of this key; all consumers unless given.")] = None,
     who: Who = None,
     module: Module = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Put the lanes of a trigger at another place: back to replay, forward to leave out."""
+    """Put the consumers of a trigger at another place: back to replay, forward to leave out."""
     where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    moved = sought(platform, flow_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
-    document = {"trigger": name, "lanes": _moves(moved), "dry_run": dry_run}
-    _told(document, f"{count(len(moved), 'lane')} of {name} {_would(dry_run)} moved", as_json, moved)
+    moved = sought(platform, subscription_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
+    document = {"trigger": name, "consumers": _moves(moved), "dry_run": dry_run}
+    _told(document, f"{count(len(moved), 'consumer')} of {name} {_would(dry_run)} moved", as_json, moved)
 
 
 @app.command()
 def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Forget a trigger that is declared no more, with its lanes and executions: `store expire` waits for it no longer."""
+    """Forget a trigger that is declared no more, with its consumers and executions: `store expire` waits for it no longer."""
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    row = platform.ledger.flow(name)
+    row = platform.ledger.subscription(name)
     if row is None:
         raise NotFoundError(f"the ledger knows no trigger {name!r}; `lakechime trigger list` shows those that it knows")
-    if name in declared_flows(module):
+    if name in declared_subscriptions(module):
         raise LakeChimeError(f"{name} is declared here, so that its sensor would activate it again; remove it from the code first")
-    lanes = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
-    document = {"trigger": name, "lanes": len(lanes), "dry_run": dry_run}
-    _told(document, f"{name} {_would(dry_run)} forgotten, with {count(len(lanes), 'lane')}", as_json)
+    consumers = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
+    document = {"trigger": name, "consumers": len(consumers), "dry_run": dry_run}
+    _told(document, f"{name} {_would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}", as_json)
 
 
-def sought(platform: "Platform", flow: "Flow", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False) -> Moved:
-    """Put the lane of a key, or all lanes, of a trigger at another place; the lanes as they were, each with its new place."""
+def sought(
+    platform: "Platform", subscription: "Subscription", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False
+) -> Moved:
+    """Put the consumer of a key, or all consumers, of a trigger at another place; the consumers as they were, each with its new place."""
     from lakechime_dagster.runtime.explain import inactive
     from lakechime_dagster.runtime.sources import place_at as place_found
     from lakechime_dagster.triggers.interventions import Interventions
 
-    _check_lanes(platform, flow, key)
-    imagined = (platform.ledger.flow(flow.name) or inactive(platform, flow)) if dry_run else None
-    row = imagined or platform.evaluator.activate(flow)
-    place_at = place_found(platform, flow, where)
-    moved = _first_lane(platform, flow, row, place_at, dry_run)
+    _check_consumers(platform, subscription, key)
+    imagined = (platform.ledger.subscription(subscription.name) or inactive(platform, subscription)) if dry_run else None
+    row = imagined or platform.evaluator.activate(subscription)
+    place_at = place_found(platform, subscription, where)
+    moved = _first_consumer(platform, subscription, row, place_at, dry_run)
     return moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
 
 
-def _check_lanes(platform: "Platform", flow: "Flow", key: str | None) -> None:
-    """Refuse to move a lane that is not there, before anything is made."""
-    row = platform.ledger.flow(flow.name)
-    keys = {*(platform.ledger.lanes(row) if row else {}), *([] if flow.is_partitioned else [""])}
+def _check_consumers(platform: "Platform", subscription: "Subscription", key: str | None) -> None:
+    """Refuse to move a consumer that is not there, before anything is made."""
+    row = platform.ledger.subscription(subscription.name)
+    keys = {*(platform.ledger.consumers(row) if row else {}), *([] if subscription.is_partitioned else [""])}
     if key is not None and key not in keys:
-        raise NotFoundError(f"{flow.name} has no lane {key!r}; `lakechime trigger show {flow.name}` lists its lanes")
+        raise NotFoundError(
+            f"{subscription.name} has no consumer {key!r}; `lakechime trigger show {subscription.name}` lists its consumers"
+        )
     if not keys:
-        raise LakeChimeError(f"{flow.name} has no lane yet: nothing was claimed, so there is nothing to put elsewhere")
+        raise LakeChimeError(f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to put elsewhere")
 
 
-def _first_lane(platform: "Platform", flow: "Flow", row: "FlowRow", place_at: "PlaceAt", dry_run: bool) -> Moved:
-    """A snapshot trigger has one lane, which can be put somewhere before anything was claimed: made, in a dry run only imagined."""
+def _first_consumer(
+    platform: "Platform", subscription: "Subscription", row: "SubscriptionRow", place_at: "PlaceAt", dry_run: bool
+) -> Moved:
+    """A snapshot trigger has one consumer, which can be put somewhere before anything was claimed: made, in a dry run only imagined."""
     from lakechime_dagster.dce.engine import reading
     from lakechime_dagster.runtime.platform import ask_target
-    from lakechime_dagster.triggers.consumers import LaneId, LaneState
-    from lakechime_dagster.triggers.registry import LaneRow
+    from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState
+    from lakechime_dagster.triggers.registry import ConsumerRow
 
-    if flow.is_partitioned or platform.ledger.lanes(row):
+    if subscription.is_partitioned or platform.ledger.consumers(row):
         return []
-    target = platform.log(flow.target, flow.location) if flow.target else None
-    committed = ask_target(target)(LaneId(platform.ledger.deployment, flow.name))
+    target = platform.log(subscription.target, subscription.location) if subscription.target else None
+    committed = ask_target(target)(ConsumerId(platform.ledger.deployment, subscription.name))
     if not dry_run:
-        platform.ledger.ensure_lane(row, "", committed)
+        platform.ledger.ensure_consumer(row, "", committed)
         return []
-    lane = LaneRow(
-        lane_id=0,
+    consumer = ConsumerRow(
+        consumer_id=0,
         key="",
-        state=LaneState.ACTIVE,
+        state=ConsumerState.ACTIVE,
         state_reason="",
-        settled=committed.stamp.step if committed else 0,
-        place=committed.stamp.end if committed else row.start,
+        settled=committed.commit_metadata.step if committed else 0,
+        place=committed.commit_metadata.end if committed else row.start,
         fired=committed is not None,
         created_ts=row.activated_ts,
     )
     with reading(platform.ledger.engine) as connection:
-        return [(lane, place_at(connection, lane))]
+        return [(consumer, place_at(connection, consumer))]
 
 
-def _declared_or_none(module: str | None) -> dict[str, "Flow"]:
-    """The declared flows; a code location that cannot be loaded must not hide what the ledger knows."""
+def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
+    """The declared subscriptions; a code location that cannot be loaded must not hide what the ledger knows."""
     try:
-        return declared_flows(module)
+        return declared_subscriptions(module)
     except LakeChimeError as error:
         note(f"warning: {one_line(str(error))}; showing what the ledger knows")
         return {}
 
 
-def _summary(name: str, flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
+def _summary(name: str, subscription: "Subscription | None", seen: "SubscriptionOverview | None") -> dict[str, Any]:
     row = seen.row if seen else None
-    state = "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if flow else "not declared here"
-    condition = flow.condition if flow else row.description if row else ""
+    state = (
+        "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if subscription else "not declared here"
+    )
+    condition = subscription.condition if subscription else row.description if row else ""
     return {
         "name": name,
         "state": state,
-        "declared": flow is not None,
+        "declared": subscription is not None,
         "condition": condition,
         "waiting": seen.waiting if seen else None,
         "open": seen.open if seen else 0,
         "held": seen.held if seen else 0,
         "stale": seen.stale if seen else 0,
-        "lanes": seen.lanes if seen else 0,
+        "consumers": seen.consumers if seen else 0,
         "paused_reason": row.paused_reason if row else None,
     }
 
 
-def _details(flow: "Flow | None", seen: "FlowOverview | None") -> dict[str, Any]:
+def _details(subscription: "Subscription | None", seen: "SubscriptionOverview | None") -> dict[str, Any]:
     row = seen.row if seen else None
-    tables = flow.pinned if flow else row.tables if row else ()
-    assets = flow.asset_keys if flow else row.asset_keys if row else ()
+    tables = subscription.pinned if subscription else row.tables if row else ()
+    assets = subscription.asset_keys if subscription else row.asset_keys if row else ()
     return {
         "tables": list(tables),
-        "target": flow.target if flow else row and row.target,
-        "job": flow.job if flow else row and row.job,
+        "target": subscription.target if subscription else row and row.target,
+        "job": subscription.job if subscription else row and row.job,
         "assets": list(assets),
         "activated_ts": row.activated_ts if row else None,
     }
 
 
-def _lane(lane: "LaneRow") -> dict[str, Any]:
+def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
     return {
-        "key": lane.key,
-        "state": lane.state.value,
-        "reason": lane.state_reason,
-        "settled": lane.settled,
-        "fired": lane.fired,
-        "place": lane.place.to_json(),
+        "key": consumer.key,
+        "state": consumer.state.value,
+        "reason": consumer.state_reason,
+        "settled": consumer.settled,
+        "fired": consumer.fired,
+        "place": consumer.place.to_json(),
     }
 
 
-def _snapshots(lane: "LaneRow") -> str:
-    tables = [f"{table}@{place.snapshot_id}" for table, place in lane.place.sources.items()]
-    return ", ".join([*tables, *([str(lane.place.feed)] if lane.place.feed is not None else [])])
+def _snapshots(consumer: "ConsumerRow") -> str:
+    tables = [f"{table}@{place.snapshot_id}" for table, place in consumer.place.sources.items()]
+    return ", ".join([*tables, *([str(consumer.place.feed)] if consumer.place.feed is not None else [])])
 
 
 def _resume_from(text: str) -> "StartFrom | None":
@@ -358,7 +367,7 @@ def _start_from(option: str, text: str) -> "StartFrom":
 
 
 def _moves(moved: Moved) -> list[dict[str, Any]]:
-    return [{"key": lane.key, "before": lane.place.to_json(), "after": place.to_json()} for lane, place in moved]
+    return [{"key": consumer.key, "before": consumer.place.to_json(), "after": place.to_json()} for consumer, place in moved]
 
 
 def _told(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
@@ -367,8 +376,8 @@ def _told(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved =
         return
     say(sentence)
     if moved:
-        rows = [[lane.key or "(one)", lane.place.position, place.position] for lane, place in moved]
-        print_table(["lane", "before", "after"], rows, empty="")
+        rows = [[consumer.key or "(one)", consumer.place.position, place.position] for consumer, place in moved]
+        print_table(["consumer", "before", "after"], rows, empty="")
 
 
 def _would(dry_run: bool) -> str:

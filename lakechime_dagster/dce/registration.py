@@ -31,7 +31,7 @@ from lakechime_dagster.dce.queries import (
 )
 from lakechime_dagster.dce.schema import dce_event, dce_folded, dce_table
 from lakechime_dagster.dce.snapshots import meant_uid
-from lakechime_dagster.triggers.schema import lane_partition
+from lakechime_dagster.triggers.schema import consumer_partition
 
 PAGE = 5_000
 
@@ -68,20 +68,20 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
             )
     _apply(connection, changes)
     rekey_availability(connection, table, levels, adopt)
-    _rekey_lanes(connection, table, levels)
+    _rekey_consumers(connection, table, levels)
     return len(changes)
 
 
-def _rekey_lanes(connection: Connection, table: TableRow, levels: PartitionLevels) -> None:
-    """The partitions that lanes stand for, which late events are compared with."""
-    c = lane_partition.c
+def _rekey_consumers(connection: Connection, table: TableRow, levels: PartitionLevels) -> None:
+    """The partitions that consumers stand for, which late events are compared with."""
+    c = consumer_partition.c
     mine = and_(c.cluster == table.cluster, c.table_name == table.name)
     for canonical in connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all():
         if (other := recanonical(canonical, levels)) != canonical:
-            moving = select(c.lane_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
-            names = ["lane_id", "cluster", "table_name", "partition_key"]
-            connection.execute(insert_if_absent(connection, lane_partition).from_select(names, moving))
-            connection.execute(delete(lane_partition).where(mine, c.partition_key == canonical))
+            moving = select(c.consumer_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
+            names = ["consumer_id", "cluster", "table_name", "partition_key"]
+            connection.execute(insert_if_absent(connection, consumer_partition).from_select(names, moving))
+            connection.execute(delete(consumer_partition).where(mine, c.partition_key == canonical))
 
 
 def _folded_firsts(connection: Connection, table: TableRow) -> set[int]:

@@ -46,7 +46,7 @@ def meant_uid(named: TableUid | None, current: TableUid | None) -> TableUid | No
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPlace:
-    """Up to where a lane has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""
+    """Up to where a consumer has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""
 
     table_uid: TableUid | None = None
     snapshot_id: SnapshotId | None = None

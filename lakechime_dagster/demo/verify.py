@@ -24,7 +24,7 @@ from lakechime_dagster.tables.events import SIBLING, EventGroup, EventStream, ch
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.consumers import CommitStamp
+from lakechime_dagster.triggers.consumers import CommitMetadata
 
 CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])  # of the events GATE_CHANGED
 
@@ -431,16 +431,16 @@ def _why_behind(declared: Table, difference: Difference, location: Callable[[str
 
 def _consumed(location: str) -> dict[str, str]:
     """Per source, the snapshot that the newest stamped commit of a table says it has consumed."""
-    for stamp in _stamps(location):
-        return {name: place.snapshot_id for name, place in stamp.end.sources.items() if place.snapshot_id is not None}
+    for commit_metadata in _commit_metadata(location):
+        return {name: place.snapshot_id for name, place in commit_metadata.end.sources.items() if place.snapshot_id is not None}
     return {}
 
 
-def _stamps(location: str) -> Iterator[CommitStamp]:
+def _commit_metadata(location: str) -> Iterator[CommitMetadata]:
     for commit in DeltaTable(location).history():
-        stamp = CommitStamp.from_text(commit.get("userMetadata"))
-        if stamp is not None:
-            yield stamp
+        commit_metadata = CommitMetadata.from_text(commit.get("userMetadata"))
+        if commit_metadata is not None:
+            yield commit_metadata
 
 
 def _keys(declared: Table) -> tuple[str, ...]:

@@ -24,11 +24,11 @@ from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import CHANGED_TAG, DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid, Tags, changed_tag
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.snapshots import CommitsMissingError, TableCommit, TableSize, Verdict, next_generation, own_uid
-from lakechime_dagster.errors import InvalidValueError, LaneConflictError, TableAbsentError, TableUnreadableError, without_password
-from lakechime_dagster.formats.delta_log import STAMP_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, TableAbsentError, TableUnreadableError, without_password
+from lakechime_dagster.formats.delta_log import COMMIT_METADATA_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.tables.maintenance import Span
 from lakechime_dagster.tables.maintenance_plan import DataFile, OldFile, TableFiles
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 INDEXED = 32  # columns, leaves of structs counted one by one, as Delta has it where a table says nothing
@@ -322,40 +322,51 @@ class DeltaLog:
         """The statement that every commit up to a version has been registered."""
         return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
 
-    def committed(self, lane: LaneId, step: int) -> Committed | None:
-        """The commit of this step of the lane, or None when this step has not committed (a later one may have).
+    def committed(self, consumer: ConsumerId, step: int) -> Committed | None:
+        """The commit of this step of the consumer, or None when this step has not committed (a later one may have).
 
-        The table's state says in one look whether the lane got that far. If it did but the log was cleaned up past
-        the commit itself, the answer has `is_stamp_lost`: the step did commit, where it ended is no longer known.
+        The table's state says in one look whether the consumer got that far. If it did but the log was cleaned up past
+        the commit itself, the answer has `is_commit_metadata_lost`: the step did commit, where it ended is no longer known.
         """
         state = self._open_or_none()
-        reached = None if state is None else state.transaction_version(str(lane))
+        reached = None if state is None else state.transaction_version(str(consumer))
         if state is None or reached is None or reached < step:
             return None
         for commit in self._commits_backwards(state):
-            reached = commit.transactions.get(str(lane))
+            reached = commit.transactions.get(str(consumer))
             if reached == step:
-                stamp = CommitStamp.from_text(commit.user_metadata)
-                return _committed(commit.version, stamp) if stamp else _stamp_lost(commit.version, lane, step)
+                commit_metadata = CommitMetadata.from_text(commit.user_metadata)
+                return (
+                    _committed(commit.version, commit_metadata)
+                    if commit_metadata
+                    else _commit_metadata_lost(commit.version, consumer, step)
+                )
             if (reached is not None and reached < step) or commit.version == 0:
                 return None
-        return _stamp_lost(state.version(), lane, step)
+        return _commit_metadata_lost(state.version(), consumer, step)
 
-    def last_committed(self, lane: LaneId) -> Committed | None:
-        """The newest commit of a lane: from where a lane that the ledger does not know goes on."""
+    def last_committed(self, consumer: ConsumerId) -> Committed | None:
+        """The newest commit of a consumer: from where a consumer that the ledger does not know goes on."""
         state = self._open_or_none()
-        reached = None if state is None else state.transaction_version(str(lane))
-        return None if reached is None else self.committed(lane, reached)
+        reached = None if state is None else state.transaction_version(str(consumer))
+        return None if reached is None else self.committed(consumer, reached)
 
     def watermark(self, version: int | None = None) -> int | None:
         """The watermark of the newest commit that tells one, of all or of those up to a version, in milliseconds of event time."""
         state = self._open_or_none(version)
-        stamps = self._stamps_backwards(state) if state is not None else ()
-        return next((stamp.watermark for stamp in stamps if stamp.watermark is not None), None)
+        newest_first = self._commit_metadata_backwards(state) if state is not None else ()
+        return next((one.watermark for one in newest_first if one.watermark is not None), None)
 
     def fed(self, version: int) -> Place | None:
         """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
-        return next((stamp.end for stamp in self._stamps_backwards(self._open(version)) if stamp.end.feed is not None), None)
+        return next(
+            (
+                commit_metadata.end
+                for commit_metadata in self._commit_metadata_backwards(self._open(version))
+                if commit_metadata.end.feed is not None
+            ),
+            None,
+        )
 
     def rows(self, version: int) -> pa.Table | None:
         """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader follows."""
@@ -392,19 +403,19 @@ class DeltaLog:
         state = self._open_or_none()
         return state.schema().to_json() if state is not None and is_plain(state) else None
 
-    def add_folder(self, folder: str, stamp: CommitStamp) -> bool:
+    def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool:
         """Commit the Parquet files of a folder below the table's under a stamp; False when its step has committed, or a later one.
 
         The table is one of `plain_columns`.
 
         Raises:
-            LaneConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
+            ConsumerConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
         """
-        facts = {STAMP_KEY: stamp.to_text()}
+        facts = {COMMIT_METADATA_KEY: commit_metadata.to_text()}
         try:
-            return add_folder(self._open(), self.files, folder, stamp.txn_app_id, stamp.step, facts)
+            return add_folder(self._open(), self.files, folder, commit_metadata.txn_app_id, commit_metadata.step, facts)
         except CommitFailedError as error:
-            raise LaneConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
+            raise ConsumerConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
         except (DeltaError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be appended to: {reason}") from error
@@ -494,11 +505,11 @@ class DeltaLog:
 
         Which columns changed is told of a commit, not of the whole state as which it may be registered.
         """
-        stamp = CommitStamp.from_text(commit.user_metadata)
-        tags, said = Tags(), {**commit.tags, **(stamp.tags if stamp else {})}
+        commit_metadata = CommitMetadata.from_text(commit.user_metadata)
+        tags, said = Tags(), {**commit.tags, **(commit_metadata.tags if commit_metadata else {})}
         said.pop(CHANGED_TAG, None)
-        if stamp is not None and not is_state:
-            said |= changed_tag(stamp.facts, commit.version)
+        if commit_metadata is not None and not is_state:
+            said |= changed_tag(commit_metadata.facts, commit.version)
         for key, value in said.items():
             try:
                 tags = tags.merged({key: value})
@@ -506,10 +517,10 @@ class DeltaLog:
                 continue
         return tags
 
-    def _stamps_backwards(self, state: DeltaTable) -> Iterator[CommitStamp]:
-        """What the commits of lanes say about themselves, newest first."""
-        stamps = (CommitStamp.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
-        return (stamp for stamp in stamps if stamp is not None)
+    def _commit_metadata_backwards(self, state: DeltaTable) -> Iterator[CommitMetadata]:
+        """What the commits of consumers say about themselves, newest first."""
+        parsed = (CommitMetadata.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
+        return (one for one in parsed if one is not None)
 
     def _commits_backwards(self, state: DeltaTable) -> Iterator[TableCommit]:
         levels = _levels(state)
@@ -596,13 +607,13 @@ def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
     return {levels.values(dict(zip(levels.physical, row, strict=True))) for row in zip(*columns, strict=True)}
 
 
-def _committed(version: int, stamp: CommitStamp) -> Committed:
-    return Committed(version=SnapshotId(str(version)), stamp=stamp)
+def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:
+    return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata)
 
 
-def _stamp_lost(version: int, lane: LaneId, step: int) -> Committed:
-    stamp = CommitStamp(lane=lane, step=step, attempt=0, end=Place())
-    return Committed(version=SnapshotId(str(version)), stamp=stamp, is_stamp_lost=True)
+def _commit_metadata_lost(version: int, consumer: ConsumerId, step: int) -> Committed:
+    commit_metadata = CommitMetadata(consumer=consumer, step=step, attempt=0, end=Place())
+    return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
 
 
 LOG_FOLDER = "_delta_log"
@@ -729,13 +740,13 @@ def refusals_told(log: DeltaLog) -> Iterator[None]:
     """Around a write to a table.
 
     Raises:
-        LaneConflictError: another commit was first at the same time, perhaps of the same application transaction.
+        ConsumerConflictError: another commit was first at the same time, perhaps of the same application transaction.
         TableUnreadableError: the table cannot be written.
     """
     try:
         yield
     except CommitFailedError as error:
-        raise LaneConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
+        raise ConsumerConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
     except (DeltaError, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be written: {reason}") from error

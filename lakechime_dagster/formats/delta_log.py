@@ -11,7 +11,7 @@ from lakechime_dagster.dce.snapshots import FileAction, TableCommit
 from lakechime_dagster.errors import InvalidValueError
 
 TAGS_KEY = "lakechime.tags"  # a producer's commit metadata that carries tags, as a JSON object of text
-STAMP_KEY = "userMetadata"
+COMMIT_METADATA_KEY = "userMetadata"
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -37,7 +37,7 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
         engine=str(info.get("engineInfo") or info.get("clientVersion") or ""),
         parameters=info.get("operationParameters") or {},
         metrics=info.get("operationMetrics") or {},
-        user_metadata=info.get(STAMP_KEY),
+        user_metadata=info.get(COMMIT_METADATA_KEY),
         tags=_producer_tags(info.get(TAGS_KEY)),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
         added=_files(actions, "add", levels, changes=True),

@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.declared import pointer
 from lakechime_dagster.lineage.declared_recording import paths_of
 from lakechime_dagster.lineage.graph import parts_of
 from lakechime_dagster.lineage.network import Network, network_of
-from lakechime_dagster.lineage.service import declared_statements, is_of_flow
+from lakechime_dagster.lineage.service import declared_statements, is_of_subscription
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.requests import event_types
@@ -79,7 +79,7 @@ class PersonalData:
             seen |= layer
         while layer:
             standing = known.of_targets(layer)
-            own |= {one.statement.target for one in standing if is_of_flow(self.platform, self.lake, one)}
+            own |= {one.statement.target for one in standing if is_of_subscription(self.platform, self.lake, one)}
             new = [one.statement for one in standing]
             more = [one for name in layer for one in declared.get(name, ())]
             told, beside = [*told, *new], [*beside, *more]

@@ -14,7 +14,7 @@ from lakechime_dagster.lineage.network import Certainty, network_of
 from lakechime_dagster.tables.lake import Lake, Table, topological
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
 from lakechime_dagster.triggers.consumers import Order, OrderState, Span, first_day_after
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, SnapshotTrigger
 
 
@@ -177,10 +177,10 @@ class HitPartitions:
     known: dict[str, frozenset[str]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
-    def keys(self, table: str, flow: Flow, inputs: Sequence[str], keys: Sequence[FireKey]) -> list[FireKey]:
+    def keys(self, table: str, subscription: Subscription, inputs: Sequence[str], keys: Sequence[FireKey]) -> list[FireKey]:
         """Those of a table's keys that are hit through these inputs; without inputs those whose own partition is within the window."""
-        within = [key for key in keys if self._is_hit(flow, key, inputs)]
-        made = [made_by(flow, key) for key in within]
+        within = [key for key in keys if self._is_hit(subscription, key, inputs)]
+        made = [made_by(subscription, key) for key in within]
         if None in made:
             self.unknown.add(table)
         else:
@@ -194,11 +194,11 @@ class HitPartitions:
         self.known[table] = frozenset()
         return True
 
-    def _is_hit(self, flow: Flow, key: FireKey, inputs: Sequence[str]) -> bool:
+    def _is_hit(self, subscription: Subscription, key: FireKey, inputs: Sequence[str]) -> bool:
         """A key is hit by its partitions of what is hit, else by any of its; one that names no day or time is."""
-        own = made_by(flow, key) if not inputs else None
+        own = made_by(subscription, key) if not inputs else None
         if own is not None:
-            return self.window.holds(own, flow.target_levels) is not False
+            return self.window.holds(own, subscription.target_levels) is not False
         atoms = [atom for atom in key.atoms if atom.table in inputs] or list(key.atoms)
         told = [self._holds(atom.table, atom.canonical) for atom in atoms]
         return any(told) or all(one is None for one in told)
@@ -211,10 +211,10 @@ class HitPartitions:
         return self.window.holds(canonical, self.levels.get(table, PartitionLevels()))
 
 
-def made_by(flow: Flow, key: FireKey) -> str | None:
+def made_by(subscription: Subscription, key: FireKey) -> str | None:
     """The canonical partition that a key makes, None where it stands for none."""
-    partition = flow.partition_of(key)
-    return None if partition is None else canonical_partition(partition, flow.target_levels)  # pyright: ignore[reportArgumentType]
+    partition = subscription.partition_of(key)
+    return None if partition is None else canonical_partition(partition, subscription.target_levels)  # pyright: ignore[reportArgumentType]
 
 
 def untouched(inputs: Sequence[str]) -> str:
@@ -223,19 +223,21 @@ def untouched(inputs: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaneFact:
-    """What the ledger says of a lane: whether there is something of it to do again, and why it may not claim, "" where it may."""
+class ConsumerFact:
+    """What the ledger says of a consumer: whether there is something of it to do again, and why it may not claim, "" where it may."""
 
     has_run: bool
     blocked: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowFacts:
-    """A flow's lanes by key, the keys of its grid up to now and those that come next, and which of these are complete and fire next."""
+class SubscriptionFacts:
+    """A subscription's consumers by key, the keys of its grid up to now and those that come next, and which of these are complete and
+    fire next.
+    """
 
-    flow: Flow
-    lanes: Mapping[str, LaneFact]
+    subscription: Subscription
+    consumers: Mapping[str, ConsumerFact]
     keys: Sequence[FireKey] = ()
     upcoming: Sequence[FireKey] = ()
     ready: frozenset[str] = frozenset()
@@ -247,7 +249,7 @@ class OrderPlan:
 
     Attributes:
         later: Orders of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
-        held: Lanes that wait for a person, which hold back all that reads them, with why.
+        held: Consumers that wait for a person, which hold back all that reads them, with why.
         pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
         spared: By table that reads what is hit, why nothing of it is.
         refused: By table, why it cannot be ordered, with the remedy.
@@ -262,7 +264,7 @@ class OrderPlan:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], FlowFacts], window: Window) -> OrderPlan:
+def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> OrderPlan:
     """The orders of the tables that are hit, inputs first."""
     planning = _Planning(lake, window, HitPartitions(window, lake.levels))
     for table, hit in found.hits.items():
@@ -311,54 +313,56 @@ class _Planning:
     refused: dict[str, str] = field(default_factory=dict)
     _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
 
-    def add(self, table: LakeTable, hit: TableHit, facts: FlowFacts) -> None:
-        if not facts.flow.is_partitioned:
-            self._add_lane(table, hit, facts, None)
+    def add(self, table: LakeTable, hit: TableHit, facts: SubscriptionFacts) -> None:
+        if not facts.subscription.is_partitioned:
+            self._add_consumer(table, hit, facts, None)
             return
-        keys = self.partitions_hit.keys(table.name, facts.flow, hit.inputs, (*facts.keys, *facts.upcoming))
+        keys = self.partitions_hit.keys(table.name, facts.subscription, hit.inputs, (*facts.keys, *facts.upcoming))
         upcoming = {key.text for key in facts.upcoming}
         within = [key for key in keys if key.text not in upcoming]
-        ordered = [key for key in within if facts.lanes.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
+        ordered = [key for key in within if facts.consumers.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
         for key in ordered:
-            self._add_lane(table, hit, facts, key)
+            self._add_consumer(table, hit, facts, key)
         names = {key.text for key in ordered}
         left = [key for key in within if key.text not in names]
         for key in (*left, *keys[len(within) :]):
-            self._add_later(facts.flow, hit, key)
+            self._add_later(facts.subscription, hit, key)
         if left:
             self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
 
-    def _add_later(self, flow: Flow, hit: TableHit, key: FireKey) -> None:
+    def _add_later(self, subscription: Subscription, hit: TableHit, key: FireKey) -> None:
         """Let a key that is not complete wait for the orders of what it reads, if there are any: it may ignore what comes late."""
         if awaited := self._awaited(hit.inputs, key):
             number = len(self.orders) + len(self.later)
-            self.later.append(Order(number=number, flow=flow.name, key=key.text, waits_for=awaited, why=hit.why, state=OrderState.LATER))
+            self.later.append(
+                Order(number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=hit.why, state=OrderState.LATER)
+            )
 
-    def _add_lane(self, table: LakeTable, hit: TableHit, facts: FlowFacts, key: FireKey | None) -> None:
+    def _add_consumer(self, table: LakeTable, hit: TableHit, facts: SubscriptionFacts, key: FireKey | None) -> None:
         text = key.text if key is not None else ""
-        lane = facts.lanes.get(text, NEVER_RAN)
-        if key is None and not lane.has_run:
+        consumer = facts.consumers.get(text, NEVER_RAN)
+        if key is None and not consumer.has_run:
             self.pending[table.name] = "has not run yet: its first run reads all"
             return
         number = len(self.orders) + len(self.later)
-        partition = facts.flow.partition_of(key) if key is not None else None
+        partition = facts.subscription.partition_of(key) if key is not None else None
         is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
         self.orders.append(
             Order(
                 number=number,
-                flow=facts.flow.name,
+                subscription=facts.subscription.name,
                 key=text,
                 waits_for=self._awaited(hit.inputs, key),
                 span=None if is_whole else self.window.span(hit.inputs or table.inputs),
                 why=hit.why,
             )
         )
-        self.partitions[number] = facts.flow.dagster_key(key) or text if key is not None else self._described(table)
-        self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.flow, key)))
+        self.partitions[number] = facts.subscription.dagster_key(key) or text if key is not None else self._described(table)
+        self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.subscription, key)))
         if table.trigger is None:
             self.held[table.name] = "nobody launches it by itself; launch it in Dagster"
-        elif lane.blocked:
-            self.held[f"{table.name} {text}".strip()] = lane.blocked
+        elif consumer.blocked:
+            self.held[f"{table.name} {text}".strip()] = consumer.blocked
 
     def _described(self, table: LakeTable) -> str:
         if table.refresh is RefreshMode.FULL:
@@ -374,4 +378,4 @@ class _Planning:
         return tuple(found)
 
 
-NEVER_RAN = LaneFact(has_run=False)
+NEVER_RAN = ConsumerFact(has_run=False)

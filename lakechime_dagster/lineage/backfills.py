@@ -11,11 +11,11 @@ from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.backfill import (
-    FlowFacts,
+    ConsumerFact,
     HitPartitions,
-    LaneFact,
     OrderPlan,
     Rerun,
+    SubscriptionFacts,
     TableHit,
     Window,
     plan_orders,
@@ -24,7 +24,7 @@ from lakechime_dagster.lineage.backfill import (
     untouched,
 )
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
-from lakechime_dagster.lineage.service import is_of_flow, planned_statements
+from lakechime_dagster.lineage.service import is_of_subscription, planned_statements
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake
@@ -32,7 +32,7 @@ from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 AHEAD = dt.timedelta(days=7)  # keys of the time to come that wait for what a backfill orders of their inputs
@@ -69,7 +69,7 @@ class BackfillPlan:
     everything: OrderPlan
 
 
-def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked) -> BackfillPlan:
+def plan(platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscription], asked: Asked) -> BackfillPlan:
     """What a backfill would run; nothing is written.
 
     Raises:
@@ -80,7 +80,7 @@ def plan(platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked
     asked = replace(asked, window=with_time_column(lake, asked))
     refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
     found = _chosen(lake, asked) if asked.tables else readers_hit(platform, lake, asked)
-    facts = cache(lambda table: _facts(platform, flows[table]))
+    facts = cache(lambda table: _facts(platform, subscriptions[table]))
     everything = rerun(lake.graph(), (), refs)
     return BackfillPlan(
         asked=asked,
@@ -144,16 +144,18 @@ def _statements(platform: Platform, lake: Lake) -> list[Statement]:
     """What runs told of how tables are written, and of those that older code wrote last what the manifest plans by the code of now.
 
     Where it plans nothing, the table may read all that it is declared to read, as the code of now may read other columns. So may
-    one of which no flow of the lake has told, whatever others told that write it too.
+    one of which no subscription of the lake has told, whatever others told that write it too.
     """
     tables, found, planned = {table.name: table for table in lake.computed}, [], planned_statements(lake)
     standings = LineageStandings(platform.store.engine).all()
-    own = {one.statement.target for one in standings if is_of_flow(platform, lake, one)}
+    own = {one.statement.target for one in standings if is_of_subscription(platform, lake, one)}
     for name in {one.statement.target for one in standings} & tables.keys() - own:
-        found.append(planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its flow told yet",)))
+        found.append(
+            planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its subscription told yet",))
+        )
     for standing in standings:
         table = tables.get(standing.statement.target)
-        is_older = table is not None and is_of_flow(platform, lake, standing) and standing.code not in (None, code_digest(table))
+        is_older = table is not None and is_of_subscription(platform, lake, standing) and standing.code not in (None, code_digest(table))
         if table is not None and is_older:
             found.append(planned.get(table.name) or _of_older_code(table))
         found.append(standing.statement)  # also of older code, whose rows are there
@@ -164,24 +166,26 @@ def _of_older_code(table: LakeTable) -> Statement:
     return Statement(target=table.name, inputs=table.inputs, unknown=("its code is another than the one that told last",))
 
 
-def _facts(platform: Platform, flow: Flow) -> FlowFacts:
-    row = platform.ledger.flow(flow.name)
-    lanes = platform.ledger.lanes(row) if row is not None else {}
+def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:
+    row = platform.ledger.subscription(subscription.name)
+    consumers = platform.ledger.consumers(row) if row is not None else {}
     facts = {
-        key: LaneFact(
-            has_run=lane.fired if flow.is_partitioned else lane.settled > 0,
-            blocked=(row.blocked_sentence if row is not None else "") or lane.blocked_sentence(flow.name),
+        key: ConsumerFact(
+            has_run=consumer.fired if subscription.is_partitioned else consumer.settled > 0,
+            blocked=(row.blocked_sentence if row is not None else "") or consumer.blocked_sentence(subscription.name),
         )
-        for key, lane in lanes.items()
+        for key, consumer in consumers.items()
     }
-    if not isinstance(flow.trigger, PartitionTrigger):
-        return FlowFacts(flow=flow, lanes=facts)
+    if not isinstance(subscription.trigger, PartitionTrigger):
+        return SubscriptionFacts(subscription=subscription, consumers=facts)
     now = from_milliseconds(platform.store.now())
-    keys = flow.trigger.keys(now)
-    upcoming = flow.trigger.keys(now + AHEAD)[len(keys) :][:MAX_AHEAD]
-    pending = [key for key in keys if not facts.get(key.text, LaneFact(has_run=False)).has_run]
-    ready = platform.evaluator.ready(flow, row, pending) if row is not None else []
-    return FlowFacts(flow=flow, lanes=facts, keys=keys, upcoming=upcoming, ready=frozenset(key.text for key in ready))
+    keys = subscription.trigger.keys(now)
+    upcoming = subscription.trigger.keys(now + AHEAD)[len(keys) :][:MAX_AHEAD]
+    pending = [key for key in keys if not facts.get(key.text, ConsumerFact(has_run=False)).has_run]
+    ready = platform.evaluator.ready(subscription, row, pending) if row is not None else []
+    return SubscriptionFacts(
+        subscription=subscription, consumers=facts, keys=keys, upcoming=upcoming, ready=frozenset(key.text for key in ready)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +208,7 @@ class ReaderPartitions:
 
 
 def partitions_hit(
-    platform: Platform, lake: Lake, flows: Mapping[str, Flow], asked: Asked, partitions: Sequence[Sequence[object]] = ()
+    platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscription], asked: Asked, partitions: Sequence[Sequence[object]] = ()
 ) -> dict[str, ReaderPartitions]:
     """By reader, inputs first, what of it is hit by a change of columns in a window, or in partitions of the tables that changed.
 
@@ -219,22 +223,22 @@ def partitions_hit(
     found: dict[str, ReaderPartitions] = {}
     for table, hit in readers_hit(platform, lake, asked).hits.items():
         declared = lake.table(table)
-        flow = flows.get(table)
+        subscription = subscriptions.get(table)
         if at.is_untouched(table, hit.inputs):
             found[table] = ReaderPartitions(hit=(), what=untouched(hit.inputs))
-        elif flow is not None and isinstance(flow.trigger, PartitionTrigger):
-            found[table] = _of_keys(at, table, flow, hit.inputs, now)
+        elif subscription is not None and isinstance(subscription.trigger, PartitionTrigger):
+            found[table] = _of_keys(at, table, subscription, hit.inputs, now)
         else:
             is_whole = isinstance(declared, LakeTable) and declared.refresh is RefreshMode.FULL
             found[table] = ReaderPartitions(what="all of it" if is_whole else window.describe())
     return found
 
 
-def _of_keys(at: HitPartitions, table: str, flow: Flow, inputs: Sequence[str], now: dt.datetime) -> ReaderPartitions:
-    assert isinstance(flow.trigger, PartitionTrigger)
-    keys = flow.trigger.keys(now)
+def _of_keys(at: HitPartitions, table: str, subscription: Subscription, inputs: Sequence[str], now: dt.datetime) -> ReaderPartitions:
+    assert isinstance(subscription.trigger, PartitionTrigger)
+    keys = subscription.trigger.keys(now)
     nothing = f"none of its {len(keys)} partitions reads what changed of {', '.join(inputs) or table}"
-    hit = tuple(flow.dagster_key(key) or key.text for key in at.keys(table, flow, inputs, keys))
+    hit = tuple(subscription.dagster_key(key) or key.text for key in at.keys(table, subscription, inputs, keys))
     return ReaderPartitions(hit=hit, others=len(keys) - len(hit), what="" if hit else nothing)
 
 

@@ -195,7 +195,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Producer:
-    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the flow."""
+    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the subscription."""
 
     namespace: str
     job: str
@@ -213,7 +213,7 @@ class LineageRecord:
     run_id: str
     at_ms: int
     statement: Statement
-    lane: str | None = None
+    consumer: str | None = None
     step: int | None = None
     version: str | None = None
     code: str | None = None

@@ -55,7 +55,7 @@ def record_types(running: RunningExecution, group: EventGroup, types: Iterable[T
 def _record(running: RunningExecution, statements: Collection[Statement], owners: tuple[str, ...]) -> None:
     """Keep those that are other than what is known, or were not told for a day."""
     platform, execution = running.platform, running.execution
-    producer, now = Producer(namespace=execution.lane.deployment, job=running.flow.name), platform.store.now()
+    producer, now = Producer(namespace=execution.consumer.deployment, job=running.subscription.name), platform.store.now()
     standing = LineageStandings(platform.store.engine).of_targets([one.target for one in statements])
     fresh = {one.statement.target: one.statement for one in standing if one.producer == producer and one.last_ms > now - DAY_MS}
     records = [
@@ -64,7 +64,7 @@ def _record(running: RunningExecution, statements: Collection[Statement], owners
             run_id=f"{execution.execution_id}/{execution.attempt}",
             at_ms=now,
             statement=one,
-            lane=str(execution.lane),
+            consumer=str(execution.consumer),
             step=execution.step,
             owners=owners,
         )

@@ -33,7 +33,7 @@ def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, a
     """Bring the table to what is known now; None, and nothing is written, where it tells that already and is not to be made anew.
 
     Raises:
-        LaneConflictError: somebody else was at it at the same time.
+        ConsumerConflictError: somebody else was at it at the same time.
         TableUnreadableError: the table cannot be read or written.
     """
     from lakechime_dagster.lineage.flat_write import put_flat, told_up_to

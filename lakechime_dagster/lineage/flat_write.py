@@ -26,7 +26,7 @@ def put_flat(log: DeltaLog, network: Network, pairs: Iterable[Pairs], app_id: st
     """Put pairs of a network in place of all that is in a table, which is made if it is not there; the version of the commit.
 
     Raises:
-        LaneConflictError: another commit was first at the same time.
+        ConsumerConflictError: another commit was first at the same time.
         TableUnreadableError: the table cannot be written.
     """
     state = log.state()
@@ -70,7 +70,7 @@ def tell(
     """Append rows under a number, or put them in place of all that is there; the version of the commit. The first one makes the table.
 
     Raises:
-        LaneConflictError: another commit was first at the same time, perhaps of this number.
+        ConsumerConflictError: another commit was first at the same time, perhaps of this number.
         TableUnreadableError: the table cannot be written.
     """
     data = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()]))

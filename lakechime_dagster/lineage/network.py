@@ -249,7 +249,7 @@ Rows = list[tuple[int, int, int]]
 def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = (), told: Collection[str] | None = None) -> Network:
     """The network of statements, and of what is declared beside them (`declared_drawn`).
 
-    `told` names the data sets whose own flows told of them: all of which there are statements, unless given.
+    `told` names the data sets whose own subscriptions told of them: all of which there are statements, unless given.
     """
     drawing, inputs, edges, unsure = Drawing(), Rows(), Rows(), Rows()
     for one in statements:
@@ -274,9 +274,9 @@ def drawn(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows, Rows]:
 
 
 def declared_drawn(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows, Rows]:
-    """What declared statements add to the inputs that their flows told: as (source, target, kind) of inputs, edges and unsure ones.
+    """What declared statements add to the inputs that their subscriptions told: as (source, target, kind) of inputs, edges and unsure ones.
 
-    One that tells columns, since it was planned, is drawn as if a run had told it, where no run of its flow told anything of its
+    One that tells columns, since it was planned, is drawn as if a run had told it, where no run of its subscription told anything of its
     target; what others write there says nothing of it. Of others, and elsewhere, the inputs that are not known are declared ones.
     """
     inputs, edges, unsure = Rows(), Rows(), Rows()

@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import Part, parts_of
 from lakechime_dagster.lineage.network import Drawing, Edges, Network, declared_drawn, edges_from, joined_edges
 from lakechime_dagster.lineage.nodes import MANY, key_of
-from lakechime_dagster.lineage.store import hold, told_by_flows
+from lakechime_dagster.lineage.store import hold, told_by_subscriptions
 
 ROWS = 100_000  # that are fetched at once
 Told = NDArray[np.int64]  # rows of (what was told, source, target, kind), by the numbers of the drawing
@@ -52,7 +52,7 @@ class Held:
     def network(self, declared: Iterable[Statement], told: Collection[str] | None = None) -> Network:
         """The network of what holds, and of what is declared (`declared_drawn`).
 
-        `told` names the data sets whose own flows told of them: of which anybody told, unless given.
+        `told` names the data sets whose own subscriptions told of them: of which anybody told, unless given.
         """
         inputs, edges, unsure = (self._holding(rows) for rows in (self._inputs, self._edges, self._unsure))
         known = set(zip(inputs.sources.tolist(), inputs.targets.tolist(), strict=True))
@@ -147,7 +147,7 @@ def _array(rows: Sequence[sa.Row[Any]]) -> Told:
 def network_at(engine: Engine, at_ms: int | None = None, declared: Sequence[Statement] = (), namespace: str | None = None) -> Network:
     """What holds now, or held at a time in milliseconds; what is declared is in it beside what runs told.
 
-    `namespace` is that of the flows that write what is declared: what others tell says nothing of them. None if anybody may.
+    `namespace` is that of the subscriptions that write what is declared: what others tell says nothing of them. None if anybody may.
     """
     row, held = schema.interval.c, Held()
     with reading(engine) as connection:
@@ -157,8 +157,8 @@ def network_at(engine: Engine, at_ms: int | None = None, declared: Sequence[Stat
 
 
 def told_of(connection: Connection, declared: Iterable[Statement], namespace: str | None, which: sa.ColumnElement[bool]) -> set[str] | None:
-    """The declared data sets of which their own flows told, if these are known by a namespace."""
-    return None if namespace is None else told_by_flows(connection, {one.target for one in declared}, namespace, which)
+    """The declared data sets of which their own subscriptions told, if these are known by a namespace."""
+    return None if namespace is None else told_by_subscriptions(connection, {one.target for one in declared}, namespace, which)
 
 
 class CurrentNetwork:

@@ -14,12 +14,12 @@ from lakechime_dagster.lineage.plan_dump import Dump, dump_of
 from lakechime_dagster.lineage.plan_statements import acts, statements_of
 from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.runs import names_of
-from lakechime_dagster.lineage.service import is_of_flow
+from lakechime_dagster.lineage.service import is_of_subscription
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import LakeTable, SourceTable, code_digest
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.spark_planning import Planner, Schema
@@ -61,9 +61,9 @@ def manifest_by(
 
 
 def _planning(lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool) -> "_Planning":
-    from lakechime_dagster.runtime.resource import declared_flows  # which has Dagster, unlike what plans
+    from lakechime_dagster.runtime.resource import declared_subscriptions  # which has Dagster, unlike what plans
 
-    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake), declared_flows())
+    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake), declared_subscriptions())
 
 
 @dataclass
@@ -74,7 +74,7 @@ class _Planning:
     before: Manifest | None
     only_manifest: bool
     names: Names
-    flows: Mapping[str, Flow]
+    subscriptions: Mapping[str, Subscription]
     tables: dict[str, PlannedTable] = field(default_factory=dict)
 
     def manifest(self) -> Manifest:
@@ -97,8 +97,8 @@ class _Planning:
         return PlannedTable(name=name, unknown=(f"{name} is not there yet, so that its columns are not known",))
 
     def _written(self, found: PlannedTable) -> PlannedTable:
-        """A table with the reason why nothing of its columns is known, if a flow declares that a plain asset or job writes it."""
-        by = next((flow.name for flow in self.flows.values() if flow.target == found.name), None)
+        """A table with the reason why nothing of its columns is known, if a subscription declares that a plain asset or job writes it."""
+        by = next((subscription.name for subscription in self.subscriptions.values() if subscription.target == found.name), None)
         if by is not None:
             return replace(found, unknown=(*found.unknown, f"{UNTIL_IT_RUNS}: the job of {by} writes it"))
         known = self.before.tables.get(found.name) if self.only_manifest and self.before is not None else None
@@ -232,9 +232,9 @@ def gate_readers(platform: Platform, lake: Lake, findings: tuple[Finding, ...]) 
 
 
 def _jobs_elsewhere(platform: Platform, lake: Lake, tables: Collection[str]) -> Iterable[Read]:
-    """What programs that are no flow of the lake read of tables to write others, when a run told it last."""
+    """What programs that are no subscription of the lake read of tables to write others, when a run told it last."""
     for one in LineageStandings(platform.store.engine).of_inputs(tables):
-        if not is_of_flow(platform, lake, one):
+        if not is_of_subscription(platform, lake, one):
             consumer = Consumer(ConsumerKind.JOB, one.producer.namespace, one.producer.job)
             link = next(iter(one.links.values()), "")
             yield Read(consumer=consumer, refs=_refs(one.statement, tables), at_ms=one.last_ms, owners=one.owners, link=link)

@@ -16,8 +16,8 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.spark.job import Executed
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.triggers.consumers import CommitStamp
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.consumers import CommitMetadata
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +81,12 @@ def left(
 def _delta(platform: Platform, location: str, table: str, run: str | None) -> Iterator[Commit]:
     """The newest first."""
     for one in platform.log_at(location, table).commits_backwards():
-        stamp = CommitStamp.from_text(one.user_metadata) if run is not None else None
-        execution = platform.ledger.execution(stamp.execution_id) if stamp is not None and stamp.execution_id else None
+        commit_metadata = CommitMetadata.from_text(one.user_metadata) if run is not None else None
+        execution = (
+            platform.ledger.execution(commit_metadata.execution_id)
+            if commit_metadata is not None and commit_metadata.execution_id
+            else None
+        )
         is_ours = execution is not None and execution.run_id == run
         yield Commit(version=str(one.version), at_ms=one.timestamp, says=one.user_metadata, is_telling=not is_ours)
 
@@ -231,10 +235,14 @@ def recording(
             _record(platform, spark, writes, names, Producer(namespace=platform.ledger.deployment, job=job), run_id, log)
 
 
-def tables_of(platform: Platform, flows: Mapping[str, Flow]) -> dict[str, str]:
-    """The locations of the tables that flows read and write."""
-    found = {name: platform.location(name) for flow in flows.values() for name in flow.reads}
-    return found | {flow.target: platform.location(flow.target, flow.location) for flow in flows.values() if flow.target}
+def tables_of(platform: Platform, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
+    """The locations of the tables that subscriptions read and write."""
+    found = {name: platform.location(name) for subscription in subscriptions.values() for name in subscription.reads}
+    return found | {
+        subscription.target: platform.location(subscription.target, subscription.location)
+        for subscription in subscriptions.values()
+        if subscription.target
+    }
 
 
 def _record(
@@ -257,6 +265,6 @@ def written_beside(running: RunningExecution, lake: Lake, table: Target, spark: 
     names = names_of(platform, lake)
     found = statements_of(map(dump_of, executed.actions), names)
     others = replace(found, writes=tuple(one for one in found.writes if one.statement.target != table.name))
-    producer = Producer(namespace=execution.lane.deployment, job=running.flow.name)
+    producer = Producer(namespace=execution.consumer.deployment, job=running.subscription.name)
     run_id = f"{execution.execution_id}/{execution.attempt}"
     return list(kept_writes(platform, others, names, producer=producer, run_id=run_id, mark=executed.mark, spark=spark))

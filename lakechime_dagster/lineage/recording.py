@@ -144,7 +144,7 @@ def _run(place: Place, record: LineageRecord, told: int) -> dict[str, Any]:
         "run_id": record.run_id,
         "at_ms": record.at_ms,
         "told_id": told,
-        "lane": record.lane,
+        "consumer": record.consumer,
         "step": record.step,
         "version": record.version,
         "code": record.code,

@@ -43,11 +43,11 @@ def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: T
     statement = completed(told, running.platform, running.platform.location(table.name, table.location))
     execution = running.execution
     record = LineageRecord(
-        producer=Producer(namespace=execution.lane.deployment, job=running.flow.name),
+        producer=Producer(namespace=execution.consumer.deployment, job=running.subscription.name),
         run_id=f"{execution.execution_id}/{execution.attempt}",
         at_ms=running.platform.store.now(),
         statement=statement,
-        lane=str(execution.lane),
+        consumer=str(execution.consumer),
         step=execution.step,
         version=result.version,
         code=code_digest(table) if isinstance(table, LakeTable) else None,
@@ -67,7 +67,7 @@ def older_code(running: RunningExecution, table: Target, result: TableResult) ->
     """Which rows of a table are by older code, and what makes them anew; "" where none is known to be."""
     if not isinstance(table, LakeTable) or result.replaced or table.refresh is RefreshMode.FULL:
         return ""
-    producer = Producer(namespace=running.execution.lane.deployment, job=running.flow.name)
+    producer = Producer(namespace=running.execution.consumer.deployment, job=running.subscription.name)
     since = code_since(running.platform.store.engine, producer, table.name, code_digest(table))
     if since is None:
         return ""

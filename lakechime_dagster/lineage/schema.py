@@ -97,7 +97,7 @@ run = sa.Table(
     sa.Column("run_id", sa.Text, nullable=False),
     sa.Column("at_ms", BIG, nullable=False),
     sa.Column("told_id", BIG, nullable=False),
-    sa.Column("lane", sa.Text),
+    sa.Column("consumer", sa.Text),
     sa.Column("step", BIG),
     sa.Column("version", sa.Text),
     sa.Column("code", sa.Text),

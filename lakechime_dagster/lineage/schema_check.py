@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lakechime_dagster.dce.events import version_of
 from lakechime_dagster.dce.partitions import shortened
 from lakechime_dagster.dce.snapshots import CommitsMissingError
-from lakechime_dagster.errors import LaneHeldError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerBlockedError, TableUnreadableError
 from lakechime_dagster.governance.changes import ChangeKind, automatic_change
 from lakechime_dagster.governance.notification_store import Notifications
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
@@ -15,18 +15,18 @@ from lakechime_dagster.lineage.manifest import fits, misfit, said
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import LakeTable, code_digest
-from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.consumers import ConsumerState, Place
 from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.registry import FlowRow, LaneRow
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-HELD = "a column that it reads changed: "  # how the reason of such a hold begins
+BLOCKED = "a column that it reads changed: "  # how the reason of such a hold begins
 BY = By(who="lakechime", reason="schema and code fit again")
 ACTION = "adapt what reads it, or have it put back"
 FEW = 50  # commits
@@ -48,10 +48,10 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Cal
     What hinders the draft is logged.
 
     Raises:
-        LaneHeldError: naming which column of which table changed, with which version and by whom.
+        ConsumerBlockedError: naming which column of which table changed, with which version and by whom.
     """
     execution, platform = running.execution, running.platform
-    found = _misfits(platform, lake, table, execution.lane.deployment, execution.start, execution.end)
+    found = _misfits(platform, lake, table, execution.consumer.deployment, execution.start, execution.end)
     if not found:
         return
     notifications = Notifications(platform.store.engine, platform.ledger.deployment)
@@ -61,34 +61,34 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Cal
             notifications.draft_once(f"schema/{one.ref}/{one.version}", changed, BY.who)
         except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
             log(f"no notification about {one.ref} is drafted: {error}")
-    raise LaneHeldError(HELD + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
+    raise ConsumerBlockedError(BLOCKED + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
     """Try the steps again that were held for a column and fit now, up to what came meanwhile; the names of their tables."""
-    flows, tables = declared_flows(), {table.name: table for table in lake.computed}
+    subscriptions, tables = declared_subscriptions(), {table.name: table for table in lake.computed}
     return [
         row.name
-        for row in platform.ledger.flows_held_for(HELD)
-        if row.name in tables and row.name in flows and _resumed(platform, lake, tables[row.name], flows[row.name], row)
+        for row in platform.ledger.subscriptions_held_for(BLOCKED)
+        if row.name in tables and row.name in subscriptions and _resumed(platform, lake, tables[row.name], subscriptions[row.name], row)
     ]
 
 
-def _resumed(platform: Platform, lake: Lake, table: LakeTable, flow: Flow, row: FlowRow) -> bool:
-    held = {key: lane for key, lane in platform.ledger.lanes(row).items() if _is_held(lane)}
+def _resumed(platform: Platform, lake: Lake, table: LakeTable, subscription: Subscription, row: SubscriptionRow) -> bool:
+    held = {key: consumer for key, consumer in platform.ledger.consumers(row).items() if _is_held(consumer)}
     if not held:
         return False
     people, is_resumed = Interventions(platform.ledger), False
     for execution in platform.ledger.open_executions(row):
-        lane = held.get(execution.lane.key)
-        if lane is not None and not _misfits(platform, lake, table, execution.lane.deployment, execution.start, None):
-            people.retry(execution, BY, platform.evaluator.end_of(flow, row, lane))
+        consumer = held.get(execution.consumer.key)
+        if consumer is not None and not _misfits(platform, lake, table, execution.consumer.deployment, execution.start, None):
+            people.retry(execution, BY, platform.evaluator.end_of(subscription, row, consumer))
             is_resumed = True
     return is_resumed
 
 
-def _is_held(lane: LaneRow) -> bool:
-    return lane.state is LaneState.HELD and lane.state_reason.startswith(HELD)
+def _is_held(consumer: ConsumerRow) -> bool:
+    return consumer.state is ConsumerState.BLOCKED and consumer.state_reason.startswith(BLOCKED)
 
 
 def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> list[Misfit]:

@@ -103,8 +103,8 @@ def planned_statements(lake: Lake) -> dict[str, Statement]:
     return {} if manifest is None else planned_of(lake, manifest)
 
 
-def is_of_flow(platform: Platform, lake: Lake, standing: Standing) -> bool:
-    """Whether a flow of the lake told it, and not another program that writes the same table."""
+def is_of_subscription(platform: Platform, lake: Lake, standing: Standing) -> bool:
+    """Whether a subscription of the lake told it, and not another program that writes the same table."""
     return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {table.name for table in lake.targets}
 
 

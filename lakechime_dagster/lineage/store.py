@@ -83,8 +83,10 @@ def hold(at_ms: int | None) -> sa.ColumnElement[bool]:
     return sa.and_(row.from_ms <= at_ms, sa.or_(row.to_ms.is_(None), row.to_ms > at_ms))
 
 
-def told_by_flows(connection: Connection, declared: Collection[str], namespace: str, which: sa.ColumnElement[bool]) -> set[str]:
-    """Of the tables that a lake declares those of which one of its own flows told; what others write there too tells nothing of these."""
+def told_by_subscriptions(connection: Connection, declared: Collection[str], namespace: str, which: sa.ColumnElement[bool]) -> set[str]:
+    """Of the tables that a lake declares those of which one of its own subscriptions told; what others write there too tells nothing of
+    these.
+    """
     found, writer, node = set[str](), schema.writer.c, schema.node.c
     query = (
         sa.select(node.name)
@@ -94,10 +96,10 @@ def told_by_flows(connection: Connection, declared: Collection[str], namespace: 
         .join(schema.writer, writer.writer_id == schema.interval.c.writer_id)
         .where(which, writer.namespace == namespace)
     )
-    flows = set(declared)
-    for some in slices(sorted(key_of(ColumnRef(name)) for name in flows), MANY):
+    subscriptions = set(declared)
+    for some in slices(sorted(key_of(ColumnRef(name)) for name in subscriptions), MANY):
         rows = connection.execute(query.add_columns(writer.job).where(among(connection, node.key, some)))
-        found.update(name for name, job in rows if job in flows)
+        found.update(name for name, job in rows if job in subscriptions)
     return found
 
 
@@ -244,7 +246,7 @@ def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: i
     """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
     ours = sa.or_(
         WRITER.namespace == deployment,
-        sa.exists().where(schema.run.c.writer_id == WRITER.writer_id, schema.run.c.lane.isnot(None)),
+        sa.exists().where(schema.run.c.writer_id == WRITER.writer_id, schema.run.c.consumer.isnot(None)),
     )
     holds = sa.and_(INTERVAL.to_ms.is_(None), INTERVAL.last_ms >= since_ms)
     written = sa.select(WRITER.target_id.label("node_id"), INTERVAL.last_ms).join_from(

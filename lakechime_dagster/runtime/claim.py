@@ -4,128 +4,140 @@ from dataclasses import replace
 
 import dagster as dg
 
-from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.runtime.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
-from lakechime_dagster.runtime.resource import NothingNewError, RunContext, declared_flows, flow_named
+from lakechime_dagster.runtime.resource import NothingNewError, RunContext, declared_subscriptions, subscription_named
 from lakechime_dagster.runtime.sources import ask, hold
 from lakechime_dagster.silver.requests import due_types, reprocess_firing
-from lakechime_dagster.triggers.consumers import Cause, Execution, LaneId, LaneState
+from lakechime_dagster.triggers.consumers import Cause, ConsumerId, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Firing
-from lakechime_dagster.triggers.registry import FlowRow, LaneRow
+from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger
 
 BY_HAND = "a person asked for it"
 
 
-def begun(platform: Platform, context: RunContext, name: str | None, partition: str | None = None) -> tuple[Flow, Execution]:
-    """The flow of a run and the execution that it may begin."""
+def begun(platform: Platform, context: RunContext, name: str | None, partition: str | None = None) -> tuple[Subscription, Execution]:
+    """The subscription of a run and the execution that it may begin."""
     run = context.run
     execution_id = run.tags.get(EXECUTION_TAG)
     tagged = platform.ledger.execution(execution_id) if execution_id else None
-    flow = flow_named(name) if name else _flow_of(context, tagged)
+    subscription = subscription_named(name) if name else _subscription_of(context, tagged)
     chosen = partition or (context.partition_key if context.has_partition_key else None)
     backfill = run.tags.get(DAGSTER_BACKFILL_TAG)
-    if tagged is not None and tagged.lane.flow == flow.name and tagged.partition_key == chosen:
-        return flow, _begin(platform, flow, tagged, run.run_id, backfill)
-    return flow, adopted(platform, flow, run.run_id, chosen, backfill)
+    if tagged is not None and tagged.consumer.subscription == subscription.name and tagged.partition_key == chosen:
+        return subscription, _begin(platform, subscription, tagged, run.run_id, backfill)
+    return subscription, adopted(platform, subscription, run.run_id, chosen, backfill)
 
 
-def adopted(platform: Platform, flow: Flow, run_id: str, partition: str | None, backfill: str | None = None) -> Execution:
-    """For a run without our tags: the lane's open execution that no live run is at, or a new claim.
+def adopted(platform: Platform, subscription: Subscription, run_id: str, partition: str | None, backfill: str | None = None) -> Execution:
+    """For a run without our tags: the consumer's open execution that no live run is at, or a new claim.
 
     Raises:
-        NothingNewError: when nothing came since the lane's place.
+        NothingNewError: when nothing came since the consumer's place.
     """
-    row = platform.evaluator.activate(flow)
-    key = _fire_key(platform, flow, row, partition)
-    target = platform.log(flow.target, flow.location) if flow.target else None
-    lane_key = key.text if key else ""
-    opened = next((execution for execution in platform.ledger.open_executions(row) if execution.lane.key == lane_key), None)
+    row = platform.evaluator.activate(subscription)
+    key = _fire_key(platform, subscription, row, partition)
+    target = platform.log(subscription.target, subscription.location) if subscription.target else None
+    consumer_key = key.text if key else ""
+    opened = next((execution for execution in platform.ledger.open_executions(row) if execution.consumer.key == consumer_key), None)
     if opened is not None:
-        return _begin(platform, flow, opened, run_id, backfill)
-    lanes = platform.ledger.lanes(row)
-    if lane_key not in lanes:
-        committed = ask_target(target)(LaneId(platform.ledger.deployment, flow.name, lane_key))
-        lanes = {lane_key: platform.ledger.ensure_lane(row, lane_key, committed, key.atoms if key else ())}
-    lane = lanes[lane_key]
-    if blocked := lane.blocked_sentence(flow.name):
-        raise LaneConflictError(blocked)
-    firing = _wanted(platform, flow, row, lane, key)
+        return _begin(platform, subscription, opened, run_id, backfill)
+    consumers = platform.ledger.consumers(row)
+    if consumer_key not in consumers:
+        committed = ask_target(target)(ConsumerId(platform.ledger.deployment, subscription.name, consumer_key))
+        consumers = {consumer_key: platform.ledger.ensure_consumer(row, consumer_key, committed, key.atoms if key else ())}
+    consumer = consumers[consumer_key]
+    if blocked := consumer.blocked_sentence(subscription.name):
+        raise ConsumerConflictError(blocked)
+    firing = _wanted(platform, subscription, row, consumer, key)
     # a key whose partitions are not all there is done with what is, and still fires when they are
-    is_complete = key is None or lane.fired or bool(platform.evaluator.ready(flow, row, [key]))
-    claimed = platform.evaluator.claim(flow, row, firing, ask_target(target), cause=Cause.MANUAL, fired=is_complete)
+    is_complete = key is None or consumer.fired or bool(platform.evaluator.ready(subscription, row, [key]))
+    claimed = platform.evaluator.claim(subscription, row, firing, ask_target(target), cause=Cause.MANUAL, fired=is_complete)
     if claimed is None:
-        raise LaneConflictError(
-            f"another run claimed {flow.name} {lane_key}".strip() + " at the same moment; look at its run, or launch again"
+        raise ConsumerConflictError(
+            f"another run claimed {subscription.name} {consumer_key}".strip() + " at the same moment; look at its run, or launch again"
         )
     return platform.ledger.begin(claimed.execution_id, run_id, backfill)
 
 
-def _wanted(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
+def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
     """What a person wants, where there is something to do: what came, or else a request to reprocess."""
     try:
-        return _fed(platform, flow, row) if flow.feed is not None else _woken(platform, flow, row, lane, key)
+        return _fed(platform, subscription, row) if subscription.feed is not None else _woken(platform, subscription, row, consumer, key)
     except NothingNewError:
-        firing = reprocess_firing(platform, flow, row)
+        firing = reprocess_firing(platform, subscription, row)
         if firing is None:
             raise
         return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 
 
-def _woken(platform: Platform, flow: Flow, row: FlowRow, lane: LaneRow, key: FireKey | None) -> Firing:
-    """What a person wants, where an event or a snapshot came since the lane's place, or a backfill ordered it."""
-    orders = platform.evaluator.orders(row, lane.key)
+def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
+    """What a person wants, where an event or a snapshot came since the consumer's place, or a backfill ordered it."""
+    orders = platform.evaluator.orders(row, consumer.key)
     if orders.held_back:
-        raise LaneConflictError(f"{flow.name} {lane.key}".strip() + f" waits: {orders.held_back}")
-    if orders.ids and (key is None or lane.fired):
-        return Firing(key=lane.key, fire_key=key, reason=f"{BY_HAND}; {orders.sentence}")
-    end = platform.evaluator.end_of(flow, row, lane)
-    has_new_snapshot = end.sources != lane.place.sources or (end.sources and not lane.settled)
-    is_asked = flow.has_types and bool(due_types(platform, flow, lane))
-    if not has_new_snapshot and not is_asked and not platform.evaluator.waits(flow, row, lane, key):
+        raise ConsumerConflictError(f"{subscription.name} {consumer.key}".strip() + f" waits: {orders.held_back}")
+    if orders.ids and (key is None or consumer.fired):
+        return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {orders.sentence}")
+    end = platform.evaluator.end_of(subscription, row, consumer)
+    has_new_snapshot = end.sources != consumer.place.sources or (end.sources and not consumer.settled)
+    is_asked = subscription.has_types and bool(due_types(platform, subscription, consumer))
+    if not has_new_snapshot and not is_asked and not platform.evaluator.waits(subscription, row, consumer, key):
         raise NothingNewError(
-            f"nothing came for {flow.name} {lane.key}".strip() + f" since step {lane.settled}; its place is {lane.place.position}"
+            f"nothing came for {subscription.name} {consumer.key}".strip()
+            + f" since step {consumer.settled}; its place is {consumer.place.position}"
         )
-    return Firing(key=lane.key, fire_key=key, reason=BY_HAND)
+    return Firing(key=consumer.key, fire_key=key, reason=BY_HAND)
 
 
-def _fed(platform: Platform, flow: Flow, row: FlowRow) -> Firing:
-    """The same where the flow's feed holds more, whatever the pace at which it is asked."""
-    asked = ask(platform, flow, row)
+def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> Firing:
+    """The same where the subscription's feed holds more, whatever the pace at which it is asked."""
+    asked = ask(platform, subscription, row)
     hold(platform, row, asked)
     if asked.held:
-        raise LaneConflictError(f"{flow.name} is HELD: {asked.held}")
+        raise ConsumerConflictError(f"{subscription.name} is BLOCKED: {asked.held}")
     if not asked.decision.fires:
-        raise NothingNewError(f"{flow.name}: {asked.decision.sentence}")
+        raise NothingNewError(f"{subscription.name}: {asked.decision.sentence}")
     (firing,) = asked.decision.firings
     return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
 
 
-def _begin(platform: Platform, flow: Flow, execution: Execution, run_id: str, backfill: str | None) -> Execution:
+def _begin(platform: Platform, subscription: Subscription, execution: Execution, run_id: str, backfill: str | None) -> Execution:
     """Begin an execution, unless its target says that the step is committed already."""
     if execution.settled_ts is not None:
         raise NothingNewError(
-            f"step {execution.step} of {flow.name} is settled; `lakechime trigger seek {flow.name}` replays from an earlier position"
+            f"step {execution.step} of {subscription.name} is settled; `lakechime trigger seek {subscription.name}` replays from an "
+            f"earlier position"
         )
-    target = platform.log(flow.target, flow.location) if flow.target else None
+    target = platform.log(subscription.target, subscription.location) if subscription.target else None
     if platform.settle_if_committed(target, execution) is not None:
-        raise NothingNewError(f"step {execution.step} of {flow.name} was committed by an earlier attempt; it is settled now")
+        raise NothingNewError(f"step {execution.step} of {subscription.name} was committed by an earlier attempt; it is settled now")
     return platform.ledger.begin(execution.execution_id, run_id, backfill)
 
 
-def _flow_of(context: RunContext, tagged: Execution | None) -> Flow:
-    """The flow of a run: by its execution, else by the asset or job that it runs."""
-    flows, keys = declared_flows(), _asset_names(context)
-    mine = [flow for flow in flows.values() if keys & set(flow.asset_keys) or (flow.job is not None and flow.job == context.job_name)]
-    if tagged is not None and tagged.lane.flow in flows and (not mine or any(flow.name == tagged.lane.flow for flow in mine)):
-        return flows[tagged.lane.flow]
+def _subscription_of(context: RunContext, tagged: Execution | None) -> Subscription:
+    """The subscription of a run: by its execution, else by the asset or job that it runs."""
+    subscriptions, keys = declared_subscriptions(), _asset_names(context)
+    mine = [
+        subscription
+        for subscription in subscriptions.values()
+        if keys & set(subscription.asset_keys) or (subscription.job is not None and subscription.job == context.job_name)
+    ]
+    if (
+        tagged is not None
+        and tagged.consumer.subscription in subscriptions
+        and (not mine or any(subscription.name == tagged.consumer.subscription for subscription in mine))
+    ):
+        return subscriptions[tagged.consumer.subscription]
     if len(mine) == 1:
         return mine[0]
-    names = ", ".join(sorted(flow.name for flow in mine)) or "none"
-    raise NotFoundError(f"this run belongs to no single flow (candidates: {names}); name it: lakechime.execution(context, flow=…)")
+    names = ", ".join(sorted(subscription.name for subscription in mine)) or "none"
+    raise NotFoundError(
+        f"this run belongs to no single subscription (candidates: {names}); name it: lakechime.execution(context, subscription=…)"
+    )
 
 
 def _asset_names(context: RunContext) -> set[str]:
@@ -134,20 +146,20 @@ def _asset_names(context: RunContext) -> set[str]:
     return {key.to_user_string() for key in context.selected_asset_keys}
 
 
-def _fire_key(platform: Platform, flow: Flow, row: FlowRow, partition: str | None) -> FireKey | None:
+def _fire_key(platform: Platform, subscription: Subscription, row: SubscriptionRow, partition: str | None) -> FireKey | None:
     """The fire key that a Dagster partition stands for; of several the one that is open, else the first for which something waits."""
-    if not isinstance(flow.trigger, PartitionTrigger):
+    if not isinstance(subscription.trigger, PartitionTrigger):
         return None
-    grid = flow.trigger.keys(from_milliseconds(platform.store.now()))
-    keys = [key for key in grid if flow.dagster_key(key) == partition]
+    grid = subscription.trigger.keys(from_milliseconds(platform.store.now()))
+    keys = [key for key in grid if subscription.dagster_key(key) == partition]
     if not keys:
-        ends = [flow.dagster_key(key) or key.text for key in (*grid[:1], *grid[-1:])]
-        there = f"it has {' to '.join(ends)}" if ends else f"its first is at {flow.trigger.every.first}"
-        raise NotFoundError(f"{flow.name} has no grid point for partition {partition!r} up to now; {there}")
+        ends = [subscription.dagster_key(key) or key.text for key in (*grid[:1], *grid[-1:])]
+        there = f"it has {' to '.join(ends)}" if ends else f"its first is at {subscription.trigger.every.first}"
+        raise NotFoundError(f"{subscription.name} has no grid point for partition {partition!r} up to now; {there}")
     if len(keys) == 1:
         return keys[0]
-    lanes = platform.ledger.lanes(row)
-    free = [key for key in keys if key.text not in lanes or lanes[key.text].state is LaneState.ACTIVE] or keys
-    leases = {execution.lane.key: execution.lease_until or 0 for execution in platform.ledger.open_executions(row)}
+    consumers = platform.ledger.consumers(row)
+    free = [key for key in keys if key.text not in consumers or consumers[key.text].state is ConsumerState.ACTIVE] or keys
+    leases = {execution.consumer.key: execution.lease_until or 0 for execution in platform.ledger.open_executions(row)}
     opened = sorted((key for key in free if key.text in leases), key=lambda key: leases[key.text])  # at which no run lives first
-    return next(iter(opened or platform.evaluator.ready(flow, row, free)), free[-1])
+    return next(iter(opened or platform.evaluator.ready(subscription, row, free)), free[-1])

@@ -14,13 +14,13 @@ from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, to_json, v
 from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.dce.store import matched_before
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.runtime.platform import FIRED, Platform
 from lakechime_dagster.triggers.backfills import Backfills
-from lakechime_dagster.triggers.consumers import CommitStamp, Execution, Span
+from lakechime_dagster.triggers.consumers import CommitMetadata, Execution, Span
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RunningExecution:
     """
 
     platform: Platform
-    flow: Flow
+    subscription: Subscription
     execution: Execution
     lost: threading.Event = field(default_factory=threading.Event)
     settled: bool = False
@@ -46,13 +46,13 @@ class RunningExecution:
 
     @property
     def events(self) -> list[RegisteredEvent]:
-        """Exactly the events of this execution in commit order: those with its flow's tags in its range of positions.
+        """Exactly the events of this execution in commit order: those with its subscription's tags in its range of positions.
 
-        They are of the flow's tables, with a partition trigger of the partitions of its key. An amendment is one of them
+        They are of the subscription's tables, with a partition trigger of the partitions of its key. An amendment is one of them
         only if it brought the tags; without tags only changes of data are. Where a key fires again for what came late,
         these are too, whatever their tags.
         """
-        return events_of(self.platform.store.engine, self.flow, self.execution)
+        return events_of(self.platform.store.engine, self.subscription, self.execution)
 
     @property
     def ranges(self) -> dict[str, SnapshotRange]:
@@ -61,7 +61,7 @@ class RunningExecution:
         A trigger with `only_matching` reads the commits of the execution's own events, wherever the place is by now: an
         event may come after one of a later commit.
         """
-        ranges, trigger = self.execution.ranges(), self.flow.trigger
+        ranges, trigger = self.execution.ranges(), self.subscription.trigger
         if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
             return ranges
         others = {table: range_ for table, range_ in ranges.items() if table not in trigger.tables}
@@ -95,13 +95,13 @@ class RunningExecution:
         place = start.sources.get(table, SnapshotPlace())
         stands = version_of(place.snapshot_id) if place.table_uid == end.table_uid else None
         asked = [SnapshotId(str(version)) for version in sorted(versions) if stands is None or version <= stands]
-        engine, source = self.platform.store.engine, (self.flow.cluster, table)
-        read = matched_before(engine, source, end.table_uid, self.flow.trigger.tags, asked, start.position)
+        engine, source = self.platform.store.engine, (self.subscription.cluster, table)
+        read = matched_before(engine, source, end.table_uid, self.subscription.trigger.tags, asked, start.position)
         return sorted(version for version in versions if SnapshotId(str(version)) not in read)
 
     @property
     def ordered(self) -> tuple[Span, ...]:
-        """What backfills ordered of a lane without a fire key: rows of its inputs that it takes as if they had changed."""
+        """What backfills ordered of a consumer without a fire key: rows of its inputs that it takes as if they had changed."""
         if not self.execution.backfill:
             return ()
         orders = Backfills(self.platform.ledger).orders_of(self.execution.execution_id)
@@ -126,42 +126,43 @@ class RunningExecution:
         path.write_text(wire)
         return variables | {"LAKECHIME_DCES_FILE": str(path)}
 
-    def stamp(self, watermark: int | None = None) -> CommitStamp:
+    def commit_metadata(self, watermark: int | None = None) -> CommitMetadata:
         """What the commit of this attempt must say about itself."""
         execution = self.execution
-        fired = [dict(zip(self.flow.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
-        return CommitStamp(
-            lane=execution.lane,
+        fired = [dict(zip(self.subscription.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
+        return CommitMetadata(
+            consumer=execution.consumer,
             step=execution.step,
             attempt=execution.attempt,
             end=execution.end,
             execution_id=execution.execution_id,
             watermark=watermark,
-            tags=dict(self.flow.commit_tags),
+            tags=dict(self.subscription.commit_tags),
             facts={FIRED: fired} if fired else {},
         )
 
     @property
     def fired_partitions(self) -> tuple[tuple[PartitionValue, ...], ...]:
         """The target's partition that the execution's fire key stands for, if it does for one."""
-        trigger = self.flow.trigger
+        trigger = self.subscription.trigger
         if not isinstance(trigger, PartitionTrigger):
             return ()
-        key = next((key for key in trigger.keys(self.now()) if key.text == self.execution.lane.key), None)
-        partition = self.flow.partition_of(key) if key is not None else None
+        key = next((key for key in trigger.keys(self.now()) if key.text == self.execution.consumer.key), None)
+        partition = self.subscription.partition_of(key) if key is not None else None
         return (partition,) if partition is not None else ()
 
     def write_options(self, target: str) -> dict[str, str]:
         """Delta writer options by which the target lets this step in once: transaction, and the stamp.
 
-        `target` must be the table that the flow declares to write, since that is who is asked what was committed.
+        `target` must be the table that the subscription declares to write, since that is who is asked what was committed.
         """
-        if target != self.flow.target:
-            raise LaneConflictError(
-                f"flow {self.flow.name} writes {self.flow.target or 'no table'}, not {target}; name it in lakechime_sensor(writes=…)"
+        if target != self.subscription.target:
+            raise ConsumerConflictError(
+                f"subscription {self.subscription.name} writes {self.subscription.target or 'no table'}, not {target}; name it in "
+                f"lakechime_sensor(writes=…)"
             )
-        stamp = self.stamp()
-        return {"txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
+        commit_metadata = self.commit_metadata()
+        return {"txnAppId": commit_metadata.txn_app_id, "txnVersion": str(commit_metadata.step), "userMetadata": commit_metadata.to_text()}
 
     def close(self) -> None:
         if self._folder is not None:
@@ -172,8 +173,8 @@ class RunningExecution:
 def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
     """Keep the lease while the body works; at its end settle by what the target holds.
 
-    A body that raises LaneHeldError lets its lane wait for a person at once.
-    A flow without a target is not settled here: its run must have succeeded first, which its sensor sees.
+    A body that raises ConsumerBlockedError lets its consumer wait for a person at once.
+    A subscription without a target is not settled here: its run must have succeeded first, which its sensor sees.
     """
     stop = threading.Event()
     keeper = threading.Thread(target=_keep, args=(running, stop, log), name="lakechime-lease", daemon=True)
@@ -182,7 +183,7 @@ def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[st
         yield running
         if target is not None and not running.settled:
             running.settled = running.platform.settle_if_committed(target, running.execution) is not None
-    except LaneHeldError as error:
+    except ConsumerBlockedError as error:
         _hold(running, error, log)
         raise
     except Exception as error:
@@ -202,14 +203,14 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 
-def _hold(running: RunningExecution, error: LaneHeldError, log: Callable[[str], None]) -> None:
-    """Let the lane wait for a person, unless another attempt has followed this one."""
-    execution, name = running.execution, running.flow.name
+def _hold(running: RunningExecution, error: ConsumerBlockedError, log: Callable[[str], None]) -> None:
+    """Let the consumer wait for a person, unless another attempt has followed this one."""
+    execution, name = running.execution, running.subscription.name
     try:
         again = f"`lakechime trigger resume {name} --reason …` tries step {execution.step} again"
         reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
         if running.platform.ledger.hold_step(execution, reason):
-            log(f"{name} is HELD: {reason}")
+            log(f"{name} is BLOCKED: {reason}")
     except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt comes here again
         log(f"{name} could not be held: {failure}")
 

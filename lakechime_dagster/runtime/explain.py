@@ -12,9 +12,9 @@ from lakechime_dagster.runtime.sources import ask
 from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger
 
 MOST_EVENTS = 1_000  # of an explanation, oldest first
@@ -22,41 +22,43 @@ SILENT_MS = 180_000  # ticks are noted once a minute
 NOT_ACTIVE = "not active yet: its sensor has not ticked in this deployment"
 
 
-def explain(platform: Platform, flow: Flow, at_ms: int | None = None) -> Decision:
+def explain(platform: Platform, subscription: Subscription, at_ms: int | None = None) -> Decision:
     """The decision with its events; nothing is written.
 
     Of a snapshot trigger: the matching events that wait. Of a partition trigger: those in the partitions of the keys
     that fire, else of the oldest key that is missing something.
     """
-    known = platform.ledger.flow(flow.name)
-    row = known or inactive(platform, flow)
-    decision = _decided(platform, flow, row, at_ms)
-    decision = with_asked(platform, flow, row, decision) if at_ms is None else decision
+    known = platform.ledger.subscription(subscription.name)
+    row = known or inactive(platform, subscription)
+    decision = _decided(platform, subscription, row, at_ms)
+    decision = with_asked(platform, subscription, row, decision) if at_ms is None else decision
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)
-    lanes = platform.evaluator.lanes(row, at_ms)
-    if isinstance(flow.trigger, PartitionTrigger):
-        fired = {key for key, lane in lanes.items() if lane.fired}
+    consumers = platform.evaluator.consumers(row, at_ms)
+    if isinstance(subscription.trigger, PartitionTrigger):
+        fired = {key for key, consumer in consumers.items() if consumer.fired}
         keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
-        found = _of_keys(platform, flow, keys or _oldest_missing(platform, flow.trigger, fired, at_ms), decision.through)
+        found = _of_keys(platform, subscription, keys or _oldest_missing(platform, subscription.trigger, fired, at_ms), decision.through)
     else:
-        place = lanes[""].place.position if "" in lanes else row.start.position
-        found = _of_tables(platform, flow, place, decision.through)
+        place = consumers[""].place.position if "" in consumers else row.start.position
+        found = _of_tables(platform, subscription, place, decision.through)
     events = tuple(sorted(itertools.islice(found, MOST_EVENTS), key=lambda event: event.position))
     return replace(decision, reasons=reasons, events=events)
 
 
-def _decided(platform: Platform, flow: Flow, row: FlowRow, at_ms: int | None) -> Decision:
-    if flow.feed is None:
-        return platform.evaluator.evaluate(flow, row, at_ms=at_ms)
+def _decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, at_ms: int | None) -> Decision:
+    if subscription.feed is None:
+        return platform.evaluator.evaluate(subscription, row, at_ms=at_ms)
     if at_ms is None:
-        return ask(platform, flow, row).decision
-    return Decision(trigger=flow.name, fires=False, reasons=(f"what {flow.feed} held then is not kept; ask without a time",))
+        return ask(platform, subscription, row).decision
+    return Decision(
+        trigger=subscription.name, fires=False, reasons=(f"what {subscription.feed} held then is not kept; ask without a time",)
+    )
 
 
-def _silence(row: FlowRow, now: int) -> str:
-    """A sentence when the flow's sensor has not ticked for minutes, though it did before."""
+def _silence(row: SubscriptionRow, now: int) -> str:
+    """A sentence when the subscription's sensor has not ticked for minutes, though it did before."""
     if row.ticked_ts is None or now - row.ticked_ts < SILENT_MS:
         return ""
     return (
@@ -64,29 +66,35 @@ def _silence(row: FlowRow, now: int) -> str:
     )
 
 
-def inactive(platform: Platform, flow: Flow) -> FlowRow:
-    """The row that a flow would get, were it activated now."""
-    return FlowRow(
-        flow_id=0,
+def inactive(platform: Platform, subscription: Subscription) -> SubscriptionRow:
+    """The row that a subscription would get, were it activated now."""
+    return SubscriptionRow(
+        subscription_id=0,
         deployment=platform.ledger.deployment,
-        name=flow.name,
-        description=flow.condition,
-        tables=flow.pinned,
-        target=flow.target,
-        job=flow.job,
-        asset_keys=flow.asset_keys,
+        name=subscription.name,
+        description=subscription.condition,
+        tables=subscription.pinned,
+        target=subscription.target,
+        job=subscription.job,
+        asset_keys=subscription.asset_keys,
         activated_ts=platform.store.now(),
-        start=platform.evaluator.start_of(flow),
+        start=platform.evaluator.start_of(subscription),
         paused_ts=None,
         paused_reason=None,
         looked=Position.ORIGIN,
     )
 
 
-def _of_tables(platform: Platform, flow: Flow, after: Position, through: Position) -> Iterator[RegisteredEvent]:
-    for table in flow.trigger.tables:
+def _of_tables(platform: Platform, subscription: Subscription, after: Position, through: Position) -> Iterator[RegisteredEvent]:
+    for table in subscription.trigger.tables:
         query = EventQuery(
-            table=table, cluster=flow.cluster, tags=flow.trigger.tags, only_new=True, after=after, through=through, limit=MOST_EVENTS
+            table=table,
+            cluster=subscription.cluster,
+            tags=subscription.trigger.tags,
+            only_new=True,
+            after=after,
+            through=through,
+            limit=MOST_EVENTS,
         )
         yield from platform.store.fetch(query)
 
@@ -96,9 +104,11 @@ def _oldest_missing(platform: Platform, trigger: PartitionTrigger, fired: set[st
     return [key for key in trigger.keys(from_milliseconds(now)) if key.text not in fired][:1]
 
 
-def _of_keys(platform: Platform, flow: Flow, keys: list[FireKey], through: Position) -> Iterator[RegisteredEvent]:
+def _of_keys(platform: Platform, subscription: Subscription, keys: list[FireKey], through: Position) -> Iterator[RegisteredEvent]:
     for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
-        query = EventQuery(table=atom.table, cluster=atom.cluster, partition=_partition(atom), tags=flow.trigger.tags, through=through)
+        query = EventQuery(
+            table=atom.table, cluster=atom.cluster, partition=_partition(atom), tags=subscription.trigger.tags, through=through
+        )
         yield from platform.store.fetch(query)
 
 

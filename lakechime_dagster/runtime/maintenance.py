@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace, TableCommit, TableLog, own_uid, since_first_change
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.silver.schema import NOWHERE
@@ -24,10 +24,10 @@ from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.tables import LakeTable
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.progress import LaneAt, lanes_at
-from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
+from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:
@@ -122,34 +122,34 @@ def policy_of(table: Target | EventGroup) -> Maintenance:
 
 
 def readers(platform: Platform, lake: Lake, table: Target, log: TableLog) -> list[Reader]:
-    """The lanes at a table as its planner sees them; what is remembered beside it is of those only that write it.
+    """The consumers at a table as its planner sees them; what is remembered beside it is of those only that write it.
 
     Of a stream's table, the types that are behind their groups are readers too.
     """
-    lanes = lanes_at(platform.store.engine, table.name, platform.settings.cluster)
+    consumers = consumers_at(platform.store.engine, table.name, platform.settings.cluster)
     if log.location != platform.location(table.name, table.location):
-        lanes = [lane for lane in lanes if lane.writes]
-    behind = [one for lane in lanes for one in _types_behind(platform, lane, log)] if isinstance(table, EventTable) else []
-    return [*readers_of(platform, lake, table.name, log, lanes), *behind]
+        consumers = [consumer for consumer in consumers if consumer.writes]
+    behind = [one for consumer in consumers for one in _types_behind(platform, consumer, log)] if isinstance(table, EventTable) else []
+    return [*readers_of(platform, lake, table.name, log, consumers), *behind]
 
 
-def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, lanes: Sequence[LaneAt]) -> list[Reader]:
-    """These lanes at a table as its planner sees them."""
-    return [_reader(lane, log, reads_changes=_reads_changes(platform, lake, table, lane)) for lane in lanes]
+def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consumers: Sequence[ConsumerAt]) -> list[Reader]:
+    """These consumers at a table as its planner sees them."""
+    return [_reader(consumer, log, reads_changes=_reads_changes(platform, lake, table, consumer)) for consumer in consumers]
 
 
-def _types_behind(platform: Platform, lane: LaneAt, log: TableLog) -> list[Reader]:
-    """The types of a group whose places are behind that of its lane: they failed, or wait, and read from there one day."""
-    reached = version_of(lane.read.snapshot_id) if lane.read is not None else None
+def _types_behind(platform: Platform, consumer: ConsumerAt, log: TableLog) -> list[Reader]:
+    """The types of a group whose places are behind that of its consumer: they failed, or wait, and read from there one day."""
+    reached = version_of(consumer.read.snapshot_id) if consumer.read is not None else None
     if reached is None:
         return []
-    several = places_of(platform.store.engine, lane.lane.deployment, lane.lane.flow)
-    return [_of_types(lane, one, log) for one in several if NOWHERE < one.place.version < reached]
+    several = places_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
+    return [_of_types(consumer, one, log) for one in several if NOWHERE < one.place.version < reached]
 
 
-def _of_types(lane: LaneAt, at: TypesAt, log: TableLog) -> Reader:
+def _of_types(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
     place = SnapshotPlace(table_uid=TableUid(at.place.uid) if at.place.uid else None, snapshot_id=SnapshotId(str(at.place.version)))
-    name, waits = f"{at.types} types of {lane.lane.flow}, such as {at.example},", ""
+    name, waits = f"{at.types} types of {consumer.consumer.subscription}, such as {at.example},", ""
     try:
         commits = since_first_change(_commits_after(log, place))
     except CommitsMissingError as missing:
@@ -173,26 +173,29 @@ def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, 
     return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
 
 
-def _reads_changes(platform: Platform, lake: Lake, table: str, lane: LaneAt) -> bool:
-    """Whether a lane reads what changed in a table; one that this lake does not declare is taken to."""
-    declared = {one.name: one for one in lake.targets} if lane.lane.deployment == platform.ledger.deployment else {}
-    reader = declared.get(lane.lane.flow)
+def _reads_changes(platform: Platform, lake: Lake, table: str, consumer: ConsumerAt) -> bool:
+    """Whether a consumer reads what changed in a table; one that this lake does not declare is taken to."""
+    declared = {one.name: one for one in lake.targets} if consumer.consumer.deployment == platform.ledger.deployment else {}
+    reader = declared.get(consumer.consumer.subscription)
     if not isinstance(reader, LakeTable):
         return True
     return any(read.rejoin == table or (read.table == table and read.is_changing) for read in reader.reads.values())
 
 
-def _reader(lane: LaneAt, log: TableLog, *, reads_changes: bool) -> Reader:
-    waits = f"it is {lane.state.value}: {lane.state_reason}" if lane.state is not LaneState.ACTIVE else ""
-    opened = [] if lane.open_since is None else [lane.open_since]
+def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Reader:
+    waits = f"it is {consumer.state.value}: {consumer.state_reason}" if consumer.state is not ConsumerState.ACTIVE else ""
+    opened = [] if consumer.open_since is None else [consumer.open_since]
     try:
-        unread = since_first_change(_commits_after(log, lane.read if reads_changes else None))
-        commits = [*unread, *_commits_after(log, lane.pinned)]
+        unread = since_first_change(_commits_after(log, consumer.read if reads_changes else None))
+        commits = [*unread, *_commits_after(log, consumer.pinned)]
     except CommitsMissingError as missing:
         gone = f"commit {missing.version}, which it reads next, is no longer in the log"
-        commits, waits = [], waits or f"{gone}; let it run, or `lakechime trigger forget {lane.lane.flow}` where it is declared no more"
+        commits, waits = (
+            [],
+            waits or f"{gone}; let it run, or `lakechime trigger forget {consumer.consumer.subscription}` where it is declared no more",
+        )
     return Reader(
-        name=f"{lane.lane.flow}[{lane.lane.key}]" if lane.lane.key else lane.lane.flow,
+        name=f"{consumer.consumer.subscription}[{consumer.consumer.key}]" if consumer.consumer.key else consumer.consumer.subscription,
         since=min([*opened, *(commit.timestamp or 0 for commit in commits)], default=None),
         unread=min([*opened, *(commit.timestamp or 0 for commit in commits if commit.changes_data)], default=None),
         waits=waits,
@@ -229,11 +232,11 @@ class Dropped:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """What dropping a table takes: its folders, and the flows that write them."""
+    """What dropping a table takes: its folders, and the subscriptions that write them."""
 
     table: str
     folders: tuple[Path, ...]
-    flows: tuple[FlowRow, ...]
+    subscriptions: tuple[SubscriptionRow, ...]
 
 
 def to_drop(platform: Platform, table: str) -> Drop:
@@ -241,35 +244,37 @@ def to_drop(platform: Platform, table: str) -> Drop:
 
     Raises:
         NotFoundError: nothing of it lies in the warehouse.
-        LaneConflictError: another lane is at it.
+        ConsumerConflictError: another consumer is at it.
         LakeChimeError: the warehouse is no local folder.
     """
     own = (table, table + CHANGES)
-    lanes = [lane for name in own for lane in lanes_at(platform.store.engine, name, platform.settings.cluster)]
-    others = [one.lane for one in lanes if one.lane.flow not in own or one.lane.deployment != platform.ledger.deployment]
+    consumers = [consumer for name in own for consumer in consumers_at(platform.store.engine, name, platform.settings.cluster)]
+    others = [
+        one.consumer for one in consumers if one.consumer.subscription not in own or one.consumer.deployment != platform.ledger.deployment
+    ]
     if others:
-        names = ", ".join(sorted({f"{lane.flow} of {lane.deployment}" for lane in others}))
-        raise LaneConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
+        names = ", ".join(sorted({f"{consumer.subscription} of {consumer.deployment}" for consumer in others}))
+        raise ConsumerConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
     place = platform.location(table)
     if "://" in place:
         raise LakeChimeError(f"{table} lies in {place}, where a folder cannot be renamed in a moment; remove it there by its own tools")
     folders = tuple(folder for suffix in BESIDE if (folder := Path(place + suffix)).is_dir())
     if not folders:
         raise NotFoundError(f"nothing of {table} lies at {place}; what was declared with another location is to be removed by hand")
-    flows = [flow for name in own if (flow := platform.ledger.flow(name)) is not None]
-    return Drop(table=table, folders=folders, flows=tuple(flows))
+    subscriptions = [subscription for name in own if (subscription := platform.ledger.subscription(name)) is not None]
+    return Drop(table=table, folders=folders, subscriptions=tuple(subscriptions))
 
 
 def drop(platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_run: bool = False) -> list[Dropped]:
-    """Forget the lanes of a table, and put its folders aside. A drop that was interrupted is completed by another one.
+    """Forget the consumers of a table, and put its folders aside. A drop that was interrupted is completed by another one.
 
     Raises:
-        LaneConflictError: one of its lanes is at work; nothing was done.
+        ConsumerConflictError: one of its consumers is at work; nothing was done.
     """
     people = Interventions(platform.ledger)
     for is_dry in (True, False)[: 1 if dry_run else 2]:  # all of them can be forgotten, or none is
-        for flow in what.flows:
-            people.forget(flow, by, dry_run=is_dry)
+        for subscription in what.subscriptions:
+            people.forget(subscription, by, dry_run=is_dry)
     until = from_milliseconds(platform.store.now()).replace(microsecond=0) + keep_for
     aside = [Dropped(folder=folder.with_name(f"{folder.name}{UNTIL}{until:{TIME}}"), until=until) for folder in what.folders]
     if not dry_run:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 EXECUTION_TAG = "lakechime/execution"
-LANE_TAG = "lakechime/lane"
+CONSUMER_TAG = "lakechime/consumer"
 CAUSE_TAG = "lakechime/cause"
 ATTEMPT_TAG = "lakechime/attempt"
 BACKFILL_TAG = "lakechime/backfill"
@@ -24,7 +24,7 @@ MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends wit
 # checks of a table that follows a database
 KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE = "keeps_up", "nothing_lost", "same_as_database"
 EACH_EVENT_ONCE = "each_event_once"  # the check of a group that is made at times of its own
-MAX_TAG = 200  # characters of a lane's name in a tag; the id in the other tag is exact
+MAX_TAG = 200  # characters of a consumer's name in a tag; the id in the other tag is exact
 
 
 def asset_name(table: str) -> str:
@@ -54,10 +54,10 @@ def op_name(table: str) -> str:
 
 def run_tags(execution: Execution) -> dict[str, str]:
     """The references by which a run finds its execution; never lists."""
-    lane = f"{execution.lane.flow}[{execution.lane.key}]" if execution.lane.key else execution.lane.flow
+    consumer = f"{execution.consumer.subscription}[{execution.consumer.key}]" if execution.consumer.key else execution.consumer.subscription
     return {
         EXECUTION_TAG: execution.execution_id,
-        LANE_TAG: lane[:MAX_TAG],
+        CONSUMER_TAG: consumer[:MAX_TAG],
         CAUSE_TAG: execution.cause.value,
         ATTEMPT_TAG: str(execution.attempt),
         **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),

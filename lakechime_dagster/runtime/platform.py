@@ -18,12 +18,23 @@ from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, n
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.silver.store import close_reprocess
-from lakechime_dagster.triggers.consumers import COMPLETE, HOUR_MS, HOURS, LATE, CommitStamp, Committed, Execution, LaneId, LaneState, Place
+from lakechime_dagster.triggers.consumers import (
+    COMPLETE,
+    HOUR_MS,
+    HOURS,
+    LATE,
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+    ConsumerState,
+    Execution,
+    Place,
+)
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Beside, Ledger, together
-from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
@@ -66,11 +77,13 @@ class Platform:
         A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
         settles, an empty day is complete too (law 16). What is to be kept `beside` is written in the settling transaction.
         """
-        committed = target.committed(execution.lane, execution.step) if target is not None else None
+        committed = target.committed(execution.consumer, execution.step) if target is not None else None
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
-            self.store.register([*events, *marks_of(committed.stamp, target.table, target.levels(), target.cluster, events)])
-            self.ledger.settle(execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.stamp.facts)), beside))
+            self.store.register([*events, *marks_of(committed.commit_metadata, target.table, target.levels(), target.cluster, events)])
+            self.ledger.settle(
+                execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.commit_metadata.facts)), beside)
+            )
         return committed
 
     def settle_without_commit(
@@ -87,31 +100,37 @@ def _closing(execution: Execution, reprocessed: Reprocessed | None) -> Beside | 
 
 
 def marks_of(
-    stamp: CommitStamp, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
+    commit_metadata: CommitMetadata, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
 ) -> list[DataChangeEvent]:
     """A mark for each partition of a table that a step fired for and that no event of its commit names, and what it says of hours."""
     touched = {canonical_partition(event.partition, levels) for event in events}
-    fired = [values for values in stamp.facts.get(FIRED, ()) if set(values) == set(levels.names)]
+    fired = [values for values in commit_metadata.facts.get(FIRED, ()) if set(values) == set(levels.names)]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
     return [
         DataChangeEvent(
-            table=table, partition=partition, cluster=cluster, tags=Tags(stamp.tags), event_key=f"mark/{stamp.execution_id}/{partition}"
+            table=table,
+            partition=partition,
+            cluster=cluster,
+            tags=Tags(commit_metadata.tags),
+            event_key=f"mark/{commit_metadata.execution_id}/{partition}",
         )
         for partition in partitions
         if canonical_partition(partition, levels) not in touched
-    ] + hours_of(stamp, table, cluster)
+    ] + hours_of(commit_metadata, table, cluster)
 
 
-def hours_of(stamp: CommitStamp, table: str, cluster: str = "") -> list[DataChangeEvent]:
+def hours_of(commit_metadata: CommitMetadata, table: str, cluster: str = "") -> list[DataChangeEvent]:
     """What an execution of a CDC table says of the hours of its database's time; registered again, it is a duplicate.
 
     A completeness marker for each hour that is complete since then, and for each that was complete before and that its commit
     changes an event that changes data: a trigger with `late="refire"` fires again for it. These hours have no snapshots of their
     own, as the partitions of a Hive table have none.
     """
-    start, end = (int(moment) // HOUR_MS for moment in stamp.facts.get(COMPLETE, (0, 0)))
+    start, end = (int(moment) // HOUR_MS for moment in commit_metadata.facts.get(COMPLETE, (0, 0)))
     complete = [_hour_event(table, cluster, hour) for hour in range(start, end)]
-    late = [_hour_event(table, cluster, hour, changes, stamp.execution_id) for hour, changes in stamp.facts.get(LATE, ())]
+    late = [
+        _hour_event(table, cluster, hour, changes, commit_metadata.execution_id) for hour, changes in commit_metadata.facts.get(LATE, ())
+    ]
     return complete + late
 
 
@@ -128,9 +147,9 @@ def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id
     )
 
 
-def ask_target(target: "DeltaLog | None") -> Callable[[LaneId], Committed | None]:
-    """What a target says of a lane that the ledger does not know."""
-    return (lambda lane: target.last_committed(lane)) if target is not None else (lambda lane: None)
+def ask_target(target: "DeltaLog | None") -> Callable[[ConsumerId], Committed | None]:
+    """What a target says of a consumer that the ledger does not know."""
+    return (lambda consumer: target.last_committed(consumer)) if target is not None else (lambda consumer: None)
 
 
 def open_platform(settings: Settings | None = None) -> Platform:
@@ -188,15 +207,19 @@ def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Ev
     return store, ledger, Evaluator(store.engine, ledger)
 
 
-def ends_of_held(platform: Platform, flow: Flow, row: FlowRow) -> dict[str, Place]:
-    """By the key of its lane where a step that asked for a person ends when it is tried again: after all that came meanwhile.
+def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Place]:
+    """By the key of its consumer where a step that asked for a person ends when it is tried again: after all that came meanwhile.
 
     What answers its question may be in there, such as a new snapshot. What a claim took of a feed stays as it is.
     """
-    if flow.feed is not None:
+    if subscription.feed is not None:
         return {}
-    lanes = platform.ledger.lanes(row)
-    return {key: platform.evaluator.end_of(flow, row, lane) for key, lane in lanes.items() if lane.state is LaneState.HELD}
+    consumers = platform.ledger.consumers(row)
+    return {
+        key: platform.evaluator.end_of(subscription, row, consumer)
+        for key, consumer in consumers.items()
+        if consumer.state is ConsumerState.BLOCKED
+    }
 
 
 def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:

@@ -9,9 +9,9 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lakechime_dagster.dce.contract import DCEStore
-from lakechime_dagster.errors import LaneConflictError, NotFoundError, needs
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, needs
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,29 +22,31 @@ if TYPE_CHECKING:
 DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
-_FLOWS: dict[str, Flow] = {}  # the flows of this code location, by name; filled as it is loaded
+_SUBSCRIPTIONS: dict[str, Subscription] = {}  # the subscriptions of this code location, by name; filled as it is loaded
 
 
-class NothingNewError(LaneConflictError):
-    """There is nothing to do for this run: no event came since the lane's place, or the step is settled already."""
+class NothingNewError(ConsumerConflictError):
+    """There is nothing to do for this run: no event came since the consumer's place, or the step is settled already."""
 
 
-def declare_flow(flow: Flow) -> Flow:
-    """Make a flow known to the runs of this code location; the newest declaration of a name holds."""
-    _FLOWS[flow.name] = flow
-    return flow
+def declare_subscription(subscription: Subscription) -> Subscription:
+    """Make a subscription known to the runs of this code location; the newest declaration of a name holds."""
+    _SUBSCRIPTIONS[subscription.name] = subscription
+    return subscription
 
 
-def declared_flows() -> dict[str, Flow]:
-    """The flows of this code location by name."""
-    return dict(_FLOWS)
+def declared_subscriptions() -> dict[str, Subscription]:
+    """The subscriptions of this code location by name."""
+    return dict(_SUBSCRIPTIONS)
 
 
-def flow_named(name: str) -> Flow:
-    """The flow of that name in this code location."""
-    if name not in _FLOWS:
-        raise NotFoundError(f"no flow {name!r} is declared in this code location; it has {', '.join(sorted(_FLOWS)) or 'none'}")
-    return _FLOWS[name]
+def subscription_named(name: str) -> Subscription:
+    """The subscription of that name in this code location."""
+    if name not in _SUBSCRIPTIONS:
+        raise NotFoundError(
+            f"no subscription {name!r} is declared in this code location; it has {', '.join(sorted(_SUBSCRIPTIONS)) or 'none'}"
+        )
+    return _SUBSCRIPTIONS[name]
 
 
 class LakeChimeResource(dg.ConfigurableResource):
@@ -57,7 +59,9 @@ class LakeChimeResource(dg.ConfigurableResource):
         return open_platform()
 
     @contextmanager
-    def execution(self, context: RunContext, flow: str | None = None, *, partition: str | None = None) -> "Iterator[RunningExecution]":
+    def execution(
+        self, context: RunContext, subscription: str | None = None, *, partition: str | None = None
+    ) -> "Iterator[RunningExecution]":
         """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
 
         `partition` is the Dagster partition key, by default the run's own.
@@ -65,13 +69,13 @@ class LakeChimeResource(dg.ConfigurableResource):
         Raises:
             NothingNewError: the step is settled, or nothing came since: report that and end.
             NotFoundError: no grid point up to now stands for the partition.
-            LaneConflictError: another run is at it; the message names it.
+            ConsumerConflictError: another run is at it; the message names it.
         """
         from lakechime_dagster.runtime.claim import begun
         from lakechime_dagster.runtime.execution import RunningExecution, kept
 
         platform = self.platform()
-        found, execution = begun(platform, context, flow, partition)
+        found, execution = begun(platform, context, subscription, partition)
         target = platform.log(found.target, found.location) if found.target else None
         running = RunningExecution(platform, found, execution)
         with kept(running, target, context.log.info):
@@ -90,7 +94,7 @@ class LakeChimeResource(dg.ConfigurableResource):
         with needs("the lineage of a run's writes", extra="spark"):
             from lakechime_dagster.lineage.programs import recording, tables_of
         platform = self.platform()
-        known = tables_of(platform, declared_flows()) | {
+        known = tables_of(platform, declared_subscriptions()) | {
             name: platform.location(name, location) for name, location in (tables or {}).items()
         }
         names = Names(tables=tuple(known), locations=known, aliases=aliases or {})

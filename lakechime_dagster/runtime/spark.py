@@ -72,7 +72,7 @@ class SparkResource(dg.ConfigurableResource):
         confs = _confs(write_as, job.location)
 
         def work(spark: "SparkSession") -> TableResult:
-            return refresh(spark, job, running.stamp(), running.platform.log_at, agree, partial(ended, spark))
+            return refresh(spark, job, running.commit_metadata(), running.platform.log_at, agree, partial(ended, spark))
 
         return self._attempt(running, log, confs, work)
 
@@ -83,7 +83,7 @@ class SparkResource(dg.ConfigurableResource):
 
         job = replace(job, environment=os.environ)
         confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: ingest(spark, job, running.stamp(), running.platform.log_at))
+        return self._attempt(running, log, confs, lambda spark: ingest(spark, job, running.commit_metadata(), running.platform.log_at))
 
     def ingest_events(self, running: RunningExecution, job: EventJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the events of a stream."""
@@ -92,7 +92,9 @@ class SparkResource(dg.ConfigurableResource):
 
         job = replace(job, environment=os.environ)
         confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: ingest_events(spark, job, running.stamp(), running.platform.log_at))
+        return self._attempt(
+            running, log, confs, lambda spark: ingest_events(spark, job, running.commit_metadata(), running.platform.log_at)
+        )
 
     def write_group(self, running: RunningExecution, job: GroupJob, log: Callable[[str], None]) -> Attempted[GroupResult]:
         """One attempt at the execution's step of a group of types."""
@@ -118,7 +120,7 @@ class SparkResource(dg.ConfigurableResource):
             from lakechime_dagster.cdc.spark_refresh import follow
 
         confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.stamp(), running.platform.log_at))
+        return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.commit_metadata(), running.platform.log_at))
 
     def _attempt(
         self,

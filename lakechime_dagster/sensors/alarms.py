@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.observing import looking_sensor
@@ -109,7 +109,7 @@ def _held(instance: dg.DagsterInstance, run_id: str, key: dg.AssetCheckKey) -> s
             continue
         error = failed.step_failure_data.error
         while error is not None:
-            if error.cls_name == LaneHeldError.__name__:
+            if error.cls_name == ConsumerBlockedError.__name__:
                 return f": {error.message.partition(': ')[2].strip()}"
             error = error.cause
     return ""

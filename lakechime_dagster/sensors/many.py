@@ -8,15 +8,15 @@ import dagster as dg
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.names import dagster_name
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.resource import declare_flow
+from lakechime_dagster.runtime.resource import declare_subscription
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, DagsterRuns, Runs, Tick, attended, claim, decided, instance_of
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
 from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import any_key
-from lakechime_dagster.triggers.registry import TICK_NOTE_MS, FlowRow
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 
 MAX_OPEN = 10_000  # open executions looked at in a tick
@@ -24,9 +24,9 @@ MAX_OPEN = 10_000  # open executions looked at in a tick
 
 @dataclass(frozen=True)
 class Launch:
-    """A flow and what launches its runs; with all checks of the selection unless `checks` names them."""
+    """A subscription and what launches its runs; with all checks of the selection unless `checks` names them."""
 
-    flow: Flow
+    subscription: Subscription
     job: AssetJob
     selection: list[dg.AssetKey]
     partitions: dg.PartitionsDefinition | None = None
@@ -34,10 +34,10 @@ class Launch:
 
 
 def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
-    """A sensor that launches the runs of all these flows; each has its own lanes, as with a sensor of its own."""
-    by_flow = {launch.flow.name: launch for launch in launches}
+    """A sensor that launches the runs of all these subscriptions; each has its own consumers, as with a sensor of its own."""
+    by_subscription = {launch.subscription.name: launch for launch in launches}
     for launch in launches:
-        declare_flow(launch.flow)
+        declare_subscription(launch.subscription)
     sweeps: dict[tuple[str, str], Sweep] = {}  # per store and deployment; it remembers where the last look ended
     asked: AskedAt = {}
 
@@ -53,14 +53,18 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             platform = open_platform()
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
-                sweeps[key] = Sweep(platform.evaluator, [launch.flow for launch in launches if launch.flow.feed is None])
-            accepts = {flow: accepts_of(launch.partitions, instance_of(context)) for flow, launch in by_flow.items()}
-            tick = run_many(platform, sweeps[key], by_flow, DagsterRuns(instance_of(context)), accepts, asked)
+                sweeps[key] = Sweep(platform.evaluator, [launch.subscription for launch in launches if launch.subscription.feed is None])
+            accepts = {
+                subscription: accepts_of(launch.partitions, instance_of(context)) for subscription, launch in by_subscription.items()
+            }
+            tick = run_many(platform, sweeps[key], by_subscription, DagsterRuns(instance_of(context)), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:
             return dg.SensorResult(skip_reason="; ".join(tick.sentences))
-        return dg.SensorResult(run_requests=[_request(by_flow[execution.lane.flow], execution) for execution in tick.launches])
+        return dg.SensorResult(
+            run_requests=[_request(by_subscription[execution.consumer.subscription], execution) for execution in tick.launches]
+        )
 
     return sensor
 
@@ -73,16 +77,18 @@ def run_many(
     accepts: Mapping[str, Callable[[str], bool]],
     asked: AskedAt | None = None,
 ) -> Tick:
-    """One tick of many flows: settle or retry what is open, then decide those that changed and claim for them.
+    """One tick of many subscriptions: settle or retry what is open, then decide those that changed and claim for them.
 
-    A flow that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
+    A subscription that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
     none of the sweep's, as no event tells of theirs: each feed is asked when it is due.
     """
     now = platform.store.now()
     is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
     if is_noted:
         sweep.reread()
-    fed = {name: platform.evaluator.activate(launch.flow) for name, launch in launches.items() if launch.flow.feed is not None}
+    fed = {
+        name: platform.evaluator.activate(launch.subscription) for name, launch in launches.items() if launch.subscription.feed is not None
+    }
     if is_noted:
         platform.ledger.note_tick([*sweep.rows.values(), *fed.values()], now)
         sweep.noted_ts = now
@@ -90,9 +96,9 @@ def run_many(
     sentences: list[str] = []
     opened = platform.ledger.executions(state=ExecutionState.OPEN, limit=MAX_OPEN)
     for execution in opened:
-        if execution.lane.flow in launches:
-            name = execution.lane.flow
-            launch, sentence = attended(platform, launches[name].flow, (sweep.rows | fed)[name], execution, runs)
+        if execution.consumer.subscription in launches:
+            name = execution.consumer.subscription
+            launch, sentence = attended(platform, launches[name].subscription, (sweep.rows | fed)[name], execution, runs)
             attempts += [launch] if launch else []
             sentences += [sentence] if sentence else []
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
@@ -103,13 +109,13 @@ def run_many(
     for name, decision in decisions.items():
         room = MAX_REQUESTS - len(attempts)
         try:
-            claimed, refusal = claim(platform, launches[name].flow, rows[name], decision, room)
+            claimed, refusal = claim(platform, launches[name].subscription, rows[name], decision, room)
         except LakeChimeError as error:  # what it claimed before is launched by the next tick; it stays restless
             claimed, refusal = [], str(error)
         attempts += claimed
         sentences += [refusal] if refusal else []
     if is_noted:
-        sweep.move_on({execution.lane.flow for execution in opened})
+        sweep.move_on({execution.consumer.subscription for execution in opened})
     waiting = [decision for decision in decisions.values() if not decision.fires]
     sentences += [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
     sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
@@ -118,21 +124,23 @@ def run_many(
 
 
 def _asked(
-    platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], decisions: Mapping[str, Decision]
+    platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, SubscriptionRow], decisions: Mapping[str, Decision]
 ) -> dict[str, Decision]:
     """Groups and streams that fire by what people want of them, though no event tells of it."""
-    named = [name for name in rows if launches[name].flow.has_types or launches[name].flow.is_stream]
+    named = [name for name in rows if launches[name].subscription.has_types or launches[name].subscription.is_stream]
     found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=("no event came",))) for name in named}
-    asked = {name: with_asked(platform, launches[name].flow, rows[name], one) for name, one in found.items() if not one.fires}
+    asked = {name: with_asked(platform, launches[name].subscription, rows[name], one) for name, one in found.items() if not one.fires}
     return {name: one for name, one in asked.items() if one.fires}
 
 
-def _by_feeds(platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, FlowRow], asked: AskedAt) -> dict[str, Decision]:
-    """The decisions of flows that read a feed; one that cannot be asked says so, and hinders no other."""
+def _by_feeds(
+    platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, SubscriptionRow], asked: AskedAt
+) -> dict[str, Decision]:
+    """The decisions of subscriptions that read a feed; one that cannot be asked says so, and hinders no other."""
     found: dict[str, Decision] = {}
     for name, row in rows.items():
         try:
-            found[name] = decided(platform, launches[name].flow, row, any_key, asked)
+            found[name] = decided(platform, launches[name].subscription, row, any_key, asked)
         except LakeChimeError as error:
             found[name] = Decision(trigger=name, fires=False, reasons=(str(error),))
     return found

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Protocol
 import dagster as dg
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target, end_dead_run
 from lakechime_dagster.runtime.sources import ask, hold
 from lakechime_dagster.silver.requests import with_asked
-from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, any_key
-from lakechime_dagster.triggers.registry import FlowRow
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
-AskedAt = dict[str, int]  # by flow, when its feed was asked last; kept by a process, whose first tick asks at once
+AskedAt = dict[str, int]  # by subscription, when its feed was asked last; kept by a process, whose first tick asks at once
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
 
 
@@ -65,23 +65,23 @@ class Tick:
     sentences: tuple[str, ...] = ()
 
 
-def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_key, asked: AskedAt | None = None) -> Tick:
+def run_tick(platform: Platform, subscription: Subscription, runs: Runs, accepts: Accepts = any_key, asked: AskedAt | None = None) -> Tick:
     """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
 
     `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
-    firing is refused before the claim. `asked` is for a flow that reads a feed: its earlier ticks' memory.
+    firing is refused before the claim. `asked` is for a subscription that reads a feed: its earlier ticks' memory.
     """
-    row = platform.evaluator.activate(flow)
+    row = platform.evaluator.activate(subscription)
     platform.ledger.note_tick([row], platform.store.now())
     launches: list[Execution] = []
     sentences: list[str] = []
     for execution in platform.ledger.open_executions(row):
-        launch, sentence = attended(platform, flow, row, execution, runs)
+        launch, sentence = attended(platform, subscription, row, execution, runs)
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     try:
-        decision = decided(platform, flow, row, accepts, {} if asked is None else asked)
-        claimed, refusal = claim(platform, flow, row, decision, MAX_REQUESTS - len(launches))
+        decision = decided(platform, subscription, row, accepts, {} if asked is None else asked)
+        claimed, refusal = claim(platform, subscription, row, decision, MAX_REQUESTS - len(launches))
     except LakeChimeError as error:  # what is to be retried is launched all the same
         return Tick(launches=tuple(launches), sentences=(*sentences, str(error)))
     sentences += [refusal] if refusal else []
@@ -90,48 +90,52 @@ def run_tick(platform: Platform, flow: Flow, runs: Runs, accepts: Accepts = any_
     return Tick(launches=(*launches, *claimed), sentences=(*sentences, *decision.reasons))
 
 
-def decided(platform: Platform, flow: Flow, row: FlowRow, accepts: Accepts, asked: AskedAt) -> Decision:
-    """Whether the flow fires, by events or by its feed; a feed that needs a person's choice holds the lane."""
-    if flow.feed is None:
-        return with_asked(platform, flow, row, platform.evaluator.evaluate(flow, row, accepts=accepts))
-    found = ask(platform, flow, row, asked.get(flow.name))
+def decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, accepts: Accepts, asked: AskedAt) -> Decision:
+    """Whether the subscription fires, by events or by its feed; a feed that needs a person's choice holds the consumer."""
+    if subscription.feed is None:
+        return with_asked(platform, subscription, row, platform.evaluator.evaluate(subscription, row, accepts=accepts))
+    found = ask(platform, subscription, row, asked.get(subscription.name))
     if found.at_ms is not None:
-        asked[flow.name] = found.at_ms
+        asked[subscription.name] = found.at_ms
     if found.lag is not None:
         platform.ledger.note_feed(row, found.lag)
     hold(platform, row, found)
-    return with_asked(platform, flow, row, found.decision)
+    return with_asked(platform, subscription, row, found.decision)
 
 
-def claim(platform: Platform, flow: Flow, row: FlowRow, decision: Decision, room: int) -> tuple[list[Execution], str]:
+def claim(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, decision: Decision, room: int
+) -> tuple[list[Execution], str]:
     """Claim at most `room` of what a decision fires, and say which keys Dagster would refuse."""
-    refused = [flow.key_of(firing) for firing in decision.refused]
+    refused = [subscription.key_of(firing) for firing in decision.refused]
     bounded = replace(decision, firings=decision.firings[: max(0, room)])
-    claimed = platform.evaluator.fire(flow, row, bounded, ask_target(target_of(platform, flow)))
+    claimed = platform.evaluator.fire(subscription, row, bounded, ask_target(target_of(platform, subscription)))
     first = f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions" if refused else ""
     return claimed, first
 
 
-def target_of(platform: Platform, flow: Flow) -> "DeltaLog | None":
-    """The log of the table that the flow writes."""
-    return platform.log(flow.target, flow.location) if flow.target else None
+def target_of(platform: Platform, subscription: Subscription) -> "DeltaLog | None":
+    """The log of the table that the subscription writes."""
+    return platform.log(subscription.target, subscription.location) if subscription.target else None
 
 
-def attended(platform: Platform, flow: Flow, row: FlowRow, execution: Execution, runs: Runs) -> tuple[Execution | None, str]:
-    """Attend to an open execution; a lane that somebody else moved, or a target that cannot be read, hinders no other."""
+def attended(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, execution: Execution, runs: Runs
+) -> tuple[Execution | None, str]:
+    """Attend to an open execution; a consumer that somebody else moved, or a target that cannot be read, hinders no other."""
     try:
-        return attend(platform, flow, row, target_of(platform, flow), execution, runs)
-    except (LaneConflictError, TableUnreadableError) as error:
+        return attend(platform, subscription, row, target_of(platform, subscription), execution, runs)
+    except (ConsumerConflictError, TableUnreadableError) as error:
         return None, str(error)
 
 
 def attend(
-    platform: Platform, flow: Flow, row: FlowRow, target: "DeltaLog | None", execution: Execution, runs: Runs
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, target: "DeltaLog | None", execution: Execution, runs: Runs
 ) -> tuple[Execution | None, str]:
     """What an open execution needs: nothing, settling, a launch, or the next attempt (law 7: the target is asked first)."""
     now = platform.store.now()
     run = runs.of_attempt(execution)
-    where = f"step {execution.step} of {execution.lane.key or flow.name}"
+    where = f"step {execution.step} of {execution.consumer.key or subscription.name}"
     if run is None:
         if execution.run_id is None:
             if (execution.next_attempt_ts or 0) <= now:
@@ -151,13 +155,15 @@ def attend(
         reason = f"run {run.run_id} {run.state.value}" + (" without a commit" if run.state is RunState.SUCCEEDED else "")
     if platform.settle_if_committed(target, execution) is not None:
         return None, f"{where} is settled by its commit"
-    lane = platform.ledger.lanes(row)[execution.lane.key]
-    if lane.state is not LaneState.ACTIVE:
+    consumer = platform.ledger.consumers(row)[execution.consumer.key]
+    if consumer.state is not ConsumerState.ACTIVE:
         return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
-    wider = platform.evaluator.end_of(flow, row, lane) if flow.feed is None and flow.max_commits is None else None
+    wider = (
+        platform.evaluator.end_of(subscription, row, consumer) if subscription.feed is None and subscription.max_commits is None else None
+    )
     following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:
-        return None, f"{where} is HELD after attempt {execution.attempt}: {reason}"
+        return None, f"{where} is BLOCKED after attempt {execution.attempt}: {reason}"
     if (following.next_attempt_ts or 0) <= now:
         return _launched(platform, following, where)
     return None, f"{where} is tried again as attempt {following.attempt}: {reason}"
@@ -165,7 +171,7 @@ def attend(
 
 def _launched(platform: Platform, execution: Execution, where: str) -> tuple[Execution | None, str]:
     """An attempt that is due, unless its trigger is paused by now; then it is launched once somebody resumes that."""
-    row = platform.ledger.flow(execution.lane.flow)
+    row = platform.ledger.subscription(execution.consumer.subscription)
     if row is not None and row.paused_ts is not None:
         return None, f"{where}: attempt {execution.attempt} is launched when {row.name} is resumed"
     return execution, ""

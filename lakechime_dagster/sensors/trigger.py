@@ -9,10 +9,10 @@ import dagster as dg
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.runtime.names import dagster_name, run_tags
-from lakechime_dagster.runtime.resource import declare_flow, declared_flows
+from lakechime_dagster.runtime.resource import declare_subscription, declared_subscriptions
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.consumers import Execution
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def lakechime_sensor(
         launched = job.name if job is not None else ", ".join(key.to_user_string() for key in target.keys) if target is not None else ""
         remedy = "write a PartitionTrigger on partitions with one value per level, or launch something that is not partitioned"
         raise DeclarationError(name, "trigger", f"({trigger}) names no partition, and {launched} is partitioned; {remedy}")
-    flow = Flow(
+    subscription = Subscription(
         name=name,
         trigger=trigger,
         target=writes,
@@ -67,26 +67,28 @@ def lakechime_sensor(
         job=job.name if job else None,
         cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
-    _check_ends(flow)
+    _check_ends(subscription)
     selection = list(target.keys) if target is not None else None
-    return flow_sensor(flow, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status)
+    return subscription_sensor(
+        subscription, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status
+    )
 
 
-def _check_ends(flow: Flow) -> None:
-    """Refuse a flow whose own commit would wake it again, by itself or by way of others of this code location.
+def _check_ends(subscription: Subscription) -> None:
+    """Refuse a subscription whose own commit would wake it again, by itself or by way of others of this code location.
 
     Keys of partition triggers alone end: each of them wakes that of another partition, such as the next day's.
     """
-    flows, cluster = declared_flows() | {flow.name: flow}, load_settings().cluster
-    writers = [one for one in flows.values() if one.target is not None]
-    inputs = {name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in flows.items()}
-    for name in [one.name for one in flows.values() if not one.is_partitioned]:
-        there, back = _path(inputs, flow.name, name), _path(inputs, name, flow.name)
+    subscriptions, cluster = declared_subscriptions() | {subscription.name: subscription}, load_settings().cluster
+    writers = [one for one in subscriptions.values() if one.target is not None]
+    inputs = {name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in subscriptions.items()}
+    for name in [one.name for one in subscriptions.values() if not one.is_partitioned]:
+        there, back = _path(inputs, subscription.name, name), _path(inputs, name, subscription.name)
         if there and back:
-            ring = there if name == flow.name else [*there, *back[1:]]
+            ring = there if name == subscription.name else [*there, *back[1:]]
             remedy = "leave one of them out, or let it wait for tags that these commits do not have"
             problem = f"would fire for ever: {' ← '.join(ring)}, each by the commits of the next"
-            raise DeclarationError(flow.name, "trigger, writes", f"{problem}; {remedy}")
+            raise DeclarationError(subscription.name, "trigger, writes", f"{problem}; {remedy}")
 
 
 def _path(inputs: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]:
@@ -125,8 +127,8 @@ def _type_of(value: object) -> LevelType:
     return LevelType.INT if isinstance(value, int) else LevelType.STRING
 
 
-def flow_sensor(
-    flow: Flow,
+def subscription_sensor(
+    subscription: Subscription,
     *,
     job: dg.JobDefinition | AssetJob | None = None,
     target: dg.AssetsDefinition | None = None,
@@ -135,17 +137,17 @@ def flow_sensor(
     partitions: dg.PartitionsDefinition | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
-    """The sensor of a flow; its description is the condition in words."""
-    declare_flow(flow)
+    """The sensor of a subscription; its description is the condition in words."""
+    declare_subscription(subscription)
     launch = {"job": job} if job is not None else {"target": target}
     asked: AskedAt = {}
 
     @dg.sensor(
-        name=dagster_name(flow.name),
+        name=dagster_name(subscription.name),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=default_status,
-        description=describe(flow),
-        metadata={"tables": ", ".join(flow.pinned)} | ({"writes": flow.target} if flow.target else {}),
+        description=describe(subscription),
+        metadata={"tables": ", ".join(subscription.pinned)} | ({"writes": subscription.target} if subscription.target else {}),
         **launch,  # type: ignore[arg-type]
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -153,10 +155,10 @@ def flow_sensor(
         from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
 
         try:
-            if flow.job is not None and partitions is None:
-                _check_unpartitioned(flow.name, context.repository_def, flow.job)
+            if subscription.job is not None and partitions is None:
+                _check_unpartitioned(subscription.name, context.repository_def, subscription.job)
             accepts = accepts_of(partitions, instance_of(context))
-            tick = run_tick(open_platform(), flow, DagsterRuns(instance_of(context)), accepts, asked)
+            tick = run_tick(open_platform(), subscription, DagsterRuns(instance_of(context)), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if tick.launches:
@@ -205,9 +207,9 @@ def request(
     )
 
 
-def describe(flow: Flow) -> str:
+def describe(subscription: Subscription) -> str:
     """The condition in words, and what a crash may repeat."""
     repeated = "At least once: a run that dies after its effect is repeated."
-    promise = "Each change is applied once." if flow.target is not None else repeated
-    verb = "when all of these are there: " if flow.is_partitioned else "after "
-    return f"Launches {verb}{flow.condition}. {promise}"
+    promise = "Each change is applied once." if subscription.target is not None else repeated
+    verb = "when all of these are there: " if subscription.is_partitioned else "after "
+    return f"Launches {verb}{subscription.condition}. {promise}"

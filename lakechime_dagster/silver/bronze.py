@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import FileAction, SnapshotRange, TableLog, Verdict, own_uid
-from lakechime_dagster.errors import DeclarationError, LaneHeldError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.event import Refusal, scanned
 from lakechime_dagster.silver.job import EventJob
 from lakechime_dagster.silver.results import Reprocessed
@@ -51,7 +51,7 @@ from lakechime_dagster.spark.session import column, on_batches, session_confs, s
 from lakechime_dagster.tables.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, KafkaPlace, Place, ranges_between
+from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, Place, ranges_between
 
 TRACKED = "delta.enableRowTracking"
 MADE_ANEW = "it was made anew, and is read from its beginning; what it had before, and was not read, is not there any more"
@@ -59,20 +59,20 @@ _PAYLOAD = "payload"
 
 
 def rows_of_table(
-    spark: SparkSession, job: EventJob, feed: TableRows, log: TableLog, range_: SnapshotRange, stamp: CommitStamp
+    spark: SparkSession, job: EventJob, feed: TableRows, log: TableLog, range_: SnapshotRange, commit_metadata: CommitMetadata
 ) -> tuple[DataFrame | None, SourceResult]:
     """The rows of a range as `_src`, `sent_at` and `payload`, None where there is none, and how they were read.
 
     `sent_at` is when the row's file was written.
 
     Raises:
-        LaneHeldError: what was appended cannot be told from what is there already, as commits do more than append, or are gone.
+        ConsumerBlockedError: what was appended cannot be told from what is there already, as commits do more than append, or are gone.
         DeclarationError: the table has no such column of text or bytes.
     """
     read = read_range(spark, log, range_)
     is_anew = _is_made_anew(range_, read)
     if not (read.is_first or is_anew) and (read.images is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
-        raise _refusal(job, feed, range_, read, stamp)
+        raise _refusal(job, feed, range_, read, commit_metadata)
     told = SourceResult(
         alias=_PAYLOAD,
         table=feed.name,
@@ -99,15 +99,16 @@ def _is_made_anew(range_: SnapshotRange, read: RangeRead) -> bool:
     return range_.is_recreated and before is not None and now is not None and own_uid(before) != own_uid(now)
 
 
-def _refusal(job: EventJob, feed: TableRows, range_: SnapshotRange, read: RangeRead, stamp: CommitStamp) -> Exception:
+def _refusal(job: EventJob, feed: TableRows, range_: SnapshotRange, read: RangeRead, commit_metadata: CommitMetadata) -> Exception:
     """Why a range is not read: a newer attempt may read up to another end, or a person must decide."""
     where = f"{feed.name} after version {range_.start} up to {range_.end}"
     if read.verdict is Verdict.RECREATED and read.version != int(range_.end):
         return TableUnreadableError(f"{where}: {read.note}; the next attempt reads the new one")
     why = read.note or f"commits of it do more than append ({read.method.value})"
-    return LaneHeldError(
+    return ConsumerBlockedError(
         f"{where}: {why}; {job.name} takes only what is appended, and takes nothing of these versions. Put the table's log back as it "
-        f"was, or go on behind version {range_.end} by `lakechime execution skip {stamp.execution_id} --reason …` and append anew to "
+        f"was, or go on behind version {range_.end} by `lakechime execution skip {commit_metadata.execution_id} --reason …` and append "
+        f"anew to "
         f"{feed.name} what must not be missing"
     )
 
@@ -296,7 +297,7 @@ _READ = StructType([StructField("_src", StringType()), StructField("sent_at", Ti
 _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reason,type,producer,hash," + REFUSED_BEFORE}
 
 
-def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_log: OpenLog) -> TableResult:
+def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
     """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
@@ -314,7 +315,7 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
                 range_ = ranges_between(start or Place(), end).get(job.feed.name)
                 log, read = open_log(job.folder, job.feed.name), None
                 if range_ is not None:
-                    read, how = rows_of_table(spark, job, job.feed, log, range_, stamp)
+                    read, how = rows_of_table(spark, job, job.feed, log, range_, commit_metadata)
                     sources.append(how)
             case _:
                 assert_never(job.feed)
@@ -324,11 +325,11 @@ def ingest_events(spark: SparkSession, job: EventJob, stamp: CommitStamp, open_l
 
     with session_confs(spark, SMALL_PAGES):
         again, done = _reprocessed(spark, job, open_log)
-        stamp = stamp if done is None else replace(stamp, facts={**stamp.facts, **done.to_facts()})
+        commit_metadata = commit_metadata if done is None else replace(commit_metadata, facts={**commit_metadata.facts, **done.to_facts()})
         result = ingest_step(
             spark,
             job,
-            stamp,
+            commit_metadata,
             open_log,
             rows_between,
             SCHEMA,

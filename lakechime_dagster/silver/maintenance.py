@@ -17,8 +17,8 @@ from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import DEFAULTS, LOG, Maintenance, log_kept
 from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, Refused, Subject, TableFiles, plan_together
-from lakechime_dagster.triggers.consumers import LaneId
-from lakechime_dagster.triggers.progress import lanes_at
+from lakechime_dagster.triggers.consumers import ConsumerId
+from lakechime_dagster.triggers.progress import consumers_at
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Col
     the newest commit of the group.
     """
     now, logs, subjects, unread = platform.store.now(), list["DeltaLog"](), list[Subject](), list[Looked]()
-    for lane, log in _logs(platform, group, tables):
+    for consumer, log in _logs(platform, group, tables):
         try:
-            subjects.append(_subject(platform, lake, group, lane, log, now))
+            subjects.append(_subject(platform, lake, group, consumer, log, now))
             logs.append(log)
         except LakeChimeError as error:
             unread.append(_unread(log, error))
@@ -95,23 +95,23 @@ def keep_group(platform: Platform, lake: Lake, group: EventGroup, log: Callable[
     return kept
 
 
-def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "Iterator[tuple[LaneId, DeltaLog]]":
-    """The logs of the tables of a group's types, so far as they are there, each with the lane of its steps."""
+def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "Iterator[tuple[ConsumerId, DeltaLog]]":
+    """The logs of the tables of a group's types, so far as they are there, each with the consumer of its steps."""
     for one in event_types(platform).types(group.name).values():
         home = one.home or group.name
         name = f"{home}.{one.table}"
         log = platform.log(name)
         if one.place.commits and (not tables or name in tables) and log.exists():
-            yield LaneId(platform.ledger.deployment, home, one.type), log
+            yield ConsumerId(platform.ledger.deployment, home, one.type), log
 
 
-def _subject(platform: Platform, lake: Lake, group: EventGroup, lane: LaneId, log: "DeltaLog", now: int) -> Subject:
+def _subject(platform: Platform, lake: Lake, group: EventGroup, consumer: ConsumerId, log: "DeltaLog", now: int) -> Subject:
     from lakechime_dagster.formats.delta import table_files
 
     files = table_files(log)
-    lanes = lanes_at(platform.store.engine, log.table, platform.settings.cluster)
-    policy = keeping_words(policy_of(group), files, _told(log, lane), now)
-    return Subject(files=files, readers=tuple(readers_of(platform, lake, log.table, log, lanes)), policy=policy)
+    consumers = consumers_at(platform.store.engine, log.table, platform.settings.cluster)
+    policy = keeping_words(policy_of(group), files, _told(log, consumer), now)
+    return Subject(files=files, readers=tuple(readers_of(platform, lake, log.table, log, consumers)), policy=policy)
 
 
 def _unread(log: "DeltaLog", error: LakeChimeError) -> Looked:
@@ -120,10 +120,10 @@ def _unread(log: "DeltaLog", error: LakeChimeError) -> Looked:
     return Looked(log=log, files=TableFiles(table=log.table), plan=Plan(table=log.table, refused=(Refused(action=whole, why=str(error)),)))
 
 
-def _told(log: "DeltaLog", lane: LaneId) -> int | None:
-    """When the newest commit of a type's lane was made; None where the log does not hold it."""
-    last = log.last_committed(lane)
-    if last is None or last.is_stamp_lost:
+def _told(log: "DeltaLog", consumer: ConsumerId) -> int | None:
+    """When the newest commit of a type's consumer was made; None where the log does not hold it."""
+    last = log.last_committed(consumer)
+    if last is None or last.is_commit_metadata_lost:
         return None
     version = int(last.version)
     return log.commits(version - 1, version)[0].timestamp

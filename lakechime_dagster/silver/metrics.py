@@ -11,7 +11,7 @@ from lakechime_dagster.dce.engine import now_ms, reading
 from lakechime_dagster.silver import store_schema as events
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.triggers import schema as ledger
-from lakechime_dagster.triggers.consumers import ExecutionState, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, ExecutionState
 from lakechime_dagster.triggers.progress import ConsumerLag, consumer_lags
 
 
@@ -49,14 +49,14 @@ class GroupMeasures:
     """A group.
 
     Attributes:
-        state: Of its lane; None before its first tick.
+        state: Of its consumer; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
         stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
         totals: By counter and label.
     """
 
     group: str
-    state: LaneState | None = None
+    state: ConsumerState | None = None
     open_ts: int | None = None
     attempt: int = 0
     stuck_ts: int | None = None
@@ -75,7 +75,7 @@ class Measures:
     types: tuple[TypeMeasures, ...]
     groups: tuple[GroupMeasures, ...]
     lags: tuple[ConsumerLag, ...]
-    lanes: Mapping[LaneState, int]
+    consumers: Mapping[ConsumerState, int]
     ticked_ts: int | None
 
     @property
@@ -97,12 +97,14 @@ def measures(types: SqlEventTypes) -> Measures:
         totals = _totals(connection, deployment)
         now = now_ms(connection)
         names = sorted({one.group for one in several} | {*totals})
-        flows = {row.name: row for row in connection.execute(_flows(deployment, names))}
-        groups = tuple(replace(_group(name, flows.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names)
+        subscriptions = {row.name: row for row in connection.execute(_subscriptions(deployment, names))}
+        groups = tuple(
+            replace(_group(name, subscriptions.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names
+        )
         lags = tuple(consumer_lags(connection, deployment))
-        lanes = {LaneState(state): count for state, count in connection.execute(_lanes(deployment))}
-        ticked = connection.execute(sa.select(sa.func.max(ledger.flow.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
-        return Measures(now=now, types=several, groups=groups, lags=lags, lanes=lanes, ticked_ts=ticked)
+        consumers = {ConsumerState(state): count for state, count in connection.execute(_consumers(deployment))}
+        ticked = connection.execute(sa.select(sa.func.max(ledger.subscription.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
+        return Measures(now=now, types=several, groups=groups, lags=lags, consumers=consumers, ticked_ts=ticked)
 
 
 def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
@@ -175,24 +177,37 @@ def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str
 
 
 def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return (ledger.flow.c.deployment == deployment, ledger.flow.c.forgotten_ts.is_(None))
+    return (ledger.subscription.c.deployment == deployment, ledger.subscription.c.forgotten_ts.is_(None))
 
 
-def _lanes(deployment: str) -> sa.Select[Any]:
-    lane = ledger.lane.c
-    return sa.select(lane.state, sa.func.count()).join_from(ledger.lane, ledger.flow).where(*_lives(deployment)).group_by(lane.state)
+def _consumers(deployment: str) -> sa.Select[Any]:
+    consumer = ledger.consumer.c
+    return (
+        sa.select(consumer.state, sa.func.count())
+        .join_from(ledger.consumer, ledger.subscription)
+        .where(*_lives(deployment))
+        .group_by(consumer.state)
+    )
 
 
-def _flows(deployment: str, names: list[str]) -> sa.Select[Any]:
-    """The groups' flows with their one lane each, and its open execution."""
-    flow, lane, execution = ledger.flow.c, ledger.lane.c, ledger.execution.c
-    is_open = sa.and_(execution.lane_id == lane.lane_id, execution.state == ExecutionState.OPEN)
-    joined = ledger.flow.join(ledger.lane, sa.and_(lane.flow_id == flow.flow_id, lane.key == "")).outerjoin(ledger.execution, is_open)
-    columns = (flow.name, lane.state, execution.claimed_ts, execution.attempt)
-    return sa.select(*columns).select_from(joined).where(*_lives(deployment), flow.name.in_(names))
+def _subscriptions(deployment: str, names: list[str]) -> sa.Select[Any]:
+    """The groups' subscriptions with their one consumer each, and its open execution."""
+    subscription, consumer, execution = ledger.subscription.c, ledger.consumer.c, ledger.execution.c
+    is_open = sa.and_(execution.consumer_id == consumer.consumer_id, execution.state == ExecutionState.OPEN)
+    joined = ledger.subscription.join(
+        ledger.consumer, sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
+    ).outerjoin(ledger.execution, is_open)
+    columns = (subscription.name, consumer.state, execution.claimed_ts, execution.attempt)
+    return sa.select(*columns).select_from(joined).where(*_lives(deployment), subscription.name.in_(names))
 
 
-def _group(name: str, flow: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
-    if flow is None:
+def _group(name: str, subscription: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
+    if subscription is None:
         return GroupMeasures(group=name, totals=totals)
-    return GroupMeasures(group=name, state=LaneState(flow.state), open_ts=flow.claimed_ts, attempt=flow.attempt or 0, totals=totals)
+    return GroupMeasures(
+        group=name,
+        state=ConsumerState(subscription.state),
+        open_ts=subscription.claimed_ts,
+        attempt=subscription.attempt or 0,
+        totals=totals,
+    )

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
 from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, Verified, planned
@@ -64,8 +64,8 @@ class Looked:
 
     def has(self, name: str, asked: Replay, execution_id: str) -> bool:
         """Whether the table of a type has the commit of a replay that another attempt at an execution made."""
-        stamps = [one.stamp for one in self.ahead[name].commits] if name in self.ahead else []
-        return any((one.execution_id, one.facts.get("replay")) == (execution_id, asked.replay_id) for one in stamps)
+        commit_metadata = [one.commit_metadata for one in self.ahead[name].commits] if name in self.ahead else []
+        return any((one.execution_id, one.facts.get("replay")) == (execution_id, asked.replay_id) for one in commit_metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class PartStep:
         """Do it; a type that cannot be written hinders no other.
 
         Raises:
-            LaneConflictError: another attempt has found out something of a type meanwhile.
+            ConsumerConflictError: another attempt has found out something of a type meanwhile.
         """
         with phase("count"):
             events = events_of(self.slices, part)
@@ -121,7 +121,7 @@ class PartStep:
         try:
             with described():
                 return self.done(part, phase)
-        except LaneConflictError:
+        except ConsumerConflictError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types are written by now
             return PartDone(results={name: self.writer.failed(self.looked.known[name], error, None) for name in part.starts})
@@ -216,7 +216,7 @@ class GroupStep:
 
         Raises:
             TableUnreadableError: the stream's table cannot be read at all.
-            LaneConflictError: another attempt has found out something of a type meanwhile.
+            ConsumerConflictError: another attempt has found out something of a type meanwhile.
         """
         phase = Phases(self.spark, self.job.group.name)
         begun = self.slices.start(self.start)

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import Replay, Replayed, TypeResult, settled_variations
 from lakechime_dagster.silver.rows import rows_of
@@ -53,7 +53,7 @@ class TypeReplayer:
         is_at_end = self.slices.start(known.place) <= self.slices.version == result.end  # else others wrote more than it may tell of
         if result.failure or not is_at_end or not (known.place.commits or result.committed):
             return result
-        commits = result.committed.stamp.step if result.committed is not None else known.place.commits
+        commits = result.committed.commit_metadata.step if result.committed is not None else known.place.commits
         place = TypePlace(uid=self.slices.end.table_uid, version=result.end, commits=commits)
         try:
             with described():
@@ -69,10 +69,10 @@ class TypeReplayer:
                 return replace(result, replayed=(*result.replayed, done))
             assert found.changes is not None
             changes = found.changes.withColumn(NUMBER, F.lit(known.layout_version))
-            stamp = self.tables.replay_stamp(known, done)
-            held = commit(self.spark, target, stamp, lambda: lambda: merge(self.spark, target, changes))
+            commit_metadata = self.tables.replay_commit_metadata(known, done)
+            held = commit(self.spark, target, commit_metadata, lambda: lambda: merge(self.spark, target, changes))
         if held is None or not self.tables.is_own(held):
-            raise LaneConflictError(f"another attempt was first at {target.name}; the next step tries again")
+            raise ConsumerConflictError(f"another attempt was first at {target.name}; the next step tries again")
         return replace(result, commits=(*result.commits, held), replayed=(*result.replayed, done))
 
     @contextmanager
@@ -178,7 +178,7 @@ class TypeRebuilder:
         try:
             with described():
                 if self.slices.start(known.place) > self.slices.version:
-                    raise LaneConflictError(f"its table has more than this step may read; the next step makes {known.type} anew")
+                    raise ConsumerConflictError(f"its table has more than this step may read; the next step makes {known.type} anew")
                 anew = self.learnt(known, asked)
                 return self._committed(known, asked, anew, self.writer.with_earlier(self.writer.begun(known), known, ahead))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
@@ -250,13 +250,13 @@ class TypeRebuilder:
                 return reached
             start, end = self.slices.start(known.place), self.slices.version
             keep_listed(self.spark, self.writer.tables.target(anew.known), rows.schema)
-            stamp = self.writer.tables.rebuild_stamp(anew.known, start, end, found.events, found.came, found.done)
-            held = commit(self.spark, target, stamp, lambda: lambda: _replace(target, rows, anew.count.rows))
+            commit_metadata = self.writer.tables.rebuild_commit_metadata(anew.known, start, end, found.events, found.came, found.done)
+            held = commit(self.spark, target, commit_metadata, lambda: lambda: _replace(target, rows, anew.count.rows))
         finally:
             rows.unpersist()
         if held is None or not self.writer.tables.is_own(held):
-            raise LaneConflictError(f"another attempt was first at {target.name}; the next step tries again")
-        self._adopt(anew.known, held.stamp.step)
+            raise ConsumerConflictError(f"another attempt was first at {target.name}; the next step tries again")
+        self._adopt(anew.known, held.commit_metadata.step)
         return replace(reached, commits=(*reached.commits, held))
 
     def _adopt(self, anew: KnownType, step: int) -> None:

@@ -10,11 +10,11 @@ from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypePlace
 from lakechime_dagster.silver.store import Breaks, Hints, LeftType, Patterns, Replays, Reprocesses, SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import EventGroup
-from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision, Firing
-from lakechime_dagster.triggers.registry import FlowRow, LaneRow
+from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,26 +45,26 @@ def event_patterns(platform: Platform) -> Patterns:
     return Patterns(platform.store.engine, platform.ledger.deployment)
 
 
-def settle_group(platform: Platform, flow: Flow, execution: Execution, result: GroupResult, told: Collection[str]) -> bool:
+def settle_group(platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, told: Collection[str]) -> bool:
     """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
 
     Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
     nothing that its tables let in.
 
     Raises:
-        LaneConflictError: another attempt has followed this one.
+        ConsumerConflictError: another attempt has followed this one.
     """
-    types, (source,) = event_types(platform), flow.trigger.tables
+    types, (source,) = event_types(platform), subscription.trigger.tables
     uid = execution.end.sources[source].table_uid
     for one in result.types:
-        log = platform.log(f"{one.home or flow.name}.{one.table}")
+        log = platform.log(f"{one.home or subscription.name}.{one.table}")
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.settle(connection, flow.name, execution.execution_id, result.types, str(uid), told)
-        add_to_group(connection, types.deployment, flow.name, result)
-        event_patterns(platform).keep(connection, flow.name, flow.patterns)
+        types.settle(connection, subscription.name, execution.execution_id, result.types, str(uid), told)
+        add_to_group(connection, types.deployment, subscription.name, result)
+        event_patterns(platform).keep(connection, subscription.name, subscription.patterns)
 
     return platform.ledger.settle(execution, None, beside=beside)
 
@@ -137,12 +137,12 @@ def event_reprocesses(platform: Platform) -> Reprocesses:
     return Reprocesses(platform.store.engine, platform.ledger.deployment)
 
 
-def with_reprocess(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+def with_reprocess(platform: Platform, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
     """A stream also fires for what it refused, where somebody wants that looked at again and nothing else wakes it.
 
     A request to reprocess that is open all the same is told beside the decision.
     """
-    firing = reprocess_firing(platform, flow, row)
+    firing = reprocess_firing(platform, subscription, row)
     if firing is None:
         return decision
     if decision.fires or row.paused_ts is not None or platform.ledger.open_executions(row):
@@ -150,51 +150,57 @@ def with_reprocess(platform: Platform, flow: Flow, row: FlowRow, decision: Decis
     return replace(decision, fires=True, reasons=(firing.reason,), firings=(firing,))
 
 
-def reprocess_firing(platform: Platform, flow: Flow, row: FlowRow) -> Firing | None:
-    """What lets a stream do what is asked to be reprocessed, and read nothing; None where none is, or its lane waits for a person."""
-    number = event_reprocesses(platform).open(flow.name) if flow.is_stream else None
-    lane = platform.ledger.lanes(row).get("") if number is not None else None
-    if lane is None or lane.state is not LaneState.ACTIVE:
+def reprocess_firing(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> Firing | None:
+    """What lets a stream do what is asked to be reprocessed, and read nothing; None where none is, or its consumer waits for a person."""
+    number = event_reprocesses(platform).open(subscription.name) if subscription.is_stream else None
+    consumer = platform.ledger.consumers(row).get("") if number is not None else None
+    if consumer is None or consumer.state is not ConsumerState.ACTIVE:
         return None
     reason = f"reprocessing {number}: what was refused is looked at again"
-    return Firing(reason=reason, settled=lane.settled, feed=lane.place.feed, has_more=lane.place.has_more)
+    return Firing(reason=reason, settled=consumer.settled, feed=consumer.place.feed, has_more=consumer.place.has_more)
 
 
 MOST_OF_ERROR = 200  # characters
 UNREAD = "the groups of its stream share the types by other patterns: those that nobody has read are looked for"
 
 
-def with_asked(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
-    """A decision, where nothing new fires the flow also by what people want of a group or a stream, and what is to be tried again."""
-    return _with_types(platform, flow, row, decision) if flow.has_types else with_reprocess(platform, flow, row, decision)
+def with_asked(platform: Platform, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
+    """A decision, where nothing new fires the subscription also by what people want of a group or a stream, and what is to be tried
+    again.
+    """
+    return (
+        _with_types(platform, subscription, row, decision)
+        if subscription.has_types
+        else with_reprocess(platform, subscription, row, decision)
+    )
 
 
-def _with_types(platform: Platform, flow: Flow, row: FlowRow, decision: Decision) -> Decision:
+def _with_types(platform: Platform, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
     """A group also fires for types that are to be replayed, or of which events are due that a step left, where nothing else wakes it.
 
     What is not due, or is done by a step that comes anyway, is told beside the decision.
     """
-    lane, left = platform.ledger.lanes(row).get(""), event_types(platform).left(flow.name)
-    due, later = _due(platform, flow, lane, left), _later(left)
-    is_free = lane is not None and lane.state is LaneState.ACTIVE and row.paused_ts is None
-    if lane is None or not due or not is_free or decision.fires or platform.ledger.open_executions(row):
+    consumer, left = platform.ledger.consumers(row).get(""), event_types(platform).left(subscription.name)
+    due, later = _due(platform, subscription, consumer, left), _later(left)
+    is_free = consumer is not None and consumer.state is ConsumerState.ACTIVE and row.paused_ts is None
+    if consumer is None or not due or not is_free or decision.fires or platform.ledger.open_executions(row):
         return replace(decision, reasons=(*decision.reasons, *due, *later))
-    return replace(decision, fires=True, reasons=(*due, *later), firings=(Firing(reason=due[0], settled=lane.settled),))
+    return replace(decision, fires=True, reasons=(*due, *later), firings=(Firing(reason=due[0], settled=consumer.settled),))
 
 
-def due_types(platform: Platform, flow: Flow, lane: LaneRow) -> list[str]:
+def due_types(platform: Platform, subscription: Subscription, consumer: ConsumerRow) -> list[str]:
     """Why a group is to be run though no event came, in sentences; none where it is not."""
-    return _due(platform, flow, lane, event_types(platform).left(flow.name))
+    return _due(platform, subscription, consumer, event_types(platform).left(subscription.name))
 
 
-def _due(platform: Platform, flow: Flow, lane: LaneRow | None, left: Sequence[LeftType]) -> list[str]:
+def _due(platform: Platform, subscription: Subscription, consumer: ConsumerRow | None, left: Sequence[LeftType]) -> list[str]:
     failed = {one.type for one in left if one.has_failed}
-    asked = sorted({*event_replays(platform).open(flow.name)} - failed)  # one that failed is replayed when it is tried again
+    asked = sorted({*event_replays(platform).open(subscription.name)} - failed)  # one that failed is replayed when it is tried again
     return [
         *_told("failed and tried again", [one.type for one in left if one.is_due and one.has_failed]),
         *_told("left by a step, and due", [one.type for one in left if one.is_due and not one.has_failed]),
         *_told("to be replayed", asked),
-        *([UNREAD] if lane is not None and _has_unread(platform, flow, lane) else ()),
+        *([UNREAD] if consumer is not None and _has_unread(platform, subscription, consumer) else ()),
     ]
 
 
@@ -210,10 +216,10 @@ def _until(one: LeftType) -> str:
     return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {first[:MOST_OF_ERROR]}"
 
 
-def _has_unread(platform: Platform, flow: Flow, lane: LaneRow) -> bool:
+def _has_unread(platform: Platform, subscription: Subscription, consumer: ConsumerRow) -> bool:
     """Whether by new patterns it may have types that nobody has read, in versions of the stream's table that it has read."""
-    has_read = any(place.snapshot_id is not None for place in lane.place.sources.values())
-    return has_read and event_patterns(platform).are_other(flow.name, flow.patterns)
+    has_read = any(place.snapshot_id is not None for place in consumer.place.sources.values())
+    return has_read and event_patterns(platform).are_other(subscription.name, subscription.patterns)
 
 
 def _told(what: str, types: Sequence[str]) -> list[str]:

@@ -717,7 +717,7 @@ class SchemaRepository(Protocol):
         """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
 
         Raises:
-            LaneConflictError: A type's layout is not what this was added to, or another group has the type by now: read anew, and
+            ConsumerConflictError: A type's layout is not what this was added to, or another group has the type by now: read anew, and
                 decide again.
         """
         ...
@@ -728,7 +728,7 @@ class SchemaRepository(Protocol):
         It holds once the table has it, as `adopt` says: until then the type is written as it was.
 
         Raises:
-            LaneConflictError: As of `learn`.
+            ConsumerConflictError: As of `learn`.
         """
         ...
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange, TableLog
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, shape_of, variation_of, within_columns
 from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.results import REBUILT, Part, Replayed
@@ -25,7 +25,7 @@ from lakechime_dagster.spark.commit import CommitLostError, Target, TargetLog, k
 from lakechime_dagster.spark.ranges import ReadMethod, read_range, remove_folder
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.rows import holds
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 
 COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
 
@@ -160,26 +160,26 @@ class Ahead:
     commits: tuple[Committed, ...]
 
 
-def ahead_of(place: TypePlace, log: TargetLog, lane: LaneId, source: str) -> Ahead | None:
+def ahead_of(place: TypePlace, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
     """What the table of a type holds beyond a place; None where that is its last one.
 
     Raises:
         LakeChimeError: it holds something, and its log no longer says up to where.
     """
-    last = log.last_committed(lane) if log.exists() else None
-    if last is None or last.stamp.step <= place.commits:
+    last = log.last_committed(consumer) if log.exists() else None
+    if last is None or last.commit_metadata.step <= place.commits:
         return None
-    end = last.stamp.end.sources.get(source)
-    if last.is_stamp_lost or end is None or end.snapshot_id is None:
-        problem = f"its log at {log.shown_location} no longer tells up to where its commit {last.stamp.step} read {source}"
+    end = last.commit_metadata.end.sources.get(source)
+    if last.is_commit_metadata_lost or end is None or end.snapshot_id is None:
+        problem = f"its log at {log.shown_location} no longer tells up to where its commit {last.commit_metadata.step} read {source}"
         raise LakeChimeError(f"{problem}; put the log back")
-    steps = range(max(place.commits, last.stamp.step - MAX_TOLD) + 1, last.stamp.step)
-    before = [one for step in steps if (one := log.committed(lane, step)) is not None and not one.is_stamp_lost]
-    reached = TypePlace(uid=end.table_uid, version=int(end.snapshot_id), commits=last.stamp.step)
+    steps = range(max(place.commits, last.commit_metadata.step - MAX_TOLD) + 1, last.commit_metadata.step)
+    before = [one for step in steps if (one := log.committed(consumer, step)) is not None and not one.is_commit_metadata_lost]
+    reached = TypePlace(uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step)
     return Ahead(place=reached, commits=(*before, last))
 
 
-def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, stamp: CommitStamp) -> Committed:
+def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata) -> Committed:
     """Write what lies behind a place, and tell whose commit holds it then: this attempt's, or another's that came before.
 
     Rows that bring no column are files by Spark and a commit by the table's log, which costs less than Delta's; others are Delta's.
@@ -189,30 +189,37 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
         target: The table, which the first write makes.
         rows: With all columns of their layout.
         count: Of the rows, about; few are written as one file.
-        stamp: Of this attempt.
+        commit_metadata: Of this attempt.
 
     Raises:
         CommitLostError: the write returned, and no commit of its number is there.
     """
-    assert stamp.step == place.commits + 1
+    assert commit_metadata.step == place.commits + 1
     one = rows.coalesce(1) if count <= FEW_ROWS else rows
-    for tried in retrying(LaneConflictError):
+    for tried in retrying(ConsumerConflictError):
         with tried:
             columns = target.log.plain_columns()
-            if target.log.committed(stamp.lane, stamp.step) is None:
+            if target.log.committed(commit_metadata.consumer, commit_metadata.step) is None:
                 if columns is not None and holds(StructType.fromJson(json.loads(columns)), one.schema):
-                    _add(target, one, stamp)
+                    _add(target, one, commit_metadata)
                 else:
-                    _write(target, one, stamp)
-    found = target.log.committed(stamp.lane, stamp.step)
+                    _write(target, one, commit_metadata)
+    found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
     if found is None:
-        raise CommitLostError(f"{target.name}: commit {stamp.step} of {stamp.lane} was written, and is not in its log")
+        raise CommitLostError(
+            f"{target.name}: commit {commit_metadata.step} of {commit_metadata.consumer} was written, and is not in its log"
+        )
     return found
 
 
-def _write(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
+def _write(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> None:
     """A commit by Delta, which makes the table, or its columns, where they are not there."""
-    options = {"mergeSchema": "true", "txnAppId": stamp.txn_app_id, "txnVersion": str(stamp.step), "userMetadata": stamp.to_text()}
+    options = {
+        "mergeSchema": "true",
+        "txnAppId": commit_metadata.txn_app_id,
+        "txnVersion": str(commit_metadata.step),
+        "userMetadata": commit_metadata.to_text(),
+    }
     is_new = not target.log.exists()
     made = PROPERTIES | properties_of(rows.schema, target) if is_new else {}
     keep_listed(rows.sparkSession, target, rows.schema)
@@ -221,7 +228,7 @@ def _write(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
         keep_listed(rows.sparkSession, target, rows.schema)  # what follows adds files without Spark
 
 
-def _add(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
+def _add(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> None:
     """Files in a folder of their own, and a commit that names them.
 
     They are removed where no commit was tried. Where one was, be it refused, some store may have kept it: what no commit names
@@ -234,7 +241,7 @@ def _add(target: Target, rows: DataFrame, stamp: CommitStamp) -> None:
     except Exception:
         remove_folder(rows.sparkSession, location)
         raise
-    if not target.log.add_folder(folder, stamp):
+    if not target.log.add_folder(folder, commit_metadata):
         remove_folder(rows.sparkSession, location)
 
 
@@ -259,18 +266,18 @@ class TypeTables:
         Raises:
             LakeChimeError: it cannot be asked, or does not tell up to where it holds something.
         """
-        return ahead_of(known.place, self.target(known).log, self._lane(known), self.job.group.stream.table.name)
+        return ahead_of(known.place, self.target(known).log, self._consumer(known), self.job.group.stream.table.name)
 
     def last_committed(self, known: KnownType) -> Committed | None:
         """The last commit of the group in a type's table."""
-        return self.target(known).log.last_committed(self._lane(known))
+        return self.target(known).log.last_committed(self._consumer(known))
 
-    def stamp(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int) -> CommitStamp:
+    def commit_metadata(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int) -> CommitMetadata:
         """What this attempt's commit of what lies behind a place says: the version behind which it reads, its last one, the events."""
         facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
-        return self._stamp(known, place, end, facts, {"schema_version": str(known.layout_version)})
+        return self._commit_metadata(known, place, end, facts, {"schema_version": str(known.layout_version)})
 
-    def replay_stamp(self, known: KnownType, done: Replayed) -> CommitStamp:
+    def replay_commit_metadata(self, known: KnownType, done: Replayed) -> CommitMetadata:
         """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's place none."""
         facts = {
             "type": known.type,
@@ -281,9 +288,9 @@ class TypeTables:
             "added": done.added,
         }
         tags = {"schema_version": str(known.layout_version), "cause": "replay"}
-        return self._stamp(known, known.place, known.place.version, facts, tags)
+        return self._commit_metadata(known, known.place, known.place.version, facts, tags)
 
-    def rebuild_stamp(self, known: KnownType, start: int, end: int, rows: int, written: int, done: Replayed) -> CommitStamp:
+    def rebuild_commit_metadata(self, known: KnownType, start: int, end: int, rows: int, written: int, done: Replayed) -> CommitMetadata:
         """What this attempt's commit says that makes the table anew: all of the stream's table is in it, of which `rows` events, and as
         many of their rows as are `written`, lie behind the version up to which the type was read.
         """
@@ -300,12 +307,14 @@ class TypeTables:
             "removed": done.removed,
         }
         tags = {"schema_version": str(known.layout_version), "cause": "rebuild", "breaking": "true"}
-        return self._stamp(known, known.place, end, facts, tags)
+        return self._commit_metadata(known, known.place, end, facts, tags)
 
-    def _stamp(self, known: KnownType, place: TypePlace, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]) -> CommitStamp:
+    def _commit_metadata(
+        self, known: KnownType, place: TypePlace, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> CommitMetadata:
         reached = SnapshotPlace(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))
-        return CommitStamp(
-            lane=self._lane(known),
+        return CommitMetadata(
+            consumer=self._consumer(known),
             step=place.commits + 1,
             attempt=self.job.attempt,
             execution_id=self.job.execution_id,
@@ -316,11 +325,11 @@ class TypeTables:
 
     def is_own(self, held: Committed) -> bool:
         """Whether a commit is this attempt's."""
-        return (held.stamp.attempt, held.stamp.execution_id) == (self.job.attempt, self.job.execution_id)
+        return (held.commit_metadata.attempt, held.commit_metadata.execution_id) == (self.job.attempt, self.job.execution_id)
 
-    def _lane(self, known: KnownType) -> LaneId:
+    def _consumer(self, known: KnownType) -> ConsumerId:
         """The line of its table's commits, which stays one whichever group has the type."""
-        return LaneId(self.job.deployment, self._home(known), known.type)
+        return ConsumerId(self.job.deployment, self._home(known), known.type)
 
     def _home(self, known: KnownType) -> str:
         return known.home or self.job.group.name

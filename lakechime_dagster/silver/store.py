@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import StoreNow, now_ms, reading, writing
-from lakechime_dagster.errors import LaneConflictError, NotFoundError, shown
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
 from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.event import ROOT, Kind, Variation
 from lakechime_dagster.silver.results import AT_ONCE, GroupResult, Replay, Replayed, Reprocessed, TypeResult
@@ -299,7 +299,7 @@ class SqlEventTypes:
         """Keep what was found out, all or nothing; the number of each type's layout.
 
         Raises:
-            LaneConflictError: a type's layout is another one than what was found out was added to.
+            ConsumerConflictError: a type's layout is another one than what was found out was added to.
         """
         versions: dict[str, int] = {}
         with writing(self.engine) as connection:
@@ -315,7 +315,7 @@ class SqlEventTypes:
         """Keep what a rebuild found out, and the layout that it gives the type's table, where it is another; the number of that.
 
         Raises:
-            LaneConflictError: as of `learn`.
+            ConsumerConflictError: as of `learn`.
         """
         with writing(self.engine) as connection:
             now = now_ms(connection)
@@ -464,10 +464,10 @@ class SqlEventTypes:
         this = sa.select(store_schema.event_type).where(store_schema.event_type.c.deployment == self.deployment, *home).with_for_update()
         row = connection.execute(this).one_or_none()
         if row is not None and row.group_name != group:
-            raise LaneConflictError(f"{group}: {one.type} is a type of {row.group_name} by now; the next attempt leaves it to that")
+            raise ConsumerConflictError(f"{group}: {one.type} is a type of {row.group_name} by now; the next attempt leaves it to that")
         if row is not None and row.layout_version != one.before:
             now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
-            raise LaneConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
+            raise ConsumerConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
         self._check_new(connection, group, one.type)
@@ -489,7 +489,7 @@ class SqlEventTypes:
         theirs = sa.and_(store_schema.event_type.c.type == type_name, store_schema.event_type.c.group_name != group)
         other = connection.scalar(sa.select(store_schema.event_type.c.group_name).where(of_stream, theirs).limit(1))
         if other is not None:
-            raise LaneConflictError(f"{group}: {type_name} has become a type of {other} meanwhile; the next attempt leaves it to that")
+            raise ConsumerConflictError(f"{group}: {type_name} has become a type of {other} meanwhile; the next attempt leaves it to that")
 
     def _move(self, connection: Connection, type_id: int, one: TypeResult, uid: str, now: int) -> None:
         if one.put_off:
@@ -502,8 +502,8 @@ class SqlEventTypes:
             pause = PAUSES_MS[min(failures, len(PAUSES_MS) - 1)]
             connection.execute(this.values(failures=failures + 1, due_ts=now + pause, error=one.error[:2000]))
         if one.committed is not None:
-            held = store_schema.event_type.c.commits < one.committed.stamp.step
-            values = {"commits": one.committed.stamp.step, "commit_ts": now}
+            held = store_schema.event_type.c.commits < one.committed.commit_metadata.step
+            values = {"commits": one.committed.commit_metadata.step, "commit_ts": now}
             connection.execute(this.where(held).values(place_uid=uid, place_version=one.end, **values))
         elif not one.error and not one.pending:
             further = sa.or_(store_schema.event_type.c.place_version < one.end, store_schema.event_type.c.place_uid.is_distinct_from(uid))

@@ -83,7 +83,11 @@ class GroupVerifier:
         version, last = log.version, self.tables.last_committed(one)
         if last is None and not one.place.commits:
             return None  # it is another's
-        held = None if last is None or last.is_stamp_lost else last.stamp.end.sources.get(self.tables.job.group.stream.table.name)
+        held = (
+            None
+            if last is None or last.is_commit_metadata_lost
+            else last.commit_metadata.end.sources.get(self.tables.job.group.stream.table.name)
+        )
         place = one.place
         if last is not None and held is not None and held.snapshot_id is not None:
             version = max(version, int(last.version))

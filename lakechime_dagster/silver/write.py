@@ -19,7 +19,7 @@ from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, T
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
 from lakechime_dagster.spark.ranges import files_frame
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
 
@@ -34,9 +34,9 @@ class MadeAnewError(LakeChimeError):
         self.type, self.ahead = type_name, ahead
 
 
-def made_anew(ahead: Ahead | None) -> list[CommitStamp]:
+def made_anew(ahead: Ahead | None) -> list[CommitMetadata]:
     """The commits that made a table anew, of those that it holds beyond what is known of it."""
-    return [one.stamp for one in ahead.commits if REBUILT in one.stamp.facts] if ahead is not None else []
+    return [one.commit_metadata for one in ahead.commits if REBUILT in one.commit_metadata.facts] if ahead is not None else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,8 @@ class TypeWriter:
         """What a step did for a type, with the commits of other attempts that the store does not know."""
         target = self.tables.target(known)
         for commit in ahead.commits if ahead is not None else ():
-            if "replay" in commit.stamp.facts:
-                facts = commit.stamp.facts
+            if "replay" in commit.commit_metadata.facts:
+                facts = commit.commit_metadata.facts
                 rows, written = (int(facts.get(name, 0)) if REBUILT in facts else 0 for name in ("rows", "written"))
                 result = replace(
                     result,
@@ -112,18 +112,18 @@ class TypeWriter:
                     discarded=result.discarded + rows - written,
                 )
                 continue
-            facts = commit.stamp.facts  # as its writer counted the events
+            facts = commit.commit_metadata.facts  # as its writer counted the events
             rows = int(facts.get("rows", 0))
             result = self._with(result, target, commit, rows, rows)
         return result
 
     def as_its_table(self, known: KnownType, ahead: Ahead | None) -> KnownType:
         """A type with the layout that its table has, where a commit of another attempt made that anew and nobody told the store."""
-        if not (stamps := made_anew(ahead)):
+        if not (rebuilt := made_anew(ahead)):
             return known
         group = self.tables.job.group.name
-        for stamp in stamps:
-            self.repository.adopt(group, known.type, stamp.step, int(stamp.facts["layout"]))
+        for one in rebuilt:
+            self.repository.adopt(group, known.type, one.step, int(one.facts["layout"]))
         kept = self.repository.types(group).get(known.type, known)
         return replace(known, layout=kept.layout, layout_version=kept.layout_version, observed=kept.observed)
 
@@ -142,8 +142,8 @@ class TypeWriter:
             events = of_types(self.slices.between(start, one.end), [known.type])
             covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
-            stamp = self.tables.stamp(known, place, start, one.end, count.rows)
-            held = append_after(place, target, rows, count.rows, stamp)
+            commit_metadata = self.tables.commit_metadata(known, place, start, one.end, count.rows)
+            held = append_after(place, target, rows, count.rows, commit_metadata)
             if self.tables.is_own(held):
                 result = self._with(result, target, held, count.rows, rest)
                 return replace(result, end=one.end)
@@ -210,7 +210,7 @@ class TypeWriter:
 
 def _replayed(commit: Committed) -> Replayed:
     """What a replay did that nobody settled, as its writer counted."""
-    facts = commit.stamp.facts
+    facts = commit.commit_metadata.facts
     counts = {name: int(facts.get(name, 0)) for name in ("replaced", "added", "removed")}
     return Replayed(replay_id=int(facts["replay"]), **counts)
 

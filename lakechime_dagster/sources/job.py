@@ -9,7 +9,7 @@ from lakechime_dagster.triggers.consumers import Place
 
 @dataclass(frozen=True, kw_only=True)
 class FeedJob:
-    """One execution of a table that holds what a feed brings, by what came to it since the lane's place.
+    """One execution of a table that holds what a feed brings, by what came to it since the consumer's place.
 
     `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
     stand for. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.

@@ -21,7 +21,7 @@ from lakechime_dagster.spark.ranges import files_frame
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.session import Phases
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings, without_secrets
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, KafkaPlace, MessageSpan, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, MessageSpan, Place
 
 SLICE = 32 << 20  # bytes that one task reads
 ROWS, BYTES = 10_000, 8 << 20  # of a batch that is handed over
@@ -204,7 +204,7 @@ Rows = Callable[[Place | None, Place], DataFrame | None]  # between two places; 
 def ingest_step(
     spark: SparkSession,
     job: FeedJob,
-    stamp: CommitStamp,
+    commit_metadata: CommitMetadata,
     open_log: OpenLog,
     rows_between: Rows,
     schema: StructType,
@@ -217,7 +217,7 @@ def ingest_step(
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how.
-        stamp: Lane, step, attempt and the end that the commit will record.
+        commit_metadata: Consumer, step, attempt and the end that the commit will record.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
         rows_between: What the feed holds, as rows of `schema`.
         schema: Of the table.
@@ -226,26 +226,26 @@ def ingest_step(
         properties: Of the table, when it is made.
 
     Raises:
-        LaneConflictError: the lane has moved on.
+        ConsumerConflictError: the consumer has moved on.
         FeedUnreadableError: the feed does not hold any more what was claimed.
     """
     target = Target(name=job.name, location=job.location, log=open_log(job.location, job.name), comment=job.comment, cluster_by=cluster_by)
-    last = newest_commit(target, stamp)
-    if last and last.stamp.step == stamp.step:
+    last = newest_commit(target, commit_metadata)
+    if last and last.commit_metadata.step == commit_metadata.step:
         return skipped(last)
     is_lost = last is None and job.has_committed
     start = None if is_lost else job.start
-    note = f"{job.name} no longer holds what its lane has committed: its feed is read again from the beginning"
+    note = f"{job.name} no longer holds what its consumer has committed: its feed is read again from the beginning"
     phase = Phases(spark, job.name)
     with phase("read"):
-        rows = rows_between(start, stamp.end)
+        rows = rows_between(start, commit_metadata.end)
     with phase("write"):
         if rows is not None or not job.may_settle_empty:
             create_if_missing(spark, target, schema, properties)
-        held = commit(spark, target, stamp, lambda: _write(spark, job, target, rows))
+        held = commit(spark, target, commit_metadata, lambda: _write(spark, job, target, rows))
     if held is None:
         return TableResult(outcome=Outcome.NOTHING, seconds=phase.seconds)
-    if not is_own(held, stamp):
+    if not is_own(held, commit_metadata):
         return skipped(held)
     with phase("count"):
         record = commit_at(target.log, int(held.version))

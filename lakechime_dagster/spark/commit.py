@@ -35,14 +35,14 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.dce.snapshots import TableCommit, TableLog
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.compare import OPERATION, values_of
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
 from lakechime_dagster.spark.rows import holds
 from lakechime_dagster.spark.session import MAX_LITERALS, column, quoted, session_confs, spelled, sql_literal, text_literal
 from lakechime_dagster.tables.options import column_of as column_name
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -50,11 +50,11 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class TargetLog(TableLog, Protocol):
-    """A table's log that also knows whose commits of a lane it holds."""
+    """A table's log that also knows whose commits of a consumer it holds."""
 
-    def committed(self, lane: LaneId, step: int) -> Committed | None: ...
+    def committed(self, consumer: ConsumerId, step: int) -> Committed | None: ...
 
-    def last_committed(self, lane: LaneId) -> Committed | None: ...
+    def last_committed(self, consumer: ConsumerId) -> Committed | None: ...
 
     def watermark(self, version: int | None = None) -> int | None: ...
 
@@ -64,7 +64,7 @@ class TargetLog(TableLog, Protocol):
 
     def plain_columns(self) -> str | None: ...
 
-    def add_folder(self, folder: str, stamp: CommitStamp) -> bool: ...
+    def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool: ...
 
 
 @contextmanager
@@ -80,9 +80,9 @@ def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: s
 
 
 @contextmanager
-def stamped(spark: SparkSession, stamp: CommitStamp) -> Iterator[None]:
-    """Every Delta write inside is the commit of this step of the lane."""
-    with transaction(spark, stamp.txn_app_id, stamp.step, stamp.to_text()):
+def stamped(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
+    """Every Delta write inside is the commit of this step of the consumer."""
+    with transaction(spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()):
         yield
 
 
@@ -120,18 +120,19 @@ class Target:
         return spark.read.format("delta").load(self.location)
 
 
-def newest_commit(target: Target, stamp: CommitStamp) -> Committed | None:
-    """The commit of this step, if some attempt made it already, else the newest that the lane made before.
+def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed | None:
+    """The commit of this step, if some attempt made it already, else the newest that the consumer made before.
 
     Raises:
-        LaneConflictError: the lane has moved on, so this attempt is too late to write anything.
+        ConsumerConflictError: the consumer has moved on, so this attempt is too late to write anything.
     """
     if not target.log.exists():
         return None
-    found = target.log.committed(stamp.lane, stamp.step) or target.log.last_committed(stamp.lane)
-    if found and found.stamp.step > stamp.step:
-        raise LaneConflictError(
-            f"{target.name}: attempt {stamp.attempt} at step {stamp.step} comes too late, its lane has committed step {found.stamp.step}"
+    found = target.log.committed(commit_metadata.consumer, commit_metadata.step) or target.log.last_committed(commit_metadata.consumer)
+    if found and found.commit_metadata.step > commit_metadata.step:
+        raise ConsumerConflictError(
+            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} comes too late, its consumer has "
+            f"committed step {found.commit_metadata.step}"
         )
     return found
 
@@ -164,7 +165,7 @@ def _create(spark: SparkSession, target: Target, schema: StructType, properties:
 def commit(
     spark: SparkSession,
     target: Target,
-    stamp: CommitStamp,
+    commit_metadata: CommitMetadata,
     prepare: Callable[[], Callable[[], None] | None],
     told: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
@@ -179,29 +180,32 @@ def commit(
     """
     for tried in retrying():
         with tried:
-            found = newest_commit(target, stamp)
-            if found and found.stamp.step == stamp.step:
+            found = newest_commit(target, commit_metadata)
+            if found and found.commit_metadata.step == commit_metadata.step:
                 return found
             write = prepare()
             if write is None:
                 return None
             try:
-                with stamped(spark, replace(stamp, facts={**stamp.facts, **told()})):
+                with stamped(spark, replace(commit_metadata, facts={**commit_metadata.facts, **told()})):
                     write()
             except ConcurrentTransactionException:
                 pass  # another attempt at this step was first: the log says which
-    found = target.log.committed(stamp.lane, stamp.step)
+    found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: step {stamp.step} of lane {stamp.lane} was written, but is not in the log at"
+            f"{target.name}: step {commit_metadata.step} of consumer {commit_metadata.consumer} was written, but is not in the log at"
             f" {target.log.shown_location}; run it again"
         )
     return found
 
 
-def is_own(found: Committed, stamp: CommitStamp) -> bool:
+def is_own(found: Committed, commit_metadata: CommitMetadata) -> bool:
     """Whether a commit is this attempt's."""
-    return (found.stamp.attempt, found.stamp.execution_id) == (stamp.attempt, stamp.execution_id) and not found.is_stamp_lost
+    return (found.commit_metadata.attempt, found.commit_metadata.execution_id) == (
+        commit_metadata.attempt,
+        commit_metadata.execution_id,
+    ) and not found.is_commit_metadata_lost
 
 
 def append(rows: DataFrame, target: Target) -> None:

@@ -131,12 +131,14 @@ def fallback_note(inputs: Sequence[Input]) -> str:
 
 
 def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) -> str:
-    """Why increments do not fit what the target holds of its lane, whose last commit there is `last`; "" where they do."""
+    """Why increments do not fit what the target holds of its consumer, whose last commit there is `last`; "" where they do."""
     if last is None:
-        lost = f"{job.name} no longer holds what its lane has committed: all is read, and the target is replaced"
+        lost = f"{job.name} no longer holds what its consumer has committed: all is read, and the target is replaced"
         return lost if job.has_committed else ""
-    end = last.stamp.end
-    again = [one.job.table for one in inputs if is_from_nothing(job, one) and (last.is_stamp_lost or one.job.table in end.sources)]
+    end = last.commit_metadata.end
+    again = [
+        one.job.table for one in inputs if is_from_nothing(job, one) and (last.is_commit_metadata_lost or one.job.table in end.sources)
+    ]
     if again:
         return f"{', '.join(again)} is read again from the beginning: the target is replaced"
     if job.keys or job.refresh is not RefreshMode.ROWS or job.start is None or job.start.position >= end.position:
@@ -146,7 +148,7 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
 
 
 def is_from_nothing(job: TableJob, one: Input) -> bool:
-    """Whether the place of the lane has nothing of an input that is read, be it whole or by single commits."""
+    """Whether the place of the consumer has nothing of an input that is read, be it whole or by single commits."""
     if one.read is None or job.start is None:
         return one.read is not None and one.read.is_first
     return job.start.sources.get(one.job.table, SnapshotPlace()).snapshot_id is None

@@ -20,7 +20,7 @@ Partition = tuple[PartitionValue, ...]
 class InputJob:
     """One input of a table's execution.
 
-    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the lane's
+    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the consumer's
     place (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
     `key_columns` says by which columns of this input a column of the target is given (`LakeTable.key_columns`); columns that
     it does not name are taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
@@ -45,9 +45,9 @@ class TableJob:
 
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row; `personal` are columns of which the log tells nothing. `start` is the place of the lane, where it is known.
+    true of each row; `personal` are columns of which the log tells nothing. `start` is the place of the consumer, where it is known.
     `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
-    one as a fence. `has_committed` says that an earlier step of the lane left a commit in the target, as the ledger knows.
+    one as a fence. `has_committed` says that an earlier step of the consumer left a commit in the target, as the ledger knows.
     `always_write` replaces a full table even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill.
     """
@@ -158,7 +158,7 @@ class Seen(Executed):
 class TableResult:
     """What an attempt did.
 
-    `committed` is the commit of this step in the target's log, whoever made it: its end becomes the lane's place.
+    `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's place.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how

@@ -35,7 +35,7 @@ from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.spark.write import quarantine, quarantine_location, write
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
 OpenLog = Callable[[str, str], TargetLog]
 
@@ -43,7 +43,7 @@ OpenLog = Callable[[str, str], TargetLog]
 def refresh(
     spark: SparkSession,
     job: TableJob,
-    stamp: CommitStamp,
+    commit_metadata: CommitMetadata,
     open_log: OpenLog,
     agree: Callable[[Seen], None] = lambda _: None,
     ended: Callable[[Executed], None] = lambda _: None,
@@ -53,13 +53,13 @@ def refresh(
     Args:
         spark: The session; its confs and views are as before when this returns.
         job: What to read and how to compute.
-        stamp: Lane, step, attempt and the end that the commit will record. The watermark is completed from the rows.
+        commit_metadata: Consumer, step, attempt and the end that the commit will record. The watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
         agree: Called with what was seen of the computation before any row of it is computed; what it raises ends the attempt.
         ended: Called before that, also where the computation fails, with what it executed on the way.
 
     Raises:
-        LaneConflictError: the lane has moved on.
+        ConsumerConflictError: the consumer has moved on.
         TableUnreadableError: an input, or the snapshot to read of it, is not there.
     """
     target = Target(
@@ -71,16 +71,16 @@ def refresh(
         comment=job.comment,
         personal=job.personal,
     )
-    last = newest_commit(target, stamp)
-    if last and last.stamp.step == stamp.step:
+    last = newest_commit(target, commit_metadata)
+    if last and last.commit_metadata.step == commit_metadata.step:
         return skipped(last)
-    with Attempt(spark, job, stamp, target, last, open_log, agree, ended) as attempt:
+    with Attempt(spark, job, commit_metadata, target, last, open_log, agree, ended) as attempt:
         return attempt.run()
 
 
 def skipped(committed: Committed) -> TableResult:
     """The result of an attempt whose step another one has committed: it wrote nothing, so that it counts nothing."""
-    attempt = committed.stamp.attempt
+    attempt = committed.commit_metadata.attempt
     note = f"skipped: attempt {attempt} committed" if attempt else "skipped: an earlier attempt committed"
     return TableResult(outcome=Outcome.SKIPPED, committed=committed, notes=(note,))
 
@@ -89,12 +89,12 @@ def skipped(committed: Committed) -> TableResult:
 class Attempt:
     """One attempt's frames and clock; what it keeps in memory is let go when it ends.
 
-    `last` is the newest commit of the lane in the target, by an earlier step.
+    `last` is the newest commit of the consumer in the target, by an earlier step.
     """
 
     spark: SparkSession
     job: TableJob
-    stamp: CommitStamp
+    commit_metadata: CommitMetadata
     target: Target
     last: Committed | None
     open_log: OpenLog
@@ -121,7 +121,7 @@ class Attempt:
             work = self._as_computed(work, computed)
             sifted = sift(self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect)
             self.held.callback(sifted.kept.unpersist)
-            stamp = replace(self.stamp, watermark=self._watermark(sifted.good, work))
+            commit_metadata = replace(self.commit_metadata, watermark=self._watermark(sifted.good, work))
             rows_in = sum(self._rows_in(one, work) for one in inputs)
         with self._phase("quarantine"):
             self._quarantine(sifted)
@@ -129,7 +129,7 @@ class Attempt:
             schema = sifted.good.schema
             create_if_missing(self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target))
             keep_listed(self.spark, self.target, schema)
-            written = write(self.spark, self.job, self.target, stamp, sifted, work)
+            written = write(self.spark, self.job, self.target, commit_metadata, sifted, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
             return replace(skipped(written.committed), seen=self._seen)
         return TableResult(
@@ -147,7 +147,7 @@ class Attempt:
             partitions=written.partitions,
             files=written.files,
             bytes=written.bytes,
-            watermark=stamp.watermark,
+            watermark=commit_metadata.watermark,
             schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
             seconds=dict(self._phase.seconds),
             notes=(*work.notes, *ordered_notes(self.job)),
@@ -290,10 +290,10 @@ class Attempt:
         name = self.job.watermark
         kinds = (DateType, TimestampType, TimestampNTZType)
         if name is None or name not in rows.columns or not isinstance(rows.schema[name].dataType, kinds):
-            return self.stamp.watermark
+            return self.commit_metadata.watermark
         newest = rows.agg(F.unix_millis(F.max(column(name)).cast("timestamp"))).collect()[0][0]
         before = None if work.replace else self.target.log.watermark()
-        return max((one for one in (newest, before, self.stamp.watermark) if one is not None), default=None)
+        return max((one for one in (newest, before, self.commit_metadata.watermark) if one is not None), default=None)
 
     def _quarantine(self, sifted: Sifted) -> None:
         if sifted.bad is None:
@@ -301,4 +301,4 @@ class Attempt:
         location = quarantine_location(self.job.location)
         name = f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Rows that {self.job.name} refused")
-        quarantine(self.spark, table, self.stamp, sifted.bad)
+        quarantine(self.spark, table, self.commit_metadata, sifted.bad)

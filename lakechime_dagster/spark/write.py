@@ -35,7 +35,7 @@ from lakechime_dagster.spark.ranges import narrowed
 from lakechime_dagster.spark.rows import REASON, Sifted, shaped
 from lakechime_dagster.spark.session import column, local, plain, spelled
 from lakechime_dagster.tables.tables import RefreshMode
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Plan:
             self.difference.changes.unpersist()
 
 
-def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp, sifted: Sifted, work: Work) -> Written:
+def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: CommitMetadata, sifted: Sifted, work: Work) -> Written:
     """Bring the target to the good rows and commit under the stamp; nothing is written when nothing differs.
 
     With nothing to do, a first attempt leaves no commit and a later one an empty one (law 13).
@@ -75,7 +75,7 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
     def prepare() -> Callable[[], None] | None:
         plan.let_go()
         since = target.log.version
-        found = _planned(spark, job, target, sifted, work, since, is_alone=not stamp.lane.key)
+        found = _planned(spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key)
         plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
         plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_settle_empty:
@@ -83,8 +83,8 @@ def write(spark: SparkSession, job: TableJob, target: Target, stamp: CommitStamp
         return found.write
 
     try:
-        held = commit(spark, target, stamp, prepare, lambda: plan.facts)
-        return _written(target, stamp, plan, held)
+        held = commit(spark, target, commit_metadata, prepare, lambda: plan.facts)
+        return _written(target, commit_metadata, plan, held)
     finally:
         plan.let_go()
 
@@ -102,7 +102,7 @@ class _Planned:
 def _planned(spark: SparkSession, job: TableJob, target: Target, sifted: Sifted, work: Work, since: int, *, is_alone: bool) -> _Planned:
     """Compare with the target as it is now, at a version since; `write` is None when nothing differs.
 
-    Rows that are all new are inserted by a lane that is alone in its table: lanes of keys would be in each other's way.
+    Rows that are all new are inserted by a consumer that is alone in its table: consumers of keys would be in each other's way.
     """
     good, stored = sifted.good, target.read(spark)
     now = spelled(stored, good.columns)
@@ -202,7 +202,7 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
     return narrowed(now, values, {name: column(name) for name in names})
 
 
-def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | None) -> Written:
+def _written(target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None) -> Written:
     """The record of a write, counted by what the log says where it says it."""
     difference = plan.difference
     counts = (
@@ -212,7 +212,7 @@ def _written(target: Target, stamp: CommitStamp, plan: Plan, held: Committed | N
     )
     if held is None:
         return Written(outcome=Outcome.NOTHING, counts=counts)
-    if not is_own(held, stamp):
+    if not is_own(held, commit_metadata):
         return Written(outcome=Outcome.SKIPPED, committed=held)
     record = commit_at(target.log, int(held.version))
     return Written(
@@ -240,9 +240,9 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
 
 
 SUFFIX = "__quarantine"
-STATISTICS = {LISTED: "lane,step,execution,reason"}  # not of the rows, which may hold anything
+STATISTICS = {LISTED: "consumer,step,execution,reason"}  # not of the rows, which may hold anything
 ATTEMPTS = 1024  # transactions of one step, in the order of its attempts
-KEPT = ("lane", "step", "execution", "reason", "row")
+KEPT = ("consumer", "step", "execution", "reason", "row")
 AS_TEXT = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",  # by default to the millisecond, which makes different rows one
@@ -254,7 +254,7 @@ def quarantine_location(location: str) -> str:
     return location.rstrip("/") + SUFFIX
 
 
-def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: DataFrame) -> int:
+def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetadata, bad: DataFrame) -> int:
     """Add the bad rows of a step, each once, whichever of its attempts comes first; give how many were new.
 
     An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
@@ -262,26 +262,26 @@ def quarantine(spark: SparkSession, target: Target, stamp: CommitStamp, bad: Dat
     """
     values = [column(name) for name in bad.columns if name != REASON]
     rows = bad.select(
-        F.lit(str(stamp.lane)).alias("lane"),
-        F.lit(stamp.step).cast("long").alias("step"),
-        F.lit(stamp.execution_id).alias("execution"),
+        F.lit(str(commit_metadata.consumer)).alias("consumer"),
+        F.lit(commit_metadata.step).cast("long").alias("step"),
+        F.lit(commit_metadata.execution_id).alias("execution"),
         F.col(REASON).alias("reason"),
         F.to_json(F.struct(*values), AS_TEXT).alias("row"),
     )
     create_if_missing(spark, target, rows.schema, CHANGE_FEED | STATISTICS)
     count = 0
-    version = stamp.step * ATTEMPTS + min(stamp.attempt, ATTEMPTS - 1)
+    version = commit_metadata.step * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1)
     for tried in retrying():
         with tried:
-            held = target.read(spark).where((F.col("lane") == str(stamp.lane)) & (F.col("step") == stamp.step))
+            held = target.read(spark).where((F.col("consumer") == str(commit_metadata.consumer)) & (F.col("step") == commit_metadata.step))
             new = rows.select("reason", "row").exceptAll(held.select("reason", "row"))
-            new = new.select(*[F.lit(value).alias(name) for name, value in _who(stamp)], "reason", "row").select(*KEPT)
+            new = new.select(*[F.lit(value).alias(name) for name, value in _who(commit_metadata)], "reason", "row").select(*KEPT)
             count = new.count()
             if count:
-                with transaction(spark, str(stamp.lane), version, stamp.to_text()):
+                with transaction(spark, str(commit_metadata.consumer), version, commit_metadata.to_text()):
                     new.withColumn("step", F.col("step").cast("long")).write.format("delta").mode("append").save(target.location)
     return count
 
 
-def _who(stamp: CommitStamp) -> tuple[tuple[str, str | int], ...]:
-    return ("lane", str(stamp.lane)), ("step", stamp.step), ("execution", stamp.execution_id)
+def _who(commit_metadata: CommitMetadata) -> tuple[tuple[str, str | int], ...]:
+    return ("consumer", str(commit_metadata.consumer)), ("step", commit_metadata.step), ("execution", commit_metadata.execution_id)

@@ -162,7 +162,7 @@ class Drift(StrEnum):
     | values that no other type holds with those before | refused | refused | the column becomes text | as of a wider type |
     | a column that is missing | refused | stays, null in new rows | as EVOLVE | as EVOLVE |
 
-    A column that got another name is a new one and a missing one. What is refused holds the lane, with nothing changed. No
+    A column that got another name is a new one and a missing one. What is refused holds the consumer, with nothing changed. No
     policy drops a column: messages do not tell one that was dropped from one that was not there yet. Where rows wait in
     quarantine nothing is lost: they are read again once the table is declared otherwise. A table that is not there yet takes
     all columns by any policy. A column of the key never becomes text: values of several types may have the same one.

@@ -37,7 +37,7 @@ def topological(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
 
 
 def find_cycle(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...] | None:
-    """A cycle as the path from a table to itself against the flow of data, or None."""
+    """A cycle as the path from a table to itself against the subscription of data, or None."""
     done: set[str] = set()
     for root in inputs:
         path = {} if root in done else {root: iter(tuple(inputs[root]))}
@@ -121,7 +121,7 @@ def _hour(trigger: PartitionTrigger, target: PartitionLevels, moment: dt.datetim
 
 
 PACE = every(minutes=5)
-READ = "__read"  # what the name of the flow ends with that reads an audit table
+READ = "__read"  # what the name of the subscription ends with that reads an audit table
 SUCCEEDED = ("COMPLETE", "COMPLETED", "FINISHED", "SUCCEEDED", "SUCCESS")
 
 
@@ -206,7 +206,7 @@ AuditLog = QueryLog | TrinoLog
 
 
 def reading_name(table: str) -> str:
-    """The name of the flow that reads an audit table, and of its asset as if it were a table."""
+    """The name of the subscription that reads an audit table, and of its asset as if it were a table."""
     return table + READ
 
 
@@ -231,7 +231,7 @@ def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str
             raise DeclarationError(named, "table", "is declared twice; keep one")
         if reading_name(one.table) in formats:
             raise DeclarationError(
-                named, "table", f"is read by a flow of the name {reading_name(one.table)}; rename the table of that name"
+                named, "table", f"is read by a subscription of the name {reading_name(one.table)}; rename the table of that name"
             )
         found.append(one)
     return tuple(found)

@@ -34,7 +34,7 @@ class Maintenance:
     Attributes:
         every: How often; a run rewrites no more than its `budget`, and the next one goes on.
         budget: Bytes of files that one run may rewrite.
-        keep_for: How long removed files stay for readers that no lane tells of, never less than seven days.
+        keep_for: How long removed files stay for readers that no consumer tells of, never less than seven days.
         small_file: Bytes; files below it are joined, up to `target_file` bytes.
         target_file: Bytes; at least twice `small_file`, or what was joined would be small again.
         min_files: Fewer small files of a partition are left alone.
@@ -135,7 +135,7 @@ def kept(properties: Mapping[str, str], name: str) -> dt.timedelta:
 
 
 def deleted_files_kept(properties: Mapping[str, str]) -> dt.timedelta:
-    """How long a table keeps removed files; what was raised for a lane counts as it is."""
+    """How long a table keeps removed files; what was raised for a consumer counts as it is."""
     return kept(properties, FILES)
 
 

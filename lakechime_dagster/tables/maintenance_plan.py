@@ -88,7 +88,7 @@ class TableFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A lane that needs history of the table: all that commits did since then, None for nothing.
+    """A consumer that needs history of the table: all that commits did since then, None for nothing.
 
     `unread` is when the oldest rows came that it has not read, or its step began that is not done; None where it has caught up.
     `waits` says why it goes on only after a person or somebody else has done something; it is empty for one that goes on.
@@ -171,7 +171,7 @@ class Maintained:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A table that is to be planned: its files, the lanes at it, and what is declared of it."""
+    """A table that is to be planned: its files, the consumers at it, and what is declared of it."""
 
     files: TableFiles
     readers: tuple[Reader, ...]
@@ -181,7 +181,7 @@ class Subject:
 def plan(files: TableFiles, readers: Iterable[Reader], policy: Maintenance, now: int) -> Plan:
     """What to do now.
 
-    While a lane waits, or is behind by more than is kept, or by half of what the log is, nothing is touched; what keeps its range
+    While a consumer waits, or is behind by more than is kept, or by half of what the log is, nothing is touched; what keeps its range
     from being cleaned up is raised, and lowered again afterwards.
     """
     return plan_together([Subject(files=files, readers=tuple(readers), policy=policy)], policy.budget, now)[0]
@@ -214,14 +214,14 @@ def _plan(one: Subject, blocked: Sequence[tuple[Reader, str]], wanted: list[Acti
         refused = refused + [Refused(action=action, why=why) for action in wanted]
         wanted = [Action(kind=Kind.RAISE, properties=higher, reason=why)] if higher else []
     elif lower:
-        wanted.append(Action(kind=Kind.LOWER, properties=lower, reason="every lane has caught up"))
+        wanted.append(Action(kind=Kind.LOWER, properties=lower, reason="every consumer has caught up"))
     if listed := _listed(files, policy, now):
         refused = [*refused, listed]
     return Plan(table=files.table, actions=tuple(sorted(wanted, key=_in_order)), refused=tuple(refused))
 
 
 def _usual(files: TableFiles) -> dict[str, str]:
-    """The properties of a table as they are without what was raised for a lane."""
+    """The properties of a table as they are without what was raised for a consumer."""
     return {name: value for name, value in {**files.properties, **lowered(files.properties)}.items() if value is not None}
 
 
@@ -230,7 +230,7 @@ def _declared(one: Subject) -> dict[str, str]:
 
 
 def _blocked_by(one: Subject, now: int) -> list[tuple[Reader, str]]:
-    """The lanes for whose sake nothing of a table may be touched, each with why."""
+    """The consumers for whose sake nothing of a table may be touched, each with why."""
     return _blocked(one.readers, now, _milliseconds(min(one.policy.keep_for, log_kept(_declared(one)) / 2)))
 
 
@@ -245,7 +245,7 @@ def _in_order(action: Action) -> tuple[int, float]:
 
 
 def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reader, str]]:
-    """The lanes for whose sake nothing may be touched, each with why."""
+    """The consumers for whose sake nothing may be touched, each with why."""
     found = []
     for reader in readers:
         if reader.waits:
@@ -363,7 +363,7 @@ def _cut(action: Action, small: Sequence[DataFile], left: int, policy: Maintenan
 
 
 def _removals(files: TableFiles, readers: Sequence[Reader], policy: Maintenance, now: int, before: int) -> list[Action]:
-    """The removal of files that nobody needs any more: removed before all that is kept, and a day before what a lane reads next."""
+    """The removal of files that nobody needs any more: removed before all that is kept, and a day before what a consumer reads next."""
     needed = [reader.since for reader in readers if reader.since is not None]
     before = min([before, *(since - MARGIN_MS for since in needed)])
     gone = [file for file in files.removed if file.since < before]
@@ -374,7 +374,7 @@ def _removals(files: TableFiles, readers: Sequence[Reader], policy: Maintenance,
         reason = f"{len(orphans)} files that no commit names, and {len(gone)} that were removed, before {_day(before)}"
         actions.append(Action(kind=Kind.ORPHANS, files=len(both), bytes=_bytes(both), before=before, reason=reason))
     elif gone:
-        reason = f"{len(gone)} files were removed before {_day(before)}; no lane reads them any more"
+        reason = f"{len(gone)} files were removed before {_day(before)}; no consumer reads them any more"
         actions.append(Action(kind=Kind.VACUUM, files=len(gone), bytes=_bytes(gone), before=before, reason=reason))
     return actions
 

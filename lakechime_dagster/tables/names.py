@@ -19,7 +19,7 @@ RESERVED = {  # what the names of tables end with that come beside others
     "__maintenance": "the maintenance of tables",
 }
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
-MAX_TARGET_NAME = 128  # of a computed table: its flow has the same name
+MAX_TARGET_NAME = 128  # of a computed table: its subscription has the same name
 
 
 @lru_cache(65_536)

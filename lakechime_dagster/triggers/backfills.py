@@ -14,7 +14,7 @@ from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Order, OrderState, Span
 from lakechime_dagster.triggers.interventions import Action, By, record
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import FlowRow
+from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.requests import cancel_unclaimed
 
 
@@ -43,12 +43,12 @@ class Backfills:
     ledger: Ledger
 
     def order(self, orders: Sequence[Order], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
-        """Write the orders, all or none of them, and give the backfill's id; every flow has been activated.
+        """Write the orders, all or none of them, and give the backfill's id; every subscription has been activated.
 
         A key that fired since it was planned for later is ordered like one that had fired before.
 
         Raises:
-            InvalidValueError: there is no order, or not even one lane may be in flight.
+            InvalidValueError: there is no order, or not even one consumer may be in flight.
         """
         if not orders:
             raise InvalidValueError("orders", "none", "nothing is to be run; look at the plan")
@@ -56,7 +56,9 @@ class Backfills:
             raise InvalidValueError("max_in_flight", max_in_flight, "must be at least 1")
         backfill_id = f"bf-{secrets.token_hex(4)}"
         with writing(self.ledger.engine) as connection:
-            flows = {name: self.ledger.flow_in(connection, name) for name in dict.fromkeys(one.flow for one in orders)}
+            subscriptions = {
+                name: self.ledger.subscription_in(connection, name) for name in dict.fromkeys(one.subscription for one in orders)
+            }
             values = {
                 "backfill_id": backfill_id,
                 "deployment": self.ledger.deployment,
@@ -67,15 +69,15 @@ class Backfills:
                 "created_ts": now_ms(connection),
             }
             connection.execute(sa.insert(schema.backfill).values(**values))
-            fired = _fired(connection, {flows[one.flow].flow_id for one in orders if one.state is OrderState.LATER})
-            connection.execute(sa.insert(schema.order), [_row(backfill_id, flows[one.flow], one, fired) for one in orders])
-            for name, flow in flows.items():  # which also lets whoever evaluates many flows look at it again
-                lanes = sum(1 for one in orders if one.flow == name)
-                record(connection, flow, Action.BACKFILL, by, {}, {"backfill": backfill_id, "lanes": lanes})
+            fired = _fired(connection, {subscriptions[one.subscription].subscription_id for one in orders if one.state is OrderState.LATER})
+            connection.execute(sa.insert(schema.order), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in orders])
+            for name, subscription in subscriptions.items():  # which also lets whoever evaluates many subscriptions look at it again
+                consumers = sum(1 for one in orders if one.subscription == name)
+                record(connection, subscription, Action.BACKFILL, by, {}, {"backfill": backfill_id, "consumers": consumers})
         return backfill_id
 
     def cancel(self, backfill_id: str, by: By) -> int:
-        """Drop what nobody has claimed, and tell how many lanes that were; what is in flight ends as ever.
+        """Drop what nobody has claimed, and tell how many consumers that were; what is in flight ends as ever.
 
         Raises:
             NotFoundError: there is no such backfill.
@@ -83,13 +85,17 @@ class Backfills:
         this = schema.order.c.backfill_id == backfill_id
         with writing(self.ledger.engine) as connection:
             self._found(connection, backfill_id)
-            waiting = sa.select(schema.order.c.flow_id).where(this, schema.order.c.state == OrderState.WAITING.value).distinct()
-            flow_ids = set(connection.execute(waiting).scalars())
+            waiting = sa.select(schema.order.c.subscription_id).where(this, schema.order.c.state == OrderState.WAITING.value).distinct()
+            subscription_ids = set(connection.execute(waiting).scalars())
             dropped = cancel_unclaimed(connection, this)
             update = sa.update(schema.backfill).where(schema.backfill.c.backfill_id == backfill_id)
             connection.execute(update.values(cancelled_ts=sa.func.coalesce(schema.backfill.c.cancelled_ts, now_ms(connection))))
-            for flow in (flow for flow in self._flows(connection, backfill_id) if flow.flow_id in flow_ids):
-                record(connection, flow, Action.CANCEL, by, {"backfill": backfill_id}, {})
+            for subscription in (
+                subscription
+                for subscription in self._subscriptions(connection, backfill_id)
+                if subscription.subscription_id in subscription_ids
+            ):
+                record(connection, subscription, Action.CANCEL, by, {"backfill": backfill_id}, {})
         return dropped
 
     def backfill(self, backfill_id: str) -> Backfill:
@@ -126,27 +132,36 @@ class Backfills:
             raise NotFoundError(f"there is no backfill {backfill_id!r}; `lakechime backfill status` lists those that are there")
         return _backfill(connection, row)
 
-    def _flows(self, connection: Connection, backfill_id: str) -> list[FlowRow]:
-        query = sa.select(schema.flow.c.name).join(schema.order, schema.order.c.flow_id == schema.flow.c.flow_id)
-        names = connection.execute(query.where(schema.order.c.backfill_id == backfill_id, schema.flow.c.forgotten_ts.is_(None)).distinct())
-        return [self.ledger.flow_in(connection, name) for name in sorted(names.scalars())]
+    def _subscriptions(self, connection: Connection, backfill_id: str) -> list[SubscriptionRow]:
+        query = sa.select(schema.subscription.c.name).join(
+            schema.order, schema.order.c.subscription_id == schema.subscription.c.subscription_id
+        )
+        names = connection.execute(
+            query.where(schema.order.c.backfill_id == backfill_id, schema.subscription.c.forgotten_ts.is_(None)).distinct()
+        )
+        return [self.ledger.subscription_in(connection, name) for name in sorted(names.scalars())]
 
 
-def _fired(connection: Connection, flow_ids: Set[int]) -> set[tuple[int, str]]:
-    """The lanes of flows that have fired, held: none that is there fires meanwhile."""
-    lane = schema.lane.c
-    if not flow_ids:
+def _fired(connection: Connection, subscription_ids: Set[int]) -> set[tuple[int, str]]:
+    """The consumers of subscriptions that have fired, held: none that is there fires meanwhile."""
+    consumer = schema.consumer.c
+    if not subscription_ids:
         return set()
-    query = sa.select(lane.flow_id, lane.key, lane.fired).where(lane.flow_id.in_(flow_ids)).order_by(lane.lane_id).with_for_update()
-    return {(row.flow_id, row.key) for row in connection.execute(query) if row.fired}
+    query = (
+        sa.select(consumer.subscription_id, consumer.key, consumer.fired)
+        .where(consumer.subscription_id.in_(subscription_ids))
+        .order_by(consumer.consumer_id)
+        .with_for_update()
+    )
+    return {(row.subscription_id, row.key) for row in connection.execute(query) if row.fired}
 
 
-def _row(backfill_id: str, flow: FlowRow, order: Order, fired: Set[tuple[int, str]]) -> dict[str, Any]:
-    is_later = order.state is OrderState.LATER and (flow.flow_id, order.key) not in fired
+def _row(backfill_id: str, subscription: SubscriptionRow, order: Order, fired: Set[tuple[int, str]]) -> dict[str, Any]:
+    is_later = order.state is OrderState.LATER and (subscription.subscription_id, order.key) not in fired
     return {
         "backfill_id": backfill_id,
         "number": order.number,
-        "flow_id": flow.flow_id,
+        "subscription_id": subscription.subscription_id,
         "key": order.key,
         "waits_for": list(order.waits_for),
         "span": order.span.to_json() if order.span is not None else None,
@@ -172,15 +187,15 @@ def _backfill(connection: Connection, row: sa.Row[Any]) -> Backfill:
 
 def _orders(connection: Connection, *which: sa.ColumnElement[bool]) -> list[Order]:
     query = (
-        sa.select(schema.order, schema.flow.c.name)
-        .join(schema.flow, schema.flow.c.flow_id == schema.order.c.flow_id)
+        sa.select(schema.order, schema.subscription.c.name)
+        .join(schema.subscription, schema.subscription.c.subscription_id == schema.order.c.subscription_id)
         .where(*which)
         .order_by(schema.order.c.order_id)
     )
     return [
         Order(
             number=row.number,
-            flow=row.name,
+            subscription=row.name,
             key=row.key,
             waits_for=tuple(row.waits_for),
             why=row.why,

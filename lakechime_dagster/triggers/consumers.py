@@ -29,7 +29,7 @@ class OrderState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Which rows of its inputs a lane without a fire key is to take as if they had changed.
+    """Which rows of its inputs a consumer without a fire key is to take as if they had changed.
 
     Those of `tables` whose `column` is at or after `since` and before `until`, ISO dates or times, of which None is no bound; all
     rows of a table that has no such column.
@@ -55,18 +55,18 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What one lane is to do for a backfill.
+    """What one consumer is to do for a backfill.
 
     Attributes:
         number: Its number within the backfill; inputs come before their readers.
-        key: The lane's, "" for that of a snapshot trigger.
+        key: The consumer's, "" for that of a snapshot trigger.
         waits_for: The numbers of the orders of its inputs.
         span: What to do again; None for a fire key, whose partition is done whole.
         why: What it reads of what changed, in words.
     """
 
     number: int
-    flow: str
+    subscription: str
     key: str = ""
     waits_for: tuple[int, ...] = ()
     span: Span | None = None
@@ -80,8 +80,8 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaneOrders:
-    """The orders that wait for a lane's next claim: their ids, and why they may not be taken now, "" where they may."""
+class ConsumerOrders:
+    """The orders that wait for a consumer's next claim: their ids, and why they may not be taken now, "" where they may."""
 
     ids: tuple[int, ...] = ()
     backfills: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class LaneOrders:
 
     @property
     def sentence(self) -> str:
-        """Why the lane is to run; empty where nothing is ordered, or is held back."""
+        """Why the consumer is to run; empty where nothing is ordered, or is held back."""
         several = len(self.backfills) > 1
         return f"ordered by backfill{'s' if several else ''} {', '.join(self.backfills)}" if self.ids and not self.held_back else ""
 
@@ -99,14 +99,14 @@ def first_day_after(moment: dt.datetime) -> dt.date:
     return moment.date() + dt.timedelta(days=int(moment.time() != dt.time()))
 
 
-NO_ORDERS = LaneOrders()
+NO_ORDERS = ConsumerOrders()
 
 
 MessageSpan = tuple[int, int]  # start inclusive, end exclusive
 
 
 class AnyFeed(Protocol):
-    """A feed as a flow names it; its kinds are declared in `lake.feeds`, and asked in `feeds`."""
+    """A feed as a subscription names it; its kinds are declared in `lake.feeds`, and asked in `feeds`."""
 
     def __str__(self) -> str:
         """What it is, for people; without a secret."""
@@ -246,18 +246,18 @@ def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
     raise ValueError(f"a place in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
 
 
-STAMP_FORMAT = 1
+COMMIT_METADATA_FORMAT = 1
 COMPLETE = "complete"  # among the facts of a stamp: from when up to when (milliseconds) nothing of a source can come any more
 LATE = "late"  # among the facts of a stamp: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
 HOUR_MS = 3_600_000
 HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
 
 
-class LaneState(StrEnum):
-    """Whether a lane may claim: HELD waits for a person, STALE lost events to a forced purge."""
+class ConsumerState(StrEnum):
+    """Whether a consumer may claim: BLOCKED waits for a person, STALE lost events to a forced purge."""
 
     ACTIVE = "ACTIVE"
-    HELD = "HELD"
+    BLOCKED = "BLOCKED"
     STALE = "STALE"
 
 
@@ -269,7 +269,7 @@ class Cause(StrEnum):
 
 
 class ExecutionState(StrEnum):
-    """OPEN holds its lane; the others are final."""
+    """OPEN holds its consumer; the others are final."""
 
     OPEN = "OPEN"
     SETTLED = "SETTLED"
@@ -277,28 +277,28 @@ class ExecutionState(StrEnum):
 
 
 @dataclass(frozen=True)
-class LaneId:
-    """The name of a lane: deployment, flow, and the fire key ("" for a snapshot trigger)."""
+class ConsumerId:
+    """The name of a consumer: deployment, subscription, and the fire key ("" for a snapshot trigger)."""
 
     deployment: str
-    flow: str
+    subscription: str
     key: str = ""
 
     def __str__(self) -> str:
-        """The text that names the lane in a target's transaction id (`txnAppId`) and in run tags."""
-        return canonical_json([self.deployment, self.flow, self.key])
+        """The text that names the consumer in a target's transaction id (`txnAppId`) and in run tags."""
+        return canonical_json([self.deployment, self.subscription, self.key])
 
     @classmethod
-    def parse(cls, text: str) -> "LaneId":
-        deployment, flow, key = json.loads(text)
-        return cls(deployment, flow, key)
+    def parse(cls, text: str) -> "ConsumerId":
+        deployment, subscription, key = json.loads(text)
+        return cls(deployment, subscription, key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Up to where a lane has consumed: a store position, and a snapshot per source table, or a place in a feed.
+    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a place in a feed.
 
-    The position decides whether to run, the snapshots what is read; of a flow that reads a feed its place decides both. All
+    The position decides whether to run, the snapshots what is read; of a subscription that reads a feed its place decides both. All
     move together, at settling only. The feed of one that `has_more` held more: a step's limit ended there.
     """
 
@@ -325,7 +325,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Step n of a lane: the frozen range (start, end] and who is at it.
+    """Step n of a consumer: the frozen range (start, end] and who is at it.
 
     `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
     those whose orders it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
@@ -333,7 +333,7 @@ class Execution:
     """
 
     execution_id: str
-    lane: LaneId
+    consumer: ConsumerId
     step: int
     state: ExecutionState
     cause: Cause
@@ -388,14 +388,14 @@ def ranges_between(start: Place, end: Place) -> dict[str, SnapshotRange]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitStamp:
+class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).
 
-    The end recorded in the commit that a step's target holds becomes the place of its lane, whoever wrote it.
+    The end recorded in the commit that a step's target holds becomes the place of its consumer, whoever wrote it.
     `watermark` is event time in milliseconds: everything below it has been seen.
     """
 
-    lane: LaneId
+    consumer: ConsumerId
     step: int
     attempt: int
     end: Place
@@ -406,14 +406,14 @@ class CommitStamp:
 
     @property
     def txn_app_id(self) -> str:
-        return str(self.lane)
+        return str(self.consumer)
 
     def to_text(self) -> str:
         """One line of JSON under the key `lakechime`."""
         return canonical_json(
             {
-                "lakechime": STAMP_FORMAT,
-                "lane": str(self.lane),
+                "lakechime": COMMIT_METADATA_FORMAT,
+                "consumer": str(self.consumer),
                 "step": self.step,
                 "attempt": self.attempt,
                 "end": self.end.to_json(),
@@ -425,16 +425,16 @@ class CommitStamp:
         )
 
     @classmethod
-    def from_text(cls, text: str | None) -> "CommitStamp | None":
+    def from_text(cls, text: str | None) -> "CommitMetadata | None":
         """The stamp of a commit, or None for a commit of somebody else."""
         try:
             wire = json.loads(text) if text else None
         except ValueError:
             return None
-        if not isinstance(wire, dict) or wire.get("lakechime") != STAMP_FORMAT:
+        if not isinstance(wire, dict) or wire.get("lakechime") != COMMIT_METADATA_FORMAT:
             return None
         return cls(
-            lane=LaneId.parse(wire["lane"]),
+            consumer=ConsumerId.parse(wire["consumer"]),
             step=wire["step"],
             attempt=wire["attempt"],
             end=Place.from_json(wire["end"]),
@@ -449,10 +449,10 @@ class CommitStamp:
 class Committed:
     """A commit of a step found in its target's log: the version it made and the stamp it carries.
 
-    `is_stamp_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
-    stamp names lane and step only (attempt 0, empty end): the ledger's own end of the execution stands.
+    `is_commit_metadata_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
+    stamp names consumer and step only (attempt 0, empty end): the ledger's own end of the execution stands.
     """
 
     version: SnapshotId
-    stamp: CommitStamp
-    is_stamp_lost: bool = False
+    commit_metadata: CommitMetadata
+    is_commit_metadata_lost: bool = False

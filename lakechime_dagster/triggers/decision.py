@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import NO_ORDERS, FeedPlace, LaneOrders, Place
+from lakechime_dagster.triggers.consumers import NO_ORDERS, ConsumerOrders, FeedPlace, Place
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
 
@@ -27,7 +27,7 @@ NOTHING_UNREAD = Unread()
 
 
 def due_ms(unread: Unread, every: Schedule | None) -> int:
-    """When they wake the lane all the same: a day after the first of them, or at the last grid point before that.
+    """When they wake the consumer all the same: a day after the first of them, or at the last grid point before that.
 
     Where no grid point is within that day, it is no use to wait: they wake it as any other event.
     """
@@ -45,10 +45,10 @@ COMPACTED = "its earlier history is compacted: `store expire` kept only the tags
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
-    """One execution that should be claimed: its lane's key, and why.
+    """One execution that should be claimed: its consumer's key, and why.
 
-    `settled` is how many steps of the lane the decision knew of: a lane that moved on since needs another decision. `feed`
-    is up to where the flow's feed is to be read, which is asked before a claim, never within; the feed `has_more` where a step
+    `settled` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `feed`
+    is up to where the subscription's feed is to be read, which is asked before a claim, never within; the feed `has_more` where a step
     does not take all that it holds.
     """
 
@@ -84,9 +84,9 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """The matching events of one table after a lane's place: how many, and their registration times.
+    """The matching events of one table after a consumer's place: how many, and their registration times.
 
-    `unread` are those beside them that changed only columns that the lane does not read.
+    `unread` are those beside them that changed only columns that the consumer does not read.
     """
 
     table: str
@@ -113,10 +113,10 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaneView:
-    """What the ledger says of a lane when its trigger is evaluated.
+class ConsumerView:
+    """What the ledger says of a consumer when its trigger is evaluated.
 
-    `blocked` is a sentence when the lane may not claim (paused, held, stale); `open` one when an execution is open. A lane
+    `blocked` is a sentence when the consumer may not claim (paused, held, stale); `open` one when an execution is open. A consumer
     that is held is both: its open execution waits for a person. `orders` are those of backfills that its next claim takes.
     """
 
@@ -124,19 +124,19 @@ class LaneView:
     settled: int = 0
     open: str = ""
     blocked: str = ""
-    orders: LaneOrders = NO_ORDERS
+    orders: ConsumerOrders = NO_ORDERS
 
 
 def decide_snapshot(
-    name: str, trigger: SnapshotTrigger, lane: LaneView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
+    name: str, trigger: SnapshotTrigger, consumer: ConsumerView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
 ) -> Decision:
     """Fire when a matching event waits whose grid point has come and whose quiet time is over, or when a backfill ordered it.
 
-    Events of columns that the lane does not read fire nothing, until they would have waited for more than a day.
+    Events of columns that the consumer does not read fire nothing, until they would have waited for more than a day.
     """
     unread = [table for table in waiting if table.unread.count]
     read_at = min((due_ms(table.unread, trigger.every) for table in unread), default=0)
-    if lane.orders.ids or now_ms >= read_at:
+    if consumer.orders.ids or now_ms >= read_at:
         waiting, unread = [table.woken for table in waiting], []
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
@@ -144,15 +144,15 @@ def decide_snapshot(
     passed_over = [_passed_over(name, unread, read_at)] if unread else []
 
     def answer(fires: bool, *reasons: str) -> Decision:
-        firings = (Firing(reason=reasons[0], settled=lane.settled),) if fires else ()
-        waits = bool(total or unread or lane.open or lane.orders.ids)
+        firings = (Firing(reason=reasons[0], settled=consumer.settled),) if fires else ()
+        waits = bool(total or unread or consumer.open or consumer.orders.ids)
         reasons = (*reasons, *passed_over)
         return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
 
-    if hindrance := lane.blocked or lane.open or lane.orders.held_back:
+    if hindrance := consumer.blocked or consumer.open or consumer.orders.held_back:
         return answer(False, hindrance, *([counted] if total else []))
-    if lane.orders.ids:
-        return answer(True, lane.orders.sentence, *([counted] if total else []))
+    if consumer.orders.ids:
+        return answer(True, consumer.orders.sentence, *([counted] if total else []))
     if not total:
         return answer(False, *([] if unread else [_nothing(trigger, waiting)]))
     now = from_milliseconds(now_ms)
@@ -162,14 +162,15 @@ def decide_snapshot(
         point = trigger.every.last(now)
         if point is None or from_milliseconds(first_ts) > point:
             upcoming = trigger.every.next(now)
-            when = f"the next grid point is {_stamp(upcoming)}" if upcoming else "the schedule has ended"
+            when = f"the next grid point is {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
             return answer(False, f"{counted}; {when}")
     if trigger.wait_after_last is not None:
         quiet = dt.timedelta(milliseconds=now_ms - last_ts)
         waited = dt.timedelta(milliseconds=now_ms - first_ts)
         if quiet < trigger.wait_after_last and (trigger.max_wait is None or waited < trigger.max_wait):
             return answer(
-                False, f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_stamp(from_milliseconds(last_ts))})"
+                False,
+                f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_shown_time(from_milliseconds(last_ts))})",
             )
     return answer(True, _counted(total, matching, "came"))
 
@@ -183,7 +184,7 @@ def feed_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str
     if point is not None and (asked_ms is None or from_milliseconds(asked_ms) < point):
         return ""
     upcoming = every.next(now)
-    return f"its feed is asked next at {_stamp(upcoming)}" if upcoming else "the schedule has ended"
+    return f"its feed is asked next at {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +206,7 @@ class KeyEvidence:
     """What the ledger and the store say of one fire key."""
 
     key: FireKey
-    lane: LaneView = field(default_factory=LaneView)
+    consumer: ConsumerView = field(default_factory=ConsumerView)
     fired: bool = False
     late_events: int = 0
     atoms: Mapping[Atom, AtomState] = field(default_factory=dict)
@@ -232,36 +233,36 @@ def decide_partition(
     waiting: list[str] = []
     expired: list[str] = []
     done = busy = 0
-    kept = False  # late events, orders, or an open step, that a blocked lane must not forget
+    kept = False  # late events, orders, or an open step, that a blocked consumer must not forget
     for evidence in keys:
-        if evidence.lane.open and evidence.lane.blocked:
-            blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+        if evidence.consumer.open and evidence.consumer.blocked:
+            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
             kept = True
-        elif evidence.lane.open:
+        elif evidence.consumer.open:
             busy += 1
-        elif evidence.lane.orders.held_back:
+        elif evidence.consumer.orders.held_back:
             done += evidence.fired
-            blocked_keys.append(f"{evidence.key.text}: {evidence.lane.orders.held_back}")
+            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.orders.held_back}")
             kept = True
         elif evidence.fired:
             done += 1
-            is_ordered = bool(evidence.lane.orders.ids)
-            if (trigger.late is Late.REFIRE or is_ordered) and evidence.lane.blocked:
-                blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+            is_ordered = bool(evidence.consumer.orders.ids)
+            if (trigger.late is Late.REFIRE or is_ordered) and evidence.consumer.blocked:
+                blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
                 kept = kept or bool(evidence.late_events) or is_ordered
             elif is_ordered:
-                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.lane.orders.sentence}"))
+                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.consumer.orders.sentence}"))
             elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))
         elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
-            if evidence.lane.blocked:
-                blocked_keys.append(f"{evidence.key.text}: {evidence.lane.blocked}")
+            if evidence.consumer.blocked:
+                blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
             else:
                 reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
                 firings.append(_firing(evidence, reason))
         elif (end := _deadline(trigger, evidence.key, activated_ms)) is not None and end < from_milliseconds(now_ms):
-            expired.append(f"{evidence.key.text} expired at {_stamp(end)}: {_missing(trigger, evidence)}")
+            expired.append(f"{evidence.key.text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}")
         else:
             waiting.append(f"{evidence.key.text}: {_missing(trigger, evidence)}")
     waiting = [*blocked_keys, *waiting]  # what only a person can move is said first
@@ -303,7 +304,7 @@ def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing]
 
 
 def _firing(evidence: KeyEvidence, reason: str) -> Firing:
-    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, settled=evidence.lane.settled)
+    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, settled=evidence.consumer.settled)
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
@@ -342,11 +343,11 @@ def _counted(total: int, matching: Sequence[Waiting], verb: str = "") -> str:
 
 
 def _passed_over(name: str, tables: Sequence[Waiting], read_at: int) -> str:
-    """What does not wake a lane, and until when at the latest."""
+    """What does not wake a consumer, and until when at the latest."""
     count = sum(table.unread.count for table in tables)
     columns = ", ".join(f"{table.table}.{column}" for table in tables for column in table.unread.columns)
     they, are = ("it", "is") if count == 1 else ("they", "are")
-    at = _stamp(from_milliseconds(read_at))
+    at = _shown_time(from_milliseconds(read_at))
     return f"{_events(count)} changed only what {name} does not read ({columns}); {they} {are} read with the next, at the latest at {at}"
 
 
@@ -358,5 +359,5 @@ def _keys(count: int) -> str:
     return f"{count} key{'' if count == 1 else 's'}"
 
 
-def _stamp(moment: dt.datetime) -> str:
+def _shown_time(moment: dt.datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}Z"

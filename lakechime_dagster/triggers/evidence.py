@@ -294,34 +294,36 @@ def _retyped_value(value: object) -> list[object]:
     return [canonical_json(value)] if isinstance(value, int | float) else []
 
 
-def late_lanes(connection: Connection, flow_id: int, looked: Position, through: Position, of: TableKey | None = None) -> dict[str, int]:
-    """Per fired lane of a flow the data-changing events in its partitions after its place: what came late.
+def late_consumers(
+    connection: Connection, subscription_id: int, looked: Position, through: Position, of: TableKey | None = None
+) -> dict[str, int]:
+    """Per fired consumer of a subscription the data-changing events in its partitions after its place: what came late.
 
     Only events in (looked, through] are looked at, of one table or of all.
     """
-    place = sa.tuple_(ledger.lane.c.place_tx, ledger.lane.c.place_seq)
+    place = sa.tuple_(ledger.consumer.c.place_tx, ledger.consumer.c.place_seq)
     query = (
-        sa.select(ledger.lane.c.key, sa.func.count().label("events"))
+        sa.select(ledger.consumer.c.key, sa.func.count().label("events"))
         .select_from(dce_event)
         .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
         .join(
-            ledger.lane_partition,
+            ledger.consumer_partition,
             sa.and_(
-                ledger.lane_partition.c.table_name == dce_table.c.name,
-                ledger.lane_partition.c.cluster == dce_table.c.cluster,
-                ledger.lane_partition.c.partition_key == dce_event.c.partition_key,
+                ledger.consumer_partition.c.table_name == dce_table.c.name,
+                ledger.consumer_partition.c.cluster == dce_table.c.cluster,
+                ledger.consumer_partition.c.partition_key == dce_event.c.partition_key,
             ),
         )
-        .join(ledger.lane, ledger.lane.c.lane_id == ledger.lane_partition.c.lane_id)
+        .join(ledger.consumer, ledger.consumer.c.consumer_id == ledger.consumer_partition.c.consumer_id)
         .where(
-            ledger.lane.c.flow_id == flow_id,
-            ledger.lane.c.fired,
+            ledger.consumer.c.subscription_id == subscription_id,
+            ledger.consumer.c.fired,
             is_data,
             is_after(looked),
             is_through(through),
             sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
             sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
-        .group_by(ledger.lane.c.key)
+        .group_by(ledger.consumer.c.key)
     )
     return {row.key: row.events for row in connection.execute(query)}

@@ -13,9 +13,17 @@ from lakechime_dagster.dce.queries import is_after, is_data, is_visible
 from lakechime_dagster.dce.schema import dce_event, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import Execution, ExecutionState, FeedLag, LaneId, LaneState, Place
+from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag, Place
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import EXECUTIONS, FLOWS, FlowRow, LaneRow, execution_from, flow_from, lanes_of
+from lakechime_dagster.triggers.registry import (
+    EXECUTIONS,
+    SUBSCRIPTIONS,
+    ConsumerRow,
+    SubscriptionRow,
+    consumers_of,
+    execution_from,
+    subscription_from,
+)
 
 FEED = "feed"  # topics or files outside of the lake
 
@@ -44,14 +52,23 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     What an evaluation has found to start nothing is consumed; what an open execution reads is not, until it is complete. Of a feed it
     is what the last look at it told.
     """
-    flow, lane = schema.flow.c, schema.lane.c
-    columns = (flow.name, flow.tables, flow.cluster, flow.is_partitioned, flow.tag_keys, flow.start, flow.looked_tx, flow.looked_seq)
-    own_lane = sa.and_(lane.flow_id == flow.flow_id, lane.key == "")
+    subscription, consumer = schema.subscription.c, schema.consumer.c
+    columns = (
+        subscription.name,
+        subscription.tables,
+        subscription.cluster,
+        subscription.is_partitioned,
+        subscription.tag_keys,
+        subscription.start,
+        subscription.looked_tx,
+        subscription.looked_seq,
+    )
+    own_consumer = sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
     consumers = (
-        sa.select(*columns, flow.feed_lag, lane.place_tx, lane.place_seq)
-        .select_from(schema.flow.outerjoin(schema.lane, own_lane))
-        .where(flow.deployment == deployment, flow.forgotten_ts.is_(None))
-        .order_by(flow.name)
+        sa.select(*columns, subscription.feed_lag, consumer.place_tx, consumer.place_seq)
+        .select_from(schema.subscription.outerjoin(schema.consumer, own_consumer))
+        .where(subscription.deployment == deployment, subscription.forgotten_ts.is_(None))
+        .order_by(subscription.name)
     )
     return [one for row in connection.execute(consumers).all() for one in _lags_of(connection, row)]
 
@@ -85,95 +102,110 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowOverview:
-    """A flow: its lanes, how many of them have an open execution, wait for a person, or lost events.
+class SubscriptionOverview:
+    """A subscription: its consumers, how many of them have an open execution, wait for a person, or lost events.
 
     `waiting` counts the events of its tables that it has not consumed, as `lag.consumer_lags` says. Those of a partition trigger,
     whose conditions may name clusters of their own, are counted in all clusters.
     """
 
-    row: FlowRow
-    lanes: int
+    row: SubscriptionRow
+    consumers: int
     open: int
     held: int
     stale: int
     waiting: int
 
 
-def overview(ledger: Ledger) -> list[FlowOverview]:
-    """The flows of the deployment by name."""
+def overview(ledger: Ledger) -> list[SubscriptionOverview]:
+    """The subscriptions of the deployment by name."""
     with reading(ledger.engine) as connection:
-        query = FLOWS.where(schema.flow.c.deployment == ledger.deployment).order_by(schema.flow.c.name)
+        query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == ledger.deployment).order_by(schema.subscription.c.name)
         waiting = Counter[str]()
         for lag in consumer_lags(connection, ledger.deployment):
             waiting[lag.consumer] += lag.amounts["events"] if lag.source != FEED else 0
-        return [_overview(connection, ledger, flow_from(row), waiting) for row in connection.execute(query)]
+        return [_overview(connection, ledger, subscription_from(row), waiting) for row in connection.execute(query)]
 
 
-def _overview(connection: Connection, ledger: Ledger, row: FlowRow, waiting: Mapping[str, int]) -> FlowOverview:
-    lanes = lanes_of(connection, row.flow_id)
-    states = [lane.state for lane in lanes.values()]
-    return FlowOverview(
+def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, waiting: Mapping[str, int]) -> SubscriptionOverview:
+    consumers = consumers_of(connection, row.subscription_id)
+    states = [consumer.state for consumer in consumers.values()]
+    return SubscriptionOverview(
         row=row,
-        lanes=len(lanes),
-        open=len(ledger.open_lanes(connection, row)),
-        held=states.count(LaneState.HELD),
-        stale=states.count(LaneState.STALE),
+        consumers=len(consumers),
+        open=len(ledger.open_consumers(connection, row)),
+        held=states.count(ConsumerState.BLOCKED),
+        stale=states.count(ConsumerState.STALE),
         waiting=waiting[row.name],
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaneAt:
-    """A lane at a table.
+class ConsumerAt:
+    """A consumer at a table.
 
-    `read` is up to where it has read the table: what came after is still to be read; None for a lane that reads its whole state
+    `read` is up to where it has read the table: what came after is still to be read; None for a consumer that reads its whole state
     next, or only writes it. Of an open execution `pinned` is the snapshot that it reads, and `open_since` when it was claimed, in
     milliseconds.
     """
 
-    lane: LaneId
+    consumer: ConsumerId
     writes: bool
-    state: LaneState = LaneState.ACTIVE
+    state: ConsumerState = ConsumerState.ACTIVE
     state_reason: str = ""
     read: SnapshotPlace | None = None
     pinned: SnapshotPlace | None = None
     open_since: int | None = None
 
 
-def lanes_at(engine: Engine, table: str, cluster: str = "") -> list[LaneAt]:
-    """The lanes at a table of a cluster, by flow and key."""
+def consumers_at(engine: Engine, table: str, cluster: str = "") -> list[ConsumerAt]:
+    """The consumers at a table of a cluster, by subscription and key."""
     with reading(engine) as connection:
-        flows = [flow_from(row) for row in connection.execute(FLOWS.order_by(schema.flow.c.deployment, schema.flow.c.name))]
-        return [found for flow in flows if _is_at(flow, table, cluster) for found in _lanes(connection, flow, table)]
+        subscriptions = [
+            subscription_from(row)
+            for row in connection.execute(SUBSCRIPTIONS.order_by(schema.subscription.c.deployment, schema.subscription.c.name))
+        ]
+        return [
+            found
+            for subscription in subscriptions
+            if _is_at(subscription, table, cluster)
+            for found in _consumers(connection, subscription, table)
+        ]
 
 
-def _is_at(flow: FlowRow, table: str, cluster: str) -> bool:
-    """A partition trigger may wait for tables of other clusters, and of an old flow it is not known: both may be at it."""
-    is_of_cluster = flow.cluster in (None, cluster) or flow.is_partitioned is not False
-    return is_of_cluster and (table in flow.tables or table == flow.target)
+def _is_at(subscription: SubscriptionRow, table: str, cluster: str) -> bool:
+    """A partition trigger may wait for tables of other clusters, and of an old subscription it is not known: both may be at it."""
+    is_of_cluster = subscription.cluster in (None, cluster) or subscription.is_partitioned is not False
+    return is_of_cluster and (table in subscription.tables or table == subscription.target)
 
 
-def _lanes(connection: Connection, flow: FlowRow, table: str) -> Iterator[LaneAt]:
-    lanes = lanes_of(connection, flow.flow_id)
-    of_flow = (schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
-    opened = {execution.lane.key: execution for execution in map(execution_from, connection.execute(EXECUTIONS.where(*of_flow)))}
-    if not lanes and not flow.is_partitioned:
-        yield _lane_at(flow, table, "", flow.start, None, None)
-    for key, lane in lanes.items():
+def _consumers(connection: Connection, subscription: SubscriptionRow, table: str) -> Iterator[ConsumerAt]:
+    consumers = consumers_of(connection, subscription.subscription_id)
+    of_subscription = (
+        schema.consumer.c.subscription_id == subscription.subscription_id,
+        schema.execution.c.state == ExecutionState.OPEN.value,
+    )
+    opened = {
+        execution.consumer.key: execution for execution in map(execution_from, connection.execute(EXECUTIONS.where(*of_subscription)))
+    }
+    if not consumers and not subscription.is_partitioned:
+        yield _consumer_at(subscription, table, "", subscription.start, None, None)
+    for key, consumer in consumers.items():
         execution = opened.get(key)
-        if flow.is_partitioned:  # a key that was done is read again only by a later change, and then from where that is
-            yield _lane_at(flow, table, key, execution.start if execution else Place(), lane, execution)
+        if subscription.is_partitioned:  # a key that was done is read again only by a later change, and then from where that is
+            yield _consumer_at(subscription, table, key, execution.start if execution else Place(), consumer, execution)
         else:
-            yield _lane_at(flow, table, key, lane.place, lane, execution)
+            yield _consumer_at(subscription, table, key, consumer.place, consumer, execution)
 
 
-def _lane_at(flow: FlowRow, table: str, key: str, place: Place, lane: LaneRow | None, execution: Execution | None) -> LaneAt:
-    return LaneAt(
-        lane=LaneId(flow.deployment, flow.name, key),
-        writes=table == flow.target,
-        state=lane.state if lane else LaneState.ACTIVE,
-        state_reason=lane.state_reason if lane else "",
+def _consumer_at(
+    subscription: SubscriptionRow, table: str, key: str, place: Place, consumer: ConsumerRow | None, execution: Execution | None
+) -> ConsumerAt:
+    return ConsumerAt(
+        consumer=ConsumerId(subscription.deployment, subscription.name, key),
+        writes=table == subscription.target,
+        state=consumer.state if consumer else ConsumerState.ACTIVE,
+        state_reason=consumer.state_reason if consumer else "",
         read=place.sources.get(table),
         pinned=execution.end.sources.get(table) if execution else None,
         open_since=execution.claimed_ts if execution else None,

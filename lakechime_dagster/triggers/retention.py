@@ -24,18 +24,18 @@ from lakechime_dagster.dce.queries import (
 )
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ExecutionState, LaneState
-from lakechime_dagster.triggers.evidence import late_lanes
+from lakechime_dagster.triggers.consumers import ConsumerState, ExecutionState
+from lakechime_dagster.triggers.evidence import late_consumers
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
-    FLOWS,
-    FlowRow,
-    LaneRow,
+    SUBSCRIPTIONS,
+    ConsumerRow,
+    SubscriptionRow,
+    consumers_of,
     execution_from,
-    flow_from,
     hold_places,
-    lanes_of,
-    make_lane,
+    make_consumer,
+    subscription_from,
 )
 
 Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
@@ -45,7 +45,7 @@ Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
-    `needed` events are old enough but come after the place of a live lane: held back, or removed all the same when
+    `needed` events are old enough but come after the place of a live consumer: held back, or removed all the same when
     `forced`; whoever needed them up to `through` is stale then. `lost_tags` are the keys of tags of expiring events that
     are not kept: a trigger that asks for one of them later does not find it on these.
     """
@@ -77,7 +77,7 @@ class Expired:
 
     @property
     def forced(self) -> tuple[ExpiredTable, ...]:
-        """The tables of which a live lane lost events."""
+        """The tables of which a live consumer lost events."""
         return tuple(table for table in self.tables if table.forced)
 
 
@@ -93,11 +93,11 @@ def expire(
 ) -> Expired:
     """Fold and remove the events registered before a time, table by table, each in one transaction.
 
-    `needed` says per table name after which position live lanes still need events; None or absent: no lane needs any. A
+    `needed` says per table name after which position live consumers still need events; None or absent: no consumer needs any. A
     function is asked in the table's transaction, so that its answer may hold until the events are removed. Of each partition
     the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that an event
     had together.
-    `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those lanes.
+    `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those consumers.
     """
     with reading(engine) as connection:
         tables = list(tables_by_id(connection).values())
@@ -229,90 +229,90 @@ def _dropped(connection: Connection, conditions: list[ColumnElement[bool]]) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A flow needs the events of a table after a position (exclusive)."""
+    """A subscription needs the events of a table after a position (exclusive)."""
 
     table: str
     position: Position
     deployment: str
-    flow: str
+    subscription: str
 
 
 def needs(engine: Engine) -> dict[str, Need]:
-    """Per table name the oldest need, and whose it is; a table that no flow reads is not in it.
+    """Per table name the oldest need, and whose it is; a table that no subscription reads is not in it.
 
-    A snapshot trigger needs what is after its lane's place, or after what was looked through in vain. A partition
-    trigger finds folded partitions too, so it needs what it has not looked through; any flow what its open executions read.
+    A snapshot trigger needs what is after its consumer's place, or after what was looked through in vain. A partition
+    trigger finds folded partitions too, so it needs what it has not looked through; any subscription what its open executions read.
     """
     found: dict[str, Need] = {}
     with reading(engine) as connection:
-        for flow in _flows(connection):
-            position = _flow_needs_after(connection, flow)
-            for table in flow.tables:
+        for subscription in _subscriptions(connection):
+            position = _subscription_needs_after(connection, subscription)
+            for table in subscription.tables:
                 if table not in found or position < found[table].position:
-                    found[table] = Need(table=table, position=position, deployment=flow.deployment, flow=flow.name)
+                    found[table] = Need(table=table, position=position, deployment=subscription.deployment, subscription=subscription.name)
     return found
 
 
 def needed_after(connection: Connection, table: str) -> Position | None:
     """The position after which a table's events are needed, None when nobody needs any; it holds until the transaction ends."""
     hold_places(connection)
-    readers = [flow for flow in _flows(connection) if table in flow.tables]
-    return min((_flow_needs_after(connection, flow) for flow in readers), default=None)
+    readers = [subscription for subscription in _subscriptions(connection) if table in subscription.tables]
+    return min((_subscription_needs_after(connection, subscription) for subscription in readers), default=None)
 
 
 def tags_needed(engine: Engine) -> frozenset[str] | None:
     """The tags that the triggers of all deployments ask for; None when it is not known of one, so that every tag is needed."""
     with reading(engine) as connection:
-        declared = connection.execute(FLOWS.with_only_columns(schema.flow.c.tag_keys)).scalars().all()
+        declared = connection.execute(SUBSCRIPTIONS.with_only_columns(schema.subscription.c.tag_keys)).scalars().all()
     return None if None in declared else frozenset(key for keys in declared for key in keys)
 
 
 def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
-    """Mark the lanes that a forced expiry takes events from, before it does so in its transaction: they wait for a person."""
+    """Mark the consumers that a forced expiry takes events from, before it does so in its transaction: they wait for a person."""
     if expiring.through is None:
         return
     reason = f"events of {expiring.table} up to {expiring.through} were expired by force before they were consumed"
-    values = {"state": LaneState.STALE.value, "state_reason": reason}
-    for flow in _flows(connection):
-        if expiring.table in flow.tables:
-            lost = _losing(connection, flow, (expiring.cluster, expiring.table), expiring.through)
-            connection.execute(sa.update(schema.lane).where(among(connection, schema.lane.c.lane_id, lost)).values(**values))
+    values = {"state": ConsumerState.STALE.value, "state_reason": reason}
+    for subscription in _subscriptions(connection):
+        if expiring.table in subscription.tables:
+            lost = _losing(connection, subscription, (expiring.cluster, expiring.table), expiring.through)
+            connection.execute(sa.update(schema.consumer).where(among(connection, schema.consumer.c.consumer_id, lost)).values(**values))
 
 
-def _flow_needs_after(connection: Connection, flow: FlowRow) -> Position:
-    lanes = lanes_of(connection, flow.flow_id)
-    starts = _open_starts(connection, flow)
-    if any(key for key in lanes):
-        return min([flow.looked, *starts.values()])
-    place = lanes[""].place.position if lanes else flow.start.position
-    return place if starts else max(place, flow.looked)
+def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
+    consumers = consumers_of(connection, subscription.subscription_id)
+    starts = _open_starts(connection, subscription)
+    if any(key for key in consumers):
+        return min([subscription.looked, *starts.values()])
+    place = consumers[""].place.position if consumers else subscription.start.position
+    return place if starts else max(place, subscription.looked)
 
 
-def _losing(connection: Connection, flow: FlowRow, table: TableKey, through: Position) -> list[int]:
-    """The lanes that still need something of a table at or before `through`; the lane of a snapshot trigger is made for that."""
-    if flow.is_partitioned is False and flow.cluster != table[0]:
+def _losing(connection: Connection, subscription: SubscriptionRow, table: TableKey, through: Position) -> list[int]:
+    """The consumers that still need something of a table at or before `through`; the consumer of a snapshot trigger is made for that."""
+    if subscription.is_partitioned is False and subscription.cluster != table[0]:
         return []
-    if flow.is_partitioned is False and max(flow.start.position, flow.looked) < through:
-        make_lane(connection, flow, "")
-    starts = _open_starts(connection, flow)
-    late = late_lanes(connection, flow.flow_id, flow.looked, through, table) if flow.refires else {}
-    lanes = lanes_of(connection, flow.flow_id).values()
-    return [lane.lane_id for lane in lanes if lane.key in late or _needs(lane, starts, flow, through)]
+    if subscription.is_partitioned is False and max(subscription.start.position, subscription.looked) < through:
+        make_consumer(connection, subscription, "")
+    starts = _open_starts(connection, subscription)
+    late = late_consumers(connection, subscription.subscription_id, subscription.looked, through, table) if subscription.refires else {}
+    consumers = consumers_of(connection, subscription.subscription_id).values()
+    return [consumer.consumer_id for consumer in consumers if consumer.key in late or _needs(consumer, starts, subscription, through)]
 
 
-def _needs(lane: LaneRow, starts: dict[str, Position], flow: FlowRow, through: Position) -> bool:
-    """Whether a lane still needs something at or before `through`, but for late changes."""
-    if lane.key in starts:
-        return starts[lane.key] < through
-    return not lane.key and max(lane.place.position, flow.looked) < through
+def _needs(consumer: ConsumerRow, starts: dict[str, Position], subscription: SubscriptionRow, through: Position) -> bool:
+    """Whether a consumer still needs something at or before `through`, but for late changes."""
+    if consumer.key in starts:
+        return starts[consumer.key] < through
+    return not consumer.key and max(consumer.place.position, subscription.looked) < through
 
 
-def _open_starts(connection: Connection, flow: FlowRow) -> dict[str, Position]:
-    """Where the ranges of the flow's open executions begin, by lane key."""
-    conditions = (schema.lane.c.flow_id == flow.flow_id, schema.execution.c.state == ExecutionState.OPEN.value)
+def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:
+    """Where the ranges of the subscription's open executions begin, by consumer key."""
+    conditions = (schema.consumer.c.subscription_id == subscription.subscription_id, schema.execution.c.state == ExecutionState.OPEN.value)
     rows = connection.execute(EXECUTIONS.where(*conditions))
-    return {execution.lane.key: execution.start.position for execution in map(execution_from, rows)}
+    return {execution.consumer.key: execution.start.position for execution in map(execution_from, rows)}
 
 
-def _flows(connection: Connection) -> Sequence[FlowRow]:
-    return [flow_from(row) for row in connection.execute(FLOWS.order_by(schema.flow.c.flow_id))]
+def _subscriptions(connection: Connection) -> Sequence[SubscriptionRow]:
+    return [subscription_from(row) for row in connection.execute(SUBSCRIPTIONS.order_by(schema.subscription.c.subscription_id))]

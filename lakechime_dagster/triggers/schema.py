@@ -6,10 +6,10 @@ from lakechime_dagster.dce.schema import metadata
 
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-flow = sa.Table(
-    "lc_flow",
+subscription = sa.Table(
+    "lc_subscription",
     metadata,
-    sa.Column("flow_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("subscription_id", Id, sa.Identity(), primary_key=True),
     sa.Column("deployment", sa.String(64), nullable=False),
     sa.Column("name", sa.String(128), nullable=False),
     sa.Column("description", sa.Text, nullable=False),
@@ -29,16 +29,18 @@ flow = sa.Table(
     sa.Column("forgotten_ts", sa.BigInteger),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("feed_lag", sa.JSON(none_as_null=True)),  # `FeedLag.to_json`; NULL of a flow without a feed, or before it was looked at
-    sa.UniqueConstraint("deployment", "name", name="lc_flow_name"),
+    sa.Column(
+        "feed_lag", sa.JSON(none_as_null=True)
+    ),  # `FeedLag.to_json`; NULL of a subscription without a feed, or before it was looked at
+    sa.UniqueConstraint("deployment", "name", name="lc_subscription_name"),
     sqlite_autoincrement=True,
 )
 
-lane = sa.Table(
-    "lc_lane",
+consumer = sa.Table(
+    "lc_consumer",
     metadata,
-    sa.Column("lane_id", Id, sa.Identity(), primary_key=True),
-    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("consumer_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
     sa.Column("key", sa.String(512), nullable=False),
     sa.Column("state", sa.String(8), nullable=False),
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
@@ -48,25 +50,25 @@ lane = sa.Table(
     sa.Column("place_seq", sa.BigInteger, nullable=False),
     sa.Column("fired", sa.Boolean, nullable=False),
     sa.Column("created_ts", sa.BigInteger, nullable=False),
-    sa.UniqueConstraint("flow_id", "key", name="lc_lane_key"),
+    sa.UniqueConstraint("subscription_id", "key", name="lc_consumer_key"),
     sqlite_autoincrement=True,
 )
 
-lane_partition = sa.Table(
-    "lc_lane_partition",
+consumer_partition = sa.Table(
+    "lc_consumer_partition",
     metadata,
-    sa.Column("lane_id", Id, sa.ForeignKey("lc_lane.lane_id"), primary_key=True),
+    sa.Column("consumer_id", Id, sa.ForeignKey("lc_consumer.consumer_id"), primary_key=True),
     sa.Column("cluster", sa.String(128), primary_key=True),
     sa.Column("table_name", sa.String(512), primary_key=True),
     sa.Column("partition_key", sa.String(512), primary_key=True),
-    sa.Index("lc_lane_partition_of", "table_name", "partition_key"),
+    sa.Index("lc_consumer_partition_of", "table_name", "partition_key"),
 )
 
 execution = sa.Table(
     "lc_execution",
     metadata,
     sa.Column("execution_id", sa.String(36), primary_key=True),
-    sa.Column("lane_id", Id, sa.ForeignKey("lc_lane.lane_id"), nullable=False),
+    sa.Column("consumer_id", Id, sa.ForeignKey("lc_consumer.consumer_id"), nullable=False),
     sa.Column("step", Id, nullable=False),
     sa.Column("state", sa.String(8), nullable=False),
     sa.Column("cause", sa.String(8), nullable=False),
@@ -80,9 +82,9 @@ execution = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("backfill", sa.Text),
     sa.Column("dagster_backfill", sa.String(64)),
-    sa.UniqueConstraint("lane_id", "step", name="lc_execution_step"),
+    sa.UniqueConstraint("consumer_id", "step", name="lc_execution_step"),
     sa.Index(
-        "lc_execution_open", "lane_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
+        "lc_execution_open", "consumer_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
     ),
     sa.Index("lc_execution_claimed", "claimed_ts"),
 )
@@ -122,7 +124,7 @@ order = sa.Table(
     sa.Column("order_id", Id, sa.Identity(), primary_key=True),
     sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
+    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
     sa.Column("key", sa.String(512), nullable=False),
     sa.Column("waits_for", sa.JSON, nullable=False),
     sa.Column("span", sa.JSON(none_as_null=True)),
@@ -134,7 +136,7 @@ order = sa.Table(
     sa.UniqueConstraint("backfill_id", "number", name="lc_order_number"),
     sa.Index(
         "lc_order_unclaimed",
-        "flow_id",
+        "subscription_id",
         "key",
         sqlite_where=sa.text("state IN ('WAITING', 'LATER')"),
         postgresql_where=sa.text("state IN ('WAITING', 'LATER')"),
@@ -150,8 +152,8 @@ intervention = sa.Table(
     sa.Column("ts", sa.BigInteger, nullable=False),
     sa.Column("who", sa.String(128), nullable=False),
     sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("flow_id", Id, sa.ForeignKey("lc_flow.flow_id"), nullable=False),
-    sa.Column("lane_key", sa.String(512)),
+    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column("consumer_key", sa.String(512)),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("before", sa.JSON, nullable=False),

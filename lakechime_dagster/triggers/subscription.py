@@ -18,17 +18,18 @@ from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flow:
+class Subscription:
     """A trigger + target, named for ever by `name` (not by file, sensor or code location).
 
     `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
-    lake table that the flow writes (at `location`, where that is not the warehouse's own), None for a flow without
+    lake table that the subscription writes (at `location`, where that is not the warehouse's own), None for a subscription without
     one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
-    find its flow. A partition that the trigger waits for is one of the flow's `cluster`, unless its condition names another.
-    A flow with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`
+    find its subscription. A partition that the trigger waits for is one of the subscription's `cluster`, unless its condition names
+    another.
+    A subscription with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`
     says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
-    its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a lane that is held.
+    its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a consumer that is held.
     One with `patterns` writes a table for each type of events that its own pattern takes, of those of all groups of a stream, each with
     its name: what a step left of them is read again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
@@ -54,7 +55,7 @@ class Flow:
     unread: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        checked_text("flow name", self.name, limit=128)
+        checked_text("subscription name", self.name, limit=128)
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
@@ -64,7 +65,7 @@ class Flow:
 
     @property
     def condition(self) -> str:
-        """What the flow waits for, in words."""
+        """What the subscription waits for, in words."""
         if self.feed is None or isinstance(self.trigger, PartitionTrigger):
             return str(self.trigger)
         pace = f", {self.trigger.every}" if self.trigger.every else ", as they come"
@@ -98,7 +99,7 @@ class Flow:
 
     @property
     def watched(self) -> tuple[tuple[str, str], ...]:
-        """The same of every table whose events the flow must look at."""
+        """The same of every table whose events the subscription must look at."""
         return tuple(dict.fromkeys((*self.woken_by, *((self.cluster, table) for table in self.reads))))
 
     @property
@@ -106,8 +107,10 @@ class Flow:
         """The tags of its commits: what a partition trigger demanded of its inputs holds for its output."""
         return self.trigger.tags if self.is_partitioned else Tags()
 
-    def wakes(self, other: "Flow", cluster: str) -> bool:
-        """Whether each commit of its target, a table of that cluster, fires another flow, or lets a fired key of that fire again."""
+    def wakes(self, other: "Subscription", cluster: str) -> bool:
+        """Whether each commit of its target, a table of that cluster, fires another subscription, or lets a fired key of that fire
+        again.
+        """
         is_woken_again = (cluster, self.target) in other.woken_by and (other.refires or not other.is_partitioned)
         return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 

@@ -16,26 +16,26 @@ from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers import schema as ledger
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, Evaluator
-from lakechime_dagster.triggers.registry import IS_KNOWN, FlowRow
-from lakechime_dagster.triggers.requests import flows_with_orders
+from lakechime_dagster.triggers.registry import IS_KNOWN, SubscriptionRow
+from lakechime_dagster.triggers.requests import subscriptions_with_orders
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 
-AT_ONCE = 100  # flows decided before it is asked whether enough of them fired
+AT_ONCE = 100  # subscriptions decided before it is asked whether enough of them fired
 
 
 @dataclass
 class Sweep:
-    """The evaluation of many flows, again and again, by one process; the decisions are those of `Evaluator.evaluate`.
+    """The evaluation of many subscriptions, again and again, by one process; the decisions are those of `Evaluator.evaluate`.
 
-    Restless flows are decided at every look; those that rest only when something of theirs changed.
+    Restless subscriptions are decided at every look; those that rest only when something of theirs changed.
     """
 
     evaluator: Evaluator
-    flows: Sequence[Flow]
-    rows: dict[str, FlowRow] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # flows that cannot be activated now, and why
+    subscriptions: Sequence[Subscription]
+    rows: dict[str, SubscriptionRow] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # subscriptions that cannot be activated now, and why
     noted_ts: int = 0  # when its ticks were noted last
     _through: Position | None = None  # where the last look ended; None before the first one
     _intervention: int = 0
@@ -46,32 +46,34 @@ class Sweep:
         self._begin()
 
     def _begin(self) -> None:
-        """Know nothing of the store yet: every flow that can be activated is decided at the next look."""
+        """Know nothing of the store yet: every subscription that can be activated is decided at the next look."""
         self._activate()
-        self._flows = {flow.name: flow for flow in self.flows if flow.name in self.rows}
+        self._subscriptions = {subscription.name: subscription for subscription in self.subscriptions if subscription.name in self.rows}
         self._by_table: dict[TableKey, list[str]] = {}
-        for flow in self._flows.values():
-            for table in flow.watched:
-                self._by_table.setdefault(table, []).append(flow.name)
-        self._ids = {row.flow_id: name for name, row in self.rows.items()}
-        self._restless = dict.fromkeys(self._flows)
+        for subscription in self._subscriptions.values():
+            for table in subscription.watched:
+                self._by_table.setdefault(table, []).append(subscription.name)
+        self._ids = {row.subscription_id: name for name, row in self.rows.items()}
+        self._restless = dict.fromkeys(self._subscriptions)
         self._through, self._intervention = None, 0
 
     def _activate(self) -> None:
-        """Read the flows' rows, and make those of new flows; one that starts later hinders no other."""
-        known = {row.name: row for row in self.evaluator.ledger.flows()}
+        """Read the subscriptions' rows, and make those of new subscriptions; one that starts later hinders no other."""
+        known = {row.name: row for row in self.evaluator.ledger.subscriptions()}
         self.rows, self.refused = {}, {}
-        for flow in self.flows:
-            row = known.get(flow.name)
+        for subscription in self.subscriptions:
+            row = known.get(subscription.name)
             try:
-                self.rows[flow.name] = row if row is not None and row.describes(flow) else self.evaluator.activate(flow)
+                self.rows[subscription.name] = (
+                    row if row is not None and row.describes(subscription) else self.evaluator.activate(subscription)
+                )
             except InvalidValueError as error:
-                self.refused[flow.name] = str(error)
+                self.refused[subscription.name] = str(error)
 
     def decisions(self, most: int | None = None, accepts: Mapping[str, Accepts] | None = None) -> dict[str, Decision]:
-        """The decisions of the flows that may fire now or wait, by name; a flow that is not there has nothing to do.
+        """The decisions of the subscriptions that may fire now or wait, by name; a subscription that is not there has nothing to do.
 
-        After `most` firings no more are decided: the rest is looked at first the next time. `accepts` is by flow.
+        After `most` firings no more are decided: the rest is looked at first the next time. `accepts` is by subscription.
         """
         if self._is_replaced():
             self._begin()
@@ -90,26 +92,26 @@ class Sweep:
         return restless
 
     def reread(self) -> None:
-        """Read the flows' rows again; one whose search somebody else began anew is decided at the next look.
+        """Read the subscriptions' rows again; one whose search somebody else began anew is decided at the next look.
 
         When one is gone, or was refused before, everything is looked at anew.
         """
-        found = {row.name: row for row in self.evaluator.ledger.flows() if row.name in self._flows}
-        if self.refused or any(name not in found or found[name].flow_id != row.flow_id for name, row in self.rows.items()):
+        found = {row.name: row for row in self.evaluator.ledger.subscriptions() if row.name in self._subscriptions}
+        if self.refused or any(name not in found or found[name].subscription_id != row.subscription_id for name, row in self.rows.items()):
             self._begin()
             return
         self._restless |= {name: None for name, row in found.items() if row.looked != self.rows[name].looked}
         self.rows |= found
 
     def move_on(self, busy: Set[str]) -> None:
-        """Remember that nothing up to the last look can fire the flows that rest, so that retention may fold it.
+        """Remember that nothing up to the last look can fire the subscriptions that rest, so that retention may fold it.
 
         Left out are those that are `busy`, having an open execution, and those that were declared otherwise since.
         """
         if self._through is None:
             return
         rows = [row for name, row in self.rows.items() if name not in self._restless and name not in busy]
-        resting = [row for row in rows if row.looked < self._through and row.describes(self._flows[row.name])]
+        resting = [row for row in rows if row.looked < self._through and row.describes(self._subscriptions[row.name])]
         self.evaluator.all_looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
 
@@ -118,48 +120,58 @@ class Sweep:
         if self._through is None or not self.rows:
             return False
         first = next(iter(self.rows.values()))
-        same = sa.select(sa.literal(1)).where(ledger.flow.c.flow_id == first.flow_id, ledger.flow.c.activated_ts == first.activated_ts)
+        same = sa.select(sa.literal(1)).where(
+            ledger.subscription.c.subscription_id == first.subscription_id, ledger.subscription.c.activated_ts == first.activated_ts
+        )
         with reading(self.evaluator.engine) as connection:
             return head_within(connection) < self._through or connection.execute(same).scalar() is None
 
     def _changed(self, connection: Connection, now: int, through: Position) -> list[str]:
-        """The flows that may not rest any longer."""
-        touched = {self._ids[flow_id] for flow_id in self._touched_by_people(connection) if flow_id in self._ids}
-        ordered = {self._ids[flow_id] for flow_id in flows_with_orders(connection) if flow_id in self._ids}
+        """The subscriptions that may not rest any longer."""
+        touched = {self._ids[subscription_id] for subscription_id in self._touched_by_people(connection) if subscription_id in self._ids}
+        ordered = {self._ids[subscription_id] for subscription_id in subscriptions_with_orders(connection) if subscription_id in self._ids}
         tables = _changed_tables(connection, self._through, through) if self._through is not None else []
         woken = [name for table in tables for name in self._by_table.get(table, ())]
         return [*sorted(touched | ordered), *woken, *self._due(now)]
 
     def _due(self, now: int) -> list[str]:
-        """The flows of partitions whose grid has come to another point."""
+        """The subscriptions of partitions whose grid has come to another point."""
         due = []
-        for name, flow in self._flows.items():
-            if isinstance(flow.trigger, PartitionTrigger):
-                point, before = flow.trigger.every.last(from_milliseconds(now)), self._points.get(name)
+        for name, subscription in self._subscriptions.items():
+            if isinstance(subscription.trigger, PartitionTrigger):
+                point, before = subscription.trigger.every.last(from_milliseconds(now)), self._points.get(name)
                 self._points[name] = point
                 due += [name] if point != before else []
         return due
 
     def _touched_by_people(self, connection: Connection) -> set[int]:
-        """The flows to which a person did something since the last look."""
-        query = sa.select(ledger.intervention.c.intervention_id, ledger.intervention.c.flow_id)
+        """The subscriptions to which a person did something since the last look."""
+        query = sa.select(ledger.intervention.c.intervention_id, ledger.intervention.c.subscription_id)
         rows = connection.execute(query.where(ledger.intervention.c.intervention_id > self._intervention)).all()
         self._intervention = max((row.intervention_id for row in rows), default=self._intervention)
-        return {row.flow_id for row in rows}
+        return {row.subscription_id for row in rows}
 
     def _decided(
         self, connection: Connection, names: Sequence[str], through: Position, accepts: Mapping[str, Accepts]
     ) -> dict[str, Decision]:
-        """The decisions of these flows; one whose keys cannot be resolved says so, waits, and hinders no other."""
-        flow = ledger.flow.c
-        query = sa.select(flow.flow_id, flow.paused_ts, flow.paused_reason, flow.looked_tx, flow.looked_seq).where(IS_KNOWN)
-        rows: dict[str, FlowRow] = {}  # without what is gone, which `reread` activates
-        for row in connection.execute(query.where(among(connection, flow.flow_id, [self.rows[name].flow_id for name in names]))):
-            name, looked = self._ids[row.flow_id], Position(row.looked_tx, row.looked_seq)
+        """The decisions of these subscriptions; one whose keys cannot be resolved says so, waits, and hinders no other."""
+        subscription = ledger.subscription.c
+        query = sa.select(
+            subscription.subscription_id,
+            subscription.paused_ts,
+            subscription.paused_reason,
+            subscription.looked_tx,
+            subscription.looked_seq,
+        ).where(IS_KNOWN)
+        rows: dict[str, SubscriptionRow] = {}  # without what is gone, which `reread` activates
+        for row in connection.execute(
+            query.where(among(connection, subscription.subscription_id, [self.rows[name].subscription_id for name in names]))
+        ):
+            name, looked = self._ids[row.subscription_id], Position(row.looked_tx, row.looked_seq)
             rows[name] = replace(self.rows[name], paused_ts=row.paused_ts, paused_reason=row.paused_reason, looked=looked)
         self.rows |= rows
         try:
-            return self.evaluator.evaluate_all(connection, [(self._flows[name], row) for name, row in rows.items()], accepts)
+            return self.evaluator.evaluate_all(connection, [(self._subscriptions[name], row) for name, row in rows.items()], accepts)
         except (DeclarationError, InvalidValueError) as error:
             if len(names) == 1:
                 return {names[0]: Decision(trigger=names[0], fires=False, reasons=(str(error),), through=through, waits=True)}

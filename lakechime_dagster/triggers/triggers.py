@@ -24,7 +24,7 @@ class Late(StrEnum):
 
 @dataclass(frozen=True)
 class StartFrom:
-    """Where a flow that the ledger does not know yet begins: `beginning`, `now`, an ISO time, or a position."""
+    """Where a subscription that the ledger does not know yet begins: `beginning`, `now`, an ISO time, or a position."""
 
     where: str = "beginning"
 
@@ -60,7 +60,7 @@ class PartitionTrigger:
     """Fires once per key when all partitions of all conditions are there, each with all tags on one event.
 
     `late` says what a change in a partition of a fired key does; `deadline` (from the grid point or the activation
-    of the flow, whichever is later) ends the wait for a key; at most `max_in_flight` keys run at once.
+    of the subscription, whichever is later) ends the wait for a key; at most `max_in_flight` keys run at once.
     """
 
     conditions: tuple[PartitionCondition, ...]
@@ -149,7 +149,7 @@ class PartitionTrigger:
 
 @dataclass(frozen=True, init=False)
 class SnapshotTrigger:
-    """Fires when any of the tables has a matching event after the lane's place.
+    """Fires when any of the tables has a matching event after the consumer's place.
 
     `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.

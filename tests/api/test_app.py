@@ -74,7 +74,7 @@ class Client:
 def serving(engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (ROUTER,)) -> Iterator[Client]:
     schema = SqlSchema(TABLES, NAMES)
     ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
-    empty = Measures(types=(), groups=(), lanes={}, ticked_ts=None, now=0, lags=())
+    empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
     server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)))
     with bound("127.0.0.1", 0) as address:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address]}, daemon=True)
@@ -191,7 +191,7 @@ def test_with_a_token_nothing_but_the_metrics_answers_without_it(sqlite_engine: 
             assert client.send(b"", method="GET", token=wrong).status == 401
         assert client.send(make_document(), token=TOKEN).status == 200
         assert client.send(b"", method="GET", token=TOKEN).document == "a page"
-        assert "lakechime_lanes" in client.send(b"", method="GET", path="/metrics/").document
+        assert "lakechime_consumers" in client.send(b"", method="GET", path="/metrics/").document
 
 
 def test_nothing_tells_what_else_there_is(sqlite_engine: Engine) -> None:

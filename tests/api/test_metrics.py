@@ -22,11 +22,11 @@ from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
 from tests.store.test_event_types import prototype, result
 from tests.support.processes import free_port
-from tests.support.world import World, a_flow, place
+from tests.support.world import World, a_subscription, place
 
 Value = Callable[..., float | None]
 
@@ -168,17 +168,17 @@ def test_a_type_that_failed_lags_until_it_is_written(types: SqlEventTypes, value
 def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: SqlEventTypes, value: Value) -> None:
     world = World(types.engine)
     types.learn("shop", [new_type("buy")])
-    row = world.ledger.ensure_flow(replace(a_flow(), name="shop"))
+    row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
     world.ledger.settle(world.claim(row), None)
 
     def state() -> list[str]:
         return [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
 
     assert state() == ["idle"]
-    world.ledger.claim(row, world.ledger.lanes(row)[""], Claim(end=place(2)))
+    world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=place(2)))
     assert state() == ["live"]
     with writing(types.engine) as connection:
-        connection.execute(sa.update(schema.lane).values(state=LaneState.HELD))
+        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))
     assert state() == ["failed"]
 
 
@@ -204,7 +204,7 @@ def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             families = {family.name for family in text_string_to_metric_families(answer.read().decode())}
-        assert {"lakechime_type_events", "lakechime_group_state", "lakechime_lanes"} <= families
+        assert {"lakechime_type_events", "lakechime_group_state", "lakechime_consumers"} <= families
         with pytest.raises(LakeChimeError, match=rf"port {port} of 127.0.0.1 cannot be used \(Address already in use\); end what uses it"):
             serve(lambda: measures(types), "127.0.0.1", port)
     finally:

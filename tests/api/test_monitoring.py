@@ -16,12 +16,12 @@ from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.store_schema import event_type
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from tests.api.test_metrics import further_kinds, new_type, settle
 from tests.store.test_event_types import result
 from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, running_prometheus
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 HOUR_MS = 3_600_000
@@ -39,12 +39,12 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     waits = TypeResult(type="sell", table="sell", start=0, end=0, rows=5, pending=5, waits="frozen")
     bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
     settle(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
-    row = world.ledger.ensure_flow(replace(a_flow(), name="shop"))
+    row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
     world.ledger.settle(world.claim(row), None)
     for version in (0, 1):
         world.change(version=version)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.flow).values(ticked_ts=schema.flow.c.activated_ts))
+        connection.execute(sa.update(schema.subscription).values(ticked_ts=schema.subscription.c.activated_ts))
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
 
@@ -54,15 +54,15 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
 
     world.let_pass(HOUR_MS)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.flow).values(ticked_ts=schema.flow.c.activated_ts))
-        connection.execute(sa.update(schema.lane).values(state=LaneState.HELD))
-    late = {"LakechimeGroupFailed", "LakechimeGroupLate", "LakechimeTypeWaits", "LakechimeLaneHeld", "LakechimeNoTick"}
+        connection.execute(sa.update(schema.subscription).values(ticked_ts=schema.subscription.c.activated_ts))
+        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))
+    late = {"LakechimeGroupFailed", "LakechimeGroupLate", "LakechimeTypeWaits", "LakechimeConsumerBlocked", "LakechimeNoTick"}
     await_found(lambda: prometheus.firing() == late, "what is late is told", 30)
 
     now = measures(types).now
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.flow).values(ticked_ts=now))
-        connection.execute(sa.update(schema.lane).values(state=LaneState.ACTIVE))
+        connection.execute(sa.update(schema.subscription).values(ticked_ts=now))
+        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.ACTIVE))
         connection.execute(sa.update(event_type).where(event_type.c.behind_ts.is_not(None)).values(behind_ts=now - HOUR_MS))
     claimed = world.claim(row, 1_000)
     world.ledger.settle(claimed, None)

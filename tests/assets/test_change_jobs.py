@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.jobs import MAX_COMMITS, change_job_of, flow_of
+from lakechime_dagster.assets.jobs import MAX_COMMITS, change_job_of, subscription_of
 from lakechime_dagster.cdc.state import Asked
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
@@ -30,10 +30,10 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
         merge=CDCMerge(keys=("id",), ignore_null_updates=True, allowed_lateness=dt.timedelta(hours=2), max_continuous_empty_commits=3),
         schema=SourceSchema(on_drift="evolve"),
     )
-    flow = flow_of(table)
+    subscription = subscription_of(table)
     world.change("shop.orders__changes", version=0)
-    (execution,) = world.fire(flow)
-    job = change_job_of(table, RunningExecution(platform, flow, execution))
+    (execution,) = world.fire(subscription)
+    job = change_job_of(table, RunningExecution(platform, subscription, execution))
     assert (job.merge, job.on_drift, job.allowed_lateness) == (table.merge, Drift.EVOLVE, dt.timedelta(hours=2))
     assert job.max_continuous_empty_commits == 3
     assert job.bronze.range is not None
@@ -43,13 +43,13 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
 def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: World) -> None:
     table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
     world.change("shop.orders__changes", version=0)
-    (first,) = world.fire(flow_of(table))
+    (first,) = world.fire(subscription_of(table))
     world.ledger.settle(first, None)
     for version in range(1, MAX_COMMITS + 2):
         world.change("shop.orders__changes", version=version)
-    (execution,) = world.fire(flow_of(table))
+    (execution,) = world.fire(subscription_of(table))
     assert execution.ranges()["shop.orders__changes"].end == str(MAX_COMMITS)
-    assert flow_of(table.bronze).max_commits is None
+    assert subscription_of(table.bronze).max_commits is None
 
 
 def asked_by(world: World, platform: Platform, database: str, **declared: Any) -> Asked:
@@ -61,10 +61,10 @@ def asked_by(world: World, platform: Platform, database: str, **declared: Any) -
         merge=CDCMerge(keys=("id",), **declared),
         monitor=Monitor(database=database, table="shop.orders"),
     )
-    flow = flow_of(table)
+    subscription = subscription_of(table)
     world.change("shop.orders__changes", version=0)
-    (execution,) = world.fire(flow)
-    return change_job_of(table, RunningExecution(platform, flow, execution)).asked
+    (execution,) = world.fire(subscription)
+    return change_job_of(table, RunningExecution(platform, subscription, execution)).asked
 
 
 def test_a_database_that_may_not_be_asked_is_not_and_the_run_says_why(world: World, platform: Platform) -> None:

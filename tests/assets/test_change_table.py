@@ -104,15 +104,15 @@ def test_what_a_person_launches_reads_all_that_waits_and_a_lost_ledger_reads_not
     assert location.run("shop__tables").success
     assert rows(location) == [(1, 10)]
     with writing(location.platform.store.engine) as connection:
-        for table in (schema.attempt, schema.execution, schema.lane_partition, schema.lane, schema.flow):
+        for table in (schema.attempt, schema.execution, schema.consumer_partition, schema.consumer, schema.subscription):
             connection.execute(table.delete())
     (folder / "a.jsonl").open("ab").write(told(2, 20, at=2))
     assert location.tick("shop_orders__changes").run_requests == []
     assert location.run_of("shop_orders__changes").success
     assert [topic for topic, _, _ in messages(location)] == ["a.jsonl", "a.jsonl"]
-    row = location.platform.ledger.flow("shop.orders__changes")
+    row = location.platform.ledger.subscription("shop.orders__changes")
     assert row is not None
-    assert location.platform.ledger.lanes(row)[""].place.feed == FilesPlace({"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))})
+    assert location.platform.ledger.consumers(row)[""].place.feed == FilesPlace({"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))})
 
 
 def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Location, folder: Path) -> None:

@@ -82,7 +82,7 @@ class Game(Location):
 
     def executions(self) -> list[tuple[int, str]]:
         """The steps of the group and how they are."""
-        return sorted((one.step, one.state.value) for one in self.platform.ledger.executions() if one.lane.flow == "shop")
+        return sorted((one.step, one.state.value) for one in self.platform.ledger.executions() if one.consumer.subscription == "shop")
 
     def let_pass(self) -> None:
         """All that waits for its time may be tried again."""

@@ -24,7 +24,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.home import local_home
 from tests.support.tables import write
-from tests.support.world import a_flow
+from tests.support.world import a_subscription
 
 POLICY = Maintenance(min_files=2)
 ORDERS = sql_table(
@@ -68,18 +68,18 @@ def test_a_run_says_what_it_did_and_saved(tmp_path: Path, platform: Platform, sp
 
 
 def test_a_run_that_was_refused_says_why(tmp_path: Path, platform: Platform) -> None:
-    row = platform.evaluator.activate(a_flow("gold.totals", "silver.orders"))
-    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")
+    row = platform.evaluator.activate(a_subscription("gold.totals", "silver.orders"))
+    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
     made, _ = run(tmp_path)
     assert (made["files before"], made["files after"], made["refused actions"], made["planned"]) == (3, 3, 1, "nothing")
-    assert made["refused"].endswith("gold.totals waits: it is HELD: a column changed |")
+    assert made["refused"].endswith("gold.totals waits: it is BLOCKED: a column changed |")
 
 
 def test_a_run_removes_what_was_dropped_when_its_time_is_over(tmp_path: Path, platform: Platform) -> None:
     old = Path(platform.location("gold.old__dropped_until_20200101T000000Z"))
     old.mkdir(parents=True)
-    row = platform.evaluator.activate(a_flow("gold.totals", "silver.orders"))
-    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")  # so that no Spark is asked for
+    row = platform.evaluator.activate(a_subscription("gold.totals", "silver.orders"))
+    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")  # so that no Spark is asked for
     made, _ = run(tmp_path)
     assert (made["dropped tables removed"], old.exists()) == ([str(old)], False)
 

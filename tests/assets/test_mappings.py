@@ -21,7 +21,7 @@ from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
-from lakechime_dagster.triggers.subscription import Flow, partition_key
+from lakechime_dagster.triggers.subscription import Subscription, partition_key
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
 from tests.support.declaring import grouped
 
@@ -82,11 +82,11 @@ def deps(table: LakeTable, *others: SourceTable | LakeTable) -> Iterable[dg.Asse
 def needed(table: LakeTable, source: SourceTable) -> dict[str, set[str]]:
     """By partition of a table the partitions of a source for which its trigger waits."""
     assert isinstance(table.trigger, PartitionTrigger)
-    flow = Flow(name=table.name, trigger=table.trigger, target_levels=table.levels)
+    subscription = Subscription(name=table.name, trigger=table.trigger, target_levels=table.levels)
     found: dict[str, set[str]] = defaultdict(set)
     for key in table.trigger.keys(dt.datetime(2014, 1, 1, tzinfo=dt.timezone.utc)):
         atoms = [json.loads(atom.canonical) for atom in key.atoms if atom.table == source.name]
-        found[flow.dagster_key(key) or ""] |= {partition_key(source.levels, tuple(one)) for one in atoms}
+        found[subscription.dagster_key(key) or ""] |= {partition_key(source.levels, tuple(one)) for one in atoms}
     return found
 
 

@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def shop(lakechime: Cli, clock: Clock, tmp_path: Path) -> Shop:
-    """A table whose lane has read all that came."""
+    """A table whose consumer has read all that came."""
     (tmp_path / "in").mkdir()
     return a_shop(lakechime, tmp_path, Monitor(limits=Limits(quiet=dt.timedelta(minutes=30))))
 
@@ -124,11 +124,11 @@ def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_pa
     ]
 
 
-def test_a_lane_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) -> None:
+def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) -> None:
     shop.tell(told(4, 13))
     held(shop.lakechime, ToldRuns())
     passed, metadata = looked(shop)
-    assert (passed, "is HELD" in metadata["beyond limits"], "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"]) == (
+    assert (passed, "is BLOCKED" in metadata["beyond limits"], "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"]) == (
         False, True, True,
     )  # fmt: skip
 

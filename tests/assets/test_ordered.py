@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.cli.backfill import document
 from lakechime_dagster.lineage.backfills import Asked, plan, run
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.consumers import OrderState
@@ -21,7 +21,7 @@ LAKE = Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
 
 def ordered(location: Location) -> str:
     asked = Asked(columns=(ColumnRef("silver.orders", "amount"),))
-    planned = plan(location.platform, LAKE, declared_flows(), asked)
+    planned = plan(location.platform, LAKE, declared_subscriptions(), asked)
     assert [order["table"] for order in document(planned)["orders"]] == ["silver.orders", "gold.totals"]
     return run(location.platform, planned, ME, max_in_flight=2)
 

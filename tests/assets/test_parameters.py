@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Optional
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.jobs import flow_of
+from lakechime_dagster.assets.jobs import subscription_of
 from lakechime_dagster.assets.tables import table_asset
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError, declare_flow
+from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError, declare_subscription
 from lakechime_dagster.runtime.spark import SparkResource
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
@@ -85,7 +85,7 @@ def test_a_function_is_given_what_it_asks_for(
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     table = by(compute)
-    asset = table_asset(Lake("shop", [orders, table]), table, declare_flow(flow_of(table)))
+    asset = table_asset(Lake("shop", [orders, table]), table, declare_subscription(subscription_of(table)))
     open_platform().store.register([make_event(orders.name, snapshot_id=SnapshotId("1"))])
     given.clear()
     dg.materialize([asset], resources={"lakechime": LakeChimeResource(), "spark": Computing(), "mail": Mail()})

@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.assets.checks import personal_results
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.data import PersonalData
 from lakechime_dagster.governance.tags import Reach
 from lakechime_dagster.lineage.columns import ColumnRef, Kind
@@ -20,7 +20,7 @@ from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Storage, personal
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
@@ -75,20 +75,23 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 def held(location: Location) -> str:
     """Why the step of the members is held; nothing of it is written, and no key of it is told."""
-    with pytest.raises(LaneHeldError) as told:
+    with pytest.raises(ConsumerBlockedError) as told:
         location.run_of("silver_members", "people__tables")
     assert not Path(location.platform.location("silver.members")).exists()
     assert location.events("silver.members") == []
-    row = location.platform.ledger.flow("silver.members")
+    row = location.platform.ledger.subscription("silver.members")
     assert row is not None
-    (lane,) = location.platform.ledger.lanes(row).values()
-    assert (lane.state, lane.state_reason.startswith("a partition level would hold personal values: ")) == (LaneState.HELD, True)
-    assert "example.com" not in str(told.value) + lane.state_reason
+    (consumer,) = location.platform.ledger.consumers(row).values()
+    assert (consumer.state, consumer.state_reason.startswith("a partition level would hold personal values: ")) == (
+        ConsumerState.BLOCKED,
+        True,
+    )
+    assert "example.com" not in str(told.value) + consumer.state_reason
     return str(told.value)
 
 
 def resume(location: Location) -> None:
-    row = location.platform.ledger.flow("silver.members")
+    row = location.platform.ledger.subscription("silver.members")
     assert row is not None
     Interventions(location.platform.ledger).resume(row, ANA)
 

@@ -1,4 +1,4 @@
-"""Audit tables are read by flows of their own: sensor, lane, attempts, and a place that moves with what was kept."""
+"""Audit tables are read by subscriptions of their own: sensor, consumer, attempts, and a place that moves with what was kept."""
 
 import datetime as dt
 import shutil
@@ -22,7 +22,7 @@ from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.home import local_home
 
-LOG, FLOW, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"
+LOG, SUBSCRIPTION, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"
 SHOP = Lake("shop", [SourceTable("shop.orders"), SourceTable(LOG)], query_logs=[QueryLog(LOG, user="who", every=None)])
 READ = "SELECT amount FROM shop.orders"
 
@@ -127,8 +127,8 @@ def test_what_the_command_has_read_before_tells_nothing_again(shop: Shop) -> Non
     assert (told["statements"], told["reads recorded"]) == (0, 0)
 
 
-def test_a_table_with_the_name_of_a_flow_that_reads_is_refused() -> None:
+def test_a_table_with_the_name_of_a_subscription_that_reads_is_refused() -> None:
     with pytest.raises(DeclarationError, match="rename the table of that name"):
-        Lake("shop", [SourceTable(LOG), SourceTable(FLOW)], query_logs=[QueryLog(LOG)])
+        Lake("shop", [SourceTable(LOG), SourceTable(SUBSCRIPTION)], query_logs=[QueryLog(LOG)])
     with pytest.raises(DeclarationError, match=r"write every\(minutes=5\)"):
         QueryLog(LOG, every=5)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from tests.factories import make_event
 from tests.support.declaring import grouped
-from tests.support.world import World, a_flow, committed, one
+from tests.support.world import World, a_subscription, committed, one
 
 NOW = dt.datetime(2024, 5, 2, 12, tzinfo=dt.timezone.utc)
 orders = SourceTable("bronze.orders")
@@ -91,13 +91,13 @@ def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int
     ],
 )
 def test_a_run_that_was_overtaken_names_the_run_that_committed(world: World, platform: Platform, mine: int, by: int, told: str) -> None:
-    flow = a_flow(target="silver.orders")
+    subscription = a_subscription(target="silver.orders")
     world.change(version=0)
-    first = world.ledger.begin(one(world.fire(flow)).execution_id, "early")
+    first = world.ledger.begin(one(world.fire(subscription)).execution_id, "early")
     second = world.ledger.lose(first, "gave no sign of life", immediately=True)
     assert second is not None
     attempts = {1: first, 2: world.ledger.begin(second.execution_id, "late")}
-    running = RunningExecution(platform, flow, attempts[mine])
+    running = RunningExecution(platform, subscription, attempts[mine])
     assert superseded(running, TableResult(outcome=Outcome.SKIPPED, committed=committed(attempts[by]))) == told
 
 

@@ -9,7 +9,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.silver.requests import event_reprocesses
 from lakechime_dagster.silver.service import Streamed, would_reprocess
 from lakechime_dagster.spark.driver import Driver
@@ -49,7 +49,7 @@ def test_refused_events_are_reprocessed_by_the_next_step_once_a_person_asks(game
     assert (would.rows, would.kinds) == (2, (("type_missing", "shop.buy", 2),))
 
     reprocesses.ask("game.events", ME)
-    assert explain(game.platform, declared_flows()["game.events"]).sentence == "reprocessing 1: what was refused is looked at again"
+    assert explain(game.platform, declared_subscriptions()["game.events"]).sentence == "reprocessing 1: what was refused is looked at again"
     first = game.run_of("game_events", "ev__tables")
     seen = shown(first)
     assert (seen["rows reprocessed"], seen["commit"], seen["last fired because"]) == (

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.notification_store import change_table
 from lakechime_dagster.governance.notifications import notifications
@@ -71,7 +71,7 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     assert location.run_of("silver_ids").success
 
     rewrite(location, ORDERS.remove(1))
-    with pytest.raises(LaneHeldError) as held:
+    with pytest.raises(ConsumerBlockedError) as held:
         location.run_of("silver_paid")
     told = str(held.value)
     assert "bronze.orders.amount is gone since version 1" in told
@@ -79,7 +79,7 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     (kept,) = notifications(location.platform).changes()
     assert (kept.state, str(kept.change.refs[0])) == (ChangeState.DRAFT, "bronze.orders.amount")
     reason = str(location.tick("silver_paid").skip_message)
-    assert "is HELD" in reason
+    assert "is BLOCKED" in reason
     assert "; it goes on by itself once schema or code fit, or `lakechime trigger resume silver.paid --reason …` tries step 2" in reason
     assert location.run_of("silver_ids").success
 
@@ -101,7 +101,7 @@ def test_another_held_step_leaves_alone_what_a_person_made_of_the_draft(location
     assert location.run_of("silver_paid").success
     assert location.run_of("silver_owed").success
     rewrite(location, ORDERS.remove(1))
-    with pytest.raises(LaneHeldError):
+    with pytest.raises(ConsumerBlockedError):
         location.run_of("silver_paid")
     several = notifications(location.platform)
     (kept,) = several.changes()
@@ -109,7 +109,7 @@ def test_another_held_step_leaves_alone_what_a_person_made_of_the_draft(location
     several.announce(several.amend(kept.change_id, written), [], "me")
     told = several.get(kept.change_id)
 
-    with pytest.raises(LaneHeldError):
+    with pytest.raises(ConsumerBlockedError):
         location.run_of("silver_owed")
     assert several.changes() == [told]
 
@@ -120,16 +120,16 @@ def test_a_step_is_held_though_nothing_can_be_drafted(location: Location) -> Non
     rewrite(location, ORDERS.remove(1))
     with writing(location.platform.store.engine) as connection:
         change_table.drop(connection)
-    with pytest.raises(LaneHeldError, match=r"bronze\.orders\.amount is gone since version 1"):
+    with pytest.raises(ConsumerBlockedError, match=r"bronze\.orders\.amount is gone since version 1"):
         location.run_of("silver_paid")
-    assert "HELD" in str(location.tick("silver_paid").skip_message)
+    assert "BLOCKED" in str(location.tick("silver_paid").skip_message)
 
 
 def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> None:
     rewrite(location, ORDERS)
     assert location.run_of("silver_paid").success
     rewrite(location, ORDERS.remove(1))
-    with pytest.raises(LaneHeldError):
+    with pytest.raises(ConsumerBlockedError):
         location.run_of("silver_paid")
 
     @spark_table("silver.paid", keys=["id"], reads=dict(paid.reads), refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))

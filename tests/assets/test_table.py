@@ -178,7 +178,7 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(locatio
     launched = location.tick("silver_orders").run_requests
     assert location.run("shop__tables").success
     assert location.rows("gold.totals") == [(10, 1)]
-    executions = {execution.lane.flow: execution for execution in location.platform.ledger.executions()}
+    executions = {execution.consumer.subscription: execution for execution in location.platform.ledger.executions()}
     assert {name: (one.step, one.state.value) for name, one in executions.items()} == {
         "silver.orders": (1, "SETTLED"), "gold.totals": (1, "SETTLED"),
     }  # fmt: skip

@@ -13,7 +13,7 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.runtime.sources import place_at
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import event_group, event_stream
@@ -21,7 +21,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset
 from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.triggers import StartFrom
 from tests.assets.test_table import Location, shown
@@ -107,13 +107,13 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     assert game.numbers("shop.shop__buy") == [1, 2]
 
     game.append(buy(3))
-    assert "1 of bronze.raw" in explain(game.platform, declared_flows()["game.events"]).sentence
+    assert "1 of bronze.raw" in explain(game.platform, declared_subscriptions()["game.events"]).sentence
     second = game.step()
     assert "`bronze.raw` after snapshot 1 up to snapshot 2: 1 commits, 1 with data, read by log_files" in shown(second)["range"]
     assert game.step("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2, 3]
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"):
-        place_at(game.platform, declared_flows()["game.events"], StartFrom("beginning"))
+        place_at(game.platform, declared_subscriptions()["game.events"], StartFrom("beginning"))
 
 
 @spark
@@ -123,12 +123,12 @@ def test_a_change_of_rows_holds_the_stream_until_a_person_leaves_it_out(game: Ga
     game.raw.update({"value": "'x'"})
     game.told()
     assert not game.step().success
-    row = game.platform.ledger.flow("game.events")
+    row = game.platform.ledger.subscription("game.events")
     assert row is not None
-    lane = game.platform.ledger.lanes(row)[""]
-    assert (lane.state, "commits of it do more than append" in lane.state_reason) == (LaneState.HELD, True)
+    consumer = game.platform.ledger.consumers(row)[""]
+    assert (consumer.state, "commits of it do more than append" in consumer.state_reason) == (ConsumerState.BLOCKED, True)
     (opened,) = game.platform.ledger.open_executions(row)
-    assert f"`lakechime execution skip {opened.execution_id} --reason …`" in lane.state_reason
+    assert f"`lakechime execution skip {opened.execution_id} --reason …`" in consumer.state_reason
     game.append(buy(2))
     assert game.tick("game_events").run_requests == []
     Interventions(game.platform.ledger).skip(opened, By(who="ann", reason="they were wrong"))

@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.plan import manifest_by
 from lakechime_dagster.lineage.spark_planning import Planner
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.runtime.resource import declared_flows
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
@@ -80,9 +80,9 @@ def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the
     assert ticked.run_requests == []
     told = "1 event changed only what gold.paid does not read (silver.orders.note); it is read with the next, at the latest at "
     assert told in ticked.skip_message
-    flow = declared_flows()["gold.paid"]
-    assert told in explain(location.platform, flow).sentence
-    assert explain(location.platform, replace(flow, unread={})).fires  # as by code that nobody has planned
+    subscription = declared_subscriptions()["gold.paid"]
+    assert told in explain(location.platform, subscription).sentence
+    assert explain(location.platform, replace(subscription, unread={})).fires  # as by code that nobody has planned
 
     came(location, changed(amount="11"))
     version, _, tags = location.events("silver.orders")[-1]

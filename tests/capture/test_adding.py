@@ -11,12 +11,12 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from lakechime_dagster.dce.events import OperationType
-from lakechime_dagster.errors import LaneConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog, add_folder
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 from tests.support.tables import rows, write
 
-LANE = LaneId("test", "game", "buy")
+CONSUMER = ConsumerId("test", "game", "buy")
 
 
 def table_at(folder: Path) -> DeltaLog:
@@ -33,8 +33,10 @@ def staged(log: DeltaLog, name: str, *ids: int) -> str:
     return name
 
 
-def stamp(step: int, attempt: int = 1) -> CommitStamp:
-    return CommitStamp(lane=LANE, step=step, attempt=attempt, execution_id=f"e{attempt}", end=Place(), tags={"schema_version": "3"})
+def commit_metadata(step: int, attempt: int = 1) -> CommitMetadata:
+    return CommitMetadata(
+        consumer=CONSUMER, step=step, attempt=attempt, execution_id=f"e{attempt}", end=Place(), tags={"schema_version": "3"}
+    )
 
 
 def ids(log: DeltaLog) -> list[int]:
@@ -43,10 +45,10 @@ def ids(log: DeltaLog) -> list[int]:
 
 def test_a_folder_becomes_one_commit_that_tells_its_step_and_how_many_rows(tmp_path: Path) -> None:
     log = table_at(tmp_path)
-    assert log.add_folder(staged(log, "a", 7, 8), stamp(1))
-    found = log.committed(LANE, 1)
+    assert log.add_folder(staged(log, "a", 7, 8), commit_metadata(1))
+    found = log.committed(CONSUMER, 1)
     assert found is not None
-    assert (found.stamp, found.version, ids(log)) == (stamp(1), "1", [1, 7, 8])
+    assert (found.commit_metadata, found.version, ids(log)) == (commit_metadata(1), "1", [1, 7, 8])
     (commit,) = log.commits(0, 1)
     assert [(file.path, file.rows, file.nulls) for file in commit.added] == [("a/part-0.parquet", 2, {"id": 0, "value": 0})]
     (event,) = log.events_of_commit(1)
@@ -55,8 +57,8 @@ def test_a_folder_becomes_one_commit_that_tells_its_step_and_how_many_rows(tmp_p
 
 def test_a_step_that_has_committed_takes_no_folder_nor_does_an_earlier_one(tmp_path: Path) -> None:
     log = table_at(tmp_path)
-    assert log.add_folder(staged(log, "a", 7), stamp(2))
-    assert [log.add_folder(staged(log, name, 8), stamp(step, attempt=2)) for name, step in (("b", 2), ("c", 1))] == [False, False]
+    assert log.add_folder(staged(log, "a", 7), commit_metadata(2))
+    assert [log.add_folder(staged(log, name, 8), commit_metadata(step, attempt=2)) for name, step in (("b", 2), ("c", 1))] == [False, False]
     assert (ids(log), log.version) == ([1, 7], 1)
 
 
@@ -65,9 +67,9 @@ def test_of_two_that_looked_before_either_committed_one_is_refused(tmp_path: Pat
     states = [DeltaTable(log.location) for _ in range(2)]
     for name in "ab":
         staged(log, name, 7)
-    assert add_folder(states[0], log.files, "a", str(LANE), 1, {})
+    assert add_folder(states[0], log.files, "a", str(CONSUMER), 1, {})
     with pytest.raises(CommitFailedError):
-        add_folder(states[1], log.files, "b", str(LANE), 1, {})
+        add_folder(states[1], log.files, "b", str(CONSUMER), 1, {})
     assert ids(log) == [1, 7]
 
 
@@ -75,11 +77,11 @@ def test_an_append_of_others_meanwhile_is_no_hindrance_and_new_columns_are(tmp_p
     log = table_at(tmp_path)
     before = DeltaTable(log.location)
     write(tmp_path, rows((None, 1, 2, "b")))
-    assert add_folder(before, log.files, staged(log, "a", 7), str(LANE), 1, {})
+    assert add_folder(before, log.files, staged(log, "a", 7), str(CONSUMER), 1, {})
     assert ids(log) == [1, 2, 7]
     late = Late(log.location, log.table)
-    with pytest.raises(LaneConflictError, match="look again"):
-        late.add_folder(staged(log, "b", 8), stamp(2))
+    with pytest.raises(ConsumerConflictError, match="look again"):
+        late.add_folder(staged(log, "b", 8), commit_metadata(2))
     assert ids(log) == [1, 2, 7]
 
 
@@ -94,14 +96,14 @@ class Late(DeltaLog):
 
 def test_files_without_rows_are_left_out_and_the_step_has_its_commit(tmp_path: Path) -> None:
     log = table_at(tmp_path)
-    assert log.add_folder(staged(log, "a"), stamp(1))
-    assert (log.commits(0, 1)[0].added, log.committed(LANE, 1) is not None, log.events_of_commit(1)) == ((), True, [])
+    assert log.add_folder(staged(log, "a"), commit_metadata(1))
+    assert (log.commits(0, 1)[0].added, log.committed(CONSUMER, 1) is not None, log.events_of_commit(1)) == ((), True, [])
 
 
 def test_a_folder_that_is_not_there_is_told_and_nothing_is_committed(tmp_path: Path) -> None:
     log = table_at(tmp_path)
     with pytest.raises(TableUnreadableError, match=r"game.buy at .* cannot be appended to"):
-        log.add_folder("nowhere", stamp(1))
+        log.add_folder("nowhere", commit_metadata(1))
     assert log.version == 0
 
 

@@ -15,11 +15,11 @@ from lakechime_dagster.dce.events import CHANGED_TAG, OperationType, Position, S
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
 from tests.support.tables import rows, write
 
 DAY = dt.date(2013, 1, 1)
-LANE = LaneId("local", "silver.flights", '["2013-01-01"]')
+CONSUMER = ConsumerId("local", "silver.flights", '["2013-01-01"]')
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def hourly(location: Path, *hours: int, **options: object) -> None:
     write(location, rows(*((DAY, hour, hour, "x") for hour in hours)), partition_by=["day", "hour"], **options)  # type: ignore[arg-type]
 
 
-def stamp(step: int, end: int, attempt: int = 1, **more: object) -> CommitStamp:
+def commit_metadata(step: int, end: int, attempt: int = 1, **more: object) -> CommitMetadata:
     sources = {"bronze.flights": SnapshotPlace(table_uid=TableUid("u"), snapshot_id=SnapshotId(str(end)))}
-    return CommitStamp(lane=LANE, step=step, attempt=attempt, end=Place(position=Position(0, end), sources=sources), **more)  # type: ignore[arg-type]
+    return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, end=Place(position=Position(0, end), sources=sources), **more)  # type: ignore[arg-type]
 
 
 def forget(location: Path, *versions: int) -> None:
@@ -142,7 +142,7 @@ def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_comm
 def test_what_a_commit_changed_is_told_of_it_and_not_of_the_state_that_it_left(location: Path) -> None:
     hourly(location, 1)
     for facts in (changed_fact(["n" * 5_000], since=0), changed_fact(["delay"], since=1)):  # one is longer than a tag can be
-        hourly(location, 1, user_metadata=stamp(1, 1, facts=facts, tags={CHANGED_TAG: "of another"}).to_text())
+        hourly(location, 1, user_metadata=commit_metadata(1, 1, facts=facts, tags={CHANGED_TAG: "of another"}).to_text())
     told = [event.tags.get(CHANGED_TAG) for version in (0, 1, 2) for event in log_of(location).events_of_commit(version)]
     assert told == [None, None, '["delay"]']
     assert [event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(None).events] == [None]
@@ -189,9 +189,9 @@ def test_a_table_that_is_partitioned_anew_is_told_whole_once_and_goes_on_by_its_
 
 def test_a_commit_that_partitions_its_table_anew_is_found_and_told_by_its_new_partitions(location: Path) -> None:
     hourly(location, 1, 2)
-    anew(location, user_metadata=stamp(1, 1).to_text(), transaction=(str(LANE), 1))
+    anew(location, user_metadata=commit_metadata(1, 1).to_text(), transaction=(str(CONSUMER), 1))
     log = log_of(location)
-    found = log.committed(LANE, 1)
+    found = log.committed(CONSUMER, 1)
     assert found is not None
     assert found.version == "1"
     assert summary(log.events_of_commit(1)) == [(("2013-01-01",), OperationType.UPDATE, "1", "0")]
@@ -251,9 +251,9 @@ def test_a_log_put_back_to_an_older_state_says_rollback(location: Path) -> None:
     assert log_of(location).changes_after(again.seen).seen.table_uid == f"{seen.table_uid}~2"
 
 
-def test_tags_come_from_a_producers_commit_metadata_and_from_our_stamp(location: Path) -> None:
+def test_tags_come_from_a_producers_commit_metadata_and_from_our_commit_metadata(location: Path) -> None:
     hourly(location, 1, tags={"complete": "true"})
-    hourly(location, 2, user_metadata=stamp(1, 1, tags={"watermark": "5"}).to_text(), transaction=(str(LANE), 1))
+    hourly(location, 2, user_metadata=commit_metadata(1, 1, tags={"watermark": "5"}).to_text(), transaction=(str(CONSUMER), 1))
     write(location, rows((DAY, 3, 3, "x")), user_metadata='{"not": "ours"}')
     log = log_of(location)
     assert [dict(log.events_of_commit(version)[0].tags) for version in range(3)] == [{"complete": "true"}, {"watermark": "5"}, {}]
@@ -288,21 +288,21 @@ def test_partitions_that_no_event_can_name_are_told_as_one_and_hinder_no_other(l
 
 def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_log(location: Path) -> None:
     log = log_of(location)
-    assert log.committed(LANE, 1) is None
+    assert log.committed(CONSUMER, 1) is None
     hourly(location, 0)
     for step in (1, 2):
-        hourly(location, step, user_metadata=stamp(step, 10 * step, attempt=step).to_text(), transaction=(str(LANE), step))
+        hourly(location, step, user_metadata=commit_metadata(step, 10 * step, attempt=step).to_text(), transaction=(str(CONSUMER), step))
     hourly(location, 3)
     DeltaTable(str(location)).create_checkpoint()
-    found = log.committed(LANE, 1)
+    found = log.committed(CONSUMER, 1)
     assert found
-    assert (found.version, found.stamp) == ("1", stamp(1, 10, attempt=1))
-    assert log.committed(LANE, 3) is None
-    assert log.committed(LANE, 0) is None
-    assert log.committed(LaneId("local", "other"), 1) is None
-    last = log.last_committed(LANE)
+    assert (found.version, found.commit_metadata) == ("1", commit_metadata(1, 10, attempt=1))
+    assert log.committed(CONSUMER, 3) is None
+    assert log.committed(CONSUMER, 0) is None
+    assert log.committed(ConsumerId("local", "other"), 1) is None
+    last = log.last_committed(CONSUMER)
     assert last
-    assert (last.version, last.stamp.step, last.stamp.end) == ("2", 2, stamp(2, 20).end)
+    assert (last.version, last.commit_metadata.step, last.commit_metadata.end) == ("2", 2, commit_metadata(2, 20).end)
 
 
 def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(location: Path) -> None:
@@ -311,30 +311,30 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(lo
     hourly(location, 0)
     assert log.watermark() is None
     for step, watermark in ((1, 100), (2, 200), (3, None)):
-        hourly(location, step, user_metadata=stamp(step, step, watermark=watermark).to_text(), transaction=(str(LANE), step))
+        hourly(location, step, user_metadata=commit_metadata(step, step, watermark=watermark).to_text(), transaction=(str(CONSUMER), step))
     DeltaTable(str(location)).optimize.compact()
     assert log.watermark() == 200
 
 
-def test_up_to_where_a_feed_was_read_by_a_version_is_told_by_the_newest_commit_of_its_lane(location: Path) -> None:
+def test_up_to_where_a_feed_was_read_by_a_version_is_told_by_the_newest_commit_of_its_consumer(location: Path) -> None:
     log, places = log_of(location), [Place(feed=FilesPlace({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
     hourly(location, 0)
     assert log.fed(0) is None
     for step, end in enumerate(places, start=1):
-        hourly(location, step, user_metadata=CommitStamp(lane=LANE, step=step, attempt=1, end=end).to_text())
-        hourly(location, step, user_metadata=stamp(step, 10).to_text())
+        hourly(location, step, user_metadata=CommitMetadata(consumer=CONSUMER, step=step, attempt=1, end=end).to_text())
+        hourly(location, step, user_metadata=commit_metadata(step, 10).to_text())
     assert [log.fed(version) for version in range(1, 5)] == [places[0], places[0], places[1], places[1]]
 
 
 def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:
-    hourly(location, 1, user_metadata=stamp(1, 10).to_text(), transaction=(str(LANE), 1))
+    hourly(location, 1, user_metadata=commit_metadata(1, 10).to_text(), transaction=(str(CONSUMER), 1))
     hourly(location, 2)
     DeltaTable(str(location)).create_checkpoint()
     forget(location, 0, 1)
-    found = log_of(location).committed(LANE, 1)
+    found = log_of(location).committed(CONSUMER, 1)
     assert found
-    assert (found.is_stamp_lost, found.stamp.step) == (True, 1)
-    assert log_of(location).committed(LANE, 2) is None
+    assert (found.is_commit_metadata_lost, found.commit_metadata.step) == (True, 1)
+    assert log_of(location).committed(CONSUMER, 2) is None
 
 
 def test_a_place_out_of_reach_is_not_one_without_a_table(location: Path) -> None:

@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.assets.cdc import kept_up, same
-from lakechime_dagster.assets.jobs import flow_of
+from lakechime_dagster.assets.jobs import subscription_of
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.monitor_service import keeping_up
 from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.sensors.tick import run_tick
@@ -43,7 +43,7 @@ MINUTE = 60_000
 
 @dataclass
 class Watched:
-    """A shop, the declaration of its table, and the ledger of the table's lane."""
+    """A shop, the declaration of its table, and the ledger of the table's consumer."""
 
     shop: Shop
     table: ChangeTable
@@ -59,7 +59,7 @@ class Watched:
         """The sensor of the table ticks, and the ledger knows that all that came is read."""
         bronze = self.platform.log_at(self.shop.lake.bronze, self.table.bronze.name)
         reconcile_table(self.platform, bronze, self.table.bronze.levels)
-        for execution in run_tick(self.platform, flow_of(self.table), ToldRuns()).launches:
+        for execution in run_tick(self.platform, subscription_of(self.table), ToldRuns()).launches:
             self.platform.ledger.settle(execution, None)
 
     def compared(self, *later: int) -> tuple[dg.AssetCheckResult, dict[str, Fault]]:
@@ -166,11 +166,11 @@ def of_streams(watched: Watched) -> dict[str, str]:
     faults["delayed shard"] = words(watched, watched.keeps_up())
 
     shop.snapshot(13, 14)
-    with pytest.raises(LaneHeldError) as held:
+    with pytest.raises(ConsumerBlockedError) as held:
         shop.follow()
-    row = watched.platform.ledger.flow(NAME)
+    row = watched.platform.ledger.subscription(NAME)
     assert row is not None
-    watched.platform.ledger.hold(row, watched.platform.ledger.lanes(row)[""], str(held.value))
+    watched.platform.ledger.hold(row, watched.platform.ledger.consumers(row)[""], str(held.value))
     shop.lake.tell([at(late, "west", TOLD_MS + 59 * MINUTE)])  # no longer late
     faults["re-snapshot"] = words(watched, watched.keeps_up())
     return faults

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.monitor import Heard, KeepingUp, Lane, Left, beyond
+from lakechime_dagster.cdc.monitor import Consumer, Heard, KeepingUp, Left, beyond
 from lakechime_dagster.tables.databases import Limits
 
 NOW = 1_700_000_000_000
@@ -17,18 +17,18 @@ def measured(**declared: Any) -> KeepingUp:
     return KeepingUp(table="shop.orders", now_ms=NOW, **declared)
 
 
-def lane(**declared: Any) -> KeepingUp:
-    return measured(lanes=(Lane(**{"name": "shop.orders", "waits": True, "ticked_ms": NOW - MINUTE, **declared}),))
+def consumer(**declared: Any) -> KeepingUp:
+    return measured(consumers=(Consumer(**{"name": "shop.orders", "waits": True, "ticked_ms": NOW - MINUTE, **declared}),))
 
 
 @pytest.mark.parametrize(
     "found",
     [
         measured(),
-        lane(),
-        lane(open_ms=NOW - 10 * MINUTE),
-        lane(waits=False, ticked_ms=None),
-        lane(waits=False, open_ms=NOW - HOUR),
+        consumer(),
+        consumer(open_ms=NOW - 10 * MINUTE),
+        consumer(waits=False, ticked_ms=None),
+        consumer(waits=False, open_ms=NOW - HOUR),
         measured(heard={"shop.a": Heard(in_messages=NOW - 100 * HOUR)}),
         measured(left=(Left("orders[0]", 25 * 3600), Left("orders[1]", None))),
         measured(wal=1, quarantined=1_000, unasked="none is declared"),
@@ -42,10 +42,10 @@ def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
     ("found", "told"),
     [
         (measured(problems=("the folder is gone",)), "the folder is gone"),
-        (lane(blocked="shop.orders is HELD: a snapshot", waits=False), "shop.orders is HELD: a snapshot"),
-        (lane(open_ms=NOW - HOUR), "shop.orders has been at one step for 1:00:00, and more waits"),
-        (lane(ticked_ms=None), "shop.orders has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"),
-        (lane(ticked_ms=NOW - HOUR), "shop.orders has something to read, and its sensor has not ticked for 1:00:00"),
+        (consumer(blocked="shop.orders is BLOCKED: a snapshot", waits=False), "shop.orders is BLOCKED: a snapshot"),
+        (consumer(open_ms=NOW - HOUR), "shop.orders has been at one step for 1:00:00, and more waits"),
+        (consumer(ticked_ms=None), "shop.orders has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"),
+        (consumer(ticked_ms=NOW - HOUR), "shop.orders has something to read, and its sensor has not ticked for 1:00:00"),
         (measured(left=(Left("orders[0]", 3600, "by age"),)), "orders[0]: what was not read is dropped in 1:00:00 (by age)"),
         (measured(left=(Left("orders[0]", 0, "by age"),)), "orders[0]: some of what was not read is gone (by age)"),
         (

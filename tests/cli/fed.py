@@ -1,10 +1,10 @@
-"""A flow that reads files of a folder beside the project, as a code location declares it."""
+"""A subscription that reads files of a folder beside the project, as a code location declares it."""
 
-from lakechime_dagster.runtime.resource import declare_flow
+from lakechime_dagster.runtime.resource import declare_subscription
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 NAME = "landing.messages"
 
-fed = declare_flow(Flow(name=NAME, trigger=SnapshotTrigger(), feed=JsonLines("in")))
+fed = declare_subscription(Subscription(name=NAME, trigger=SnapshotTrigger(), feed=JsonLines("in")))

@@ -22,7 +22,7 @@ from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup, event_group, event_stream, is_matched, table_of
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 from tests.support.cli import Cli
 
 GAME = event_stream("game", source=JsonLines("in"))
@@ -130,6 +130,8 @@ class Game:
         if waits or error:
             return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
         rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
-        stamp = CommitStamp(lane=LaneId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place())
-        commits = (Committed(version=SnapshotId(str(one.place.commits)), stamp=stamp),) if rows else ()
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place()
+        )
+        commits = (Committed(version=SnapshotId(str(one.place.commits)), commit_metadata=commit_metadata),) if rows else ()
         return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, commits=commits)

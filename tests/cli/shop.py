@@ -27,7 +27,7 @@ from tests.support.declaring import grouped
 from tests.support.follows import ARROW, BRONZE
 
 NAME = "shop.orders"
-KEPT = ("lane", "step", "execution", "reason", "row")
+KEPT = ("consumer", "step", "execution", "reason", "row")
 
 
 def orders(**declared: Any) -> ChangeTable:
@@ -87,8 +87,8 @@ class Shop:
 
     def refuse(self, *texts: tuple[int, str, str]) -> None:
         """Rows of the quarantine: step, reason, and what was refused as JSON."""
-        schema = pa.schema([("lane", pa.string()), ("step", pa.int64()), *((name, pa.string()) for name in KEPT[2:])])
-        rows = [("lane", step, "e1", reason, row) for step, reason, row in texts]
+        schema = pa.schema([("consumer", pa.string()), ("step", pa.int64()), *((name, pa.string()) for name in KEPT[2:])])
+        rows = [("consumer", step, "e1", reason, row) for step, reason, row in texts]
         self.write("__quarantine", rows, schema)
 
     def write(self, suffix: str, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> None:

@@ -1,4 +1,4 @@
-"""`lakechime backfill`: what a change of columns hits is ordered, what it does not is spared, and each lane goes once."""
+"""`lakechime backfill`: what a change of columns hits is ordered, what it does not is spared, and each consumer goes once."""
 
 import sys
 from dataclasses import replace
@@ -11,7 +11,7 @@ from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedT
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.tables.tables import code_digest
-from lakechime_dagster.triggers.consumers import LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
@@ -49,7 +49,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "windy_lake", None)
     del sys.modules["windy_lake"]
     monkeypatch.setenv("LAKECHIME_LAKE", "windy_lake:lake")
-    from lakechime_dagster.cli.common import declared_flows
+    from lakechime_dagster.cli.common import declared_subscriptions
 
     platform = lakechime.platform
     for day in (1, 2, 3):
@@ -58,9 +58,9 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             == 0
         )
     assert lakechime("dce", "register", "--table", "silver.flights", "--snapshot-id", "1").code == 0
-    for flow in declared_flows(manual=True).values():
-        row = platform.evaluator.activate(flow)
-        for execution in platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None):
+    for subscription in declared_subscriptions(manual=True).values():
+        row = platform.evaluator.activate(subscription)
+        for execution in platform.evaluator.fire(subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None):
             platform.ledger.settle(execution, None)
     told = [
         make_statement("silver.flights", id="bronze.weather.id", day="bronze.weather.day", wind="bronze.weather.wind"),
@@ -73,18 +73,18 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return lakechime
 
 
-def lanes_of(document: dict[str, object]) -> list[tuple[str, str]]:
+def consumers_of(document: dict[str, object]) -> list[tuple[str, str]]:
     return [(order["table"], order["key"]) for order in document["orders"]]  # type: ignore[index, union-attr]
 
 
 def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(flights: Cli) -> None:
     plan = flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log", "--json").json
-    assert {table for table, _ in lanes_of(plan)} == {"silver.flights", "gold.daily", "gold.days"}
+    assert {table for table, _ in consumers_of(plan)} == {"silver.flights", "gold.daily", "gold.days"}
     assert "not wind" in plan["spared"]["gold.routes"]
     assert plan["spared"]["gold.log"] == "left out, as was asked"
-    assert plan["lanes"] < plan["lanes_of_everything"]
+    assert plan["consumers"] < plan["consumers_of_everything"]
     told = flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log")
-    assert f"{plan['lanes']} lanes of {plan['lanes_of_everything']} downstream" in told.out
+    assert f"{plan['consumers']} consumers of {plan['consumers_of_everything']} downstream" in told.out
     assert "wind comes from bronze.weather.wind (identity)" in told.out
 
 
@@ -112,7 +112,7 @@ def test_where_the_manifest_is_of_the_code_of_now_it_tells_what_that_reads_besid
     def hit_by(column: str) -> bool:
         plan = flights("backfill", "plan", "--columns", f"silver.flights.{column}", "--except", "gold.log", "--json").json
         assert plan["unsure"] == []
-        return "gold.routes" in {table for table, _ in lanes_of(plan)}
+        return "gold.routes" in {table for table, _ in consumers_of(plan)}
 
     assert {name: hit_by(name) for name in ("day", "gate", "wind")} == {"day": True, "gate": True, "wind": False}
 
@@ -201,13 +201,13 @@ def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
     assert backfill not in flights("trigger", "explain", "silver.flights").out
 
 
-def test_a_held_lane_is_told_before_anything_is_ordered(flights: Cli) -> None:
+def test_a_held_consumer_is_told_before_anything_is_ordered(flights: Cli) -> None:
     platform = flights.platform
-    row = platform.ledger.flow("silver.flights")
+    row = platform.ledger.subscription("silver.flights")
     assert row is not None
-    (lane,) = platform.ledger.lanes(row).values()
-    assert platform.ledger.hold(row, lane, "somebody must look")
-    assert platform.ledger.lanes(row)[""].state is LaneState.HELD
+    (consumer,) = platform.ledger.consumers(row).values()
+    assert platform.ledger.hold(row, consumer, "somebody must look")
+    assert platform.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
     assert "held: silver.flights: " in flights("backfill", "plan", "--columns", "bronze.weather.wind", "--except", "gold.log").out
 
 
@@ -216,7 +216,7 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
     assert plan["unsure"] == []
     assert len(LineageStandings(flights.platform.store.engine).all()) == 5
     unknown = flights("backfill", "plan", "--from-selection", 'key:"silver/flights"+', "--json").json
-    assert {table for table, _ in lanes_of(unknown)} == {"silver.flights", "gold.daily", "gold.routes"}
+    assert {table for table, _ in consumers_of(unknown)} == {"silver.flights", "gold.daily", "gold.routes"}
     assert set(unknown["refused"]) == {"gold.log"}
 
 

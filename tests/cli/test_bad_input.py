@@ -106,7 +106,7 @@ CASES = {
     "partition that is no list": register("--partition", '{"day": 1}'),
     "partition without table": Bad(["dce", "list", "--partition", "[1]"]),
     # hostile names
-    "sql for a trigger": Bad(["trigger", "show", "x'; DROP TABLE lc_flow; --"]),
+    "sql for a trigger": Bad(["trigger", "show", "x'; DROP TABLE lc_subscription; --"]),
     "slashes for a table": Bad(["table", "reconcile", "../../../etc/passwd"]),
     "quotes for a table": Bad(["table", "show", 'a"b\'c']),
     "unicode for an execution": Bad(["execution", "show", "größe-表-\u202e"]),

@@ -39,7 +39,7 @@ def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, sho
     (table,) = lakechime("cdc", "list", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (NAME, "in/*.jsonl", "Debezium", ["id"])
     assert (table["rows"], table["deleted"], table["remembered"], table["waiting"], table["quarantined"]) == (1, None, 4, 0, 1)
-    assert table["lanes"][NAME] == {"state": None, "reason": "", "settled": 0}
+    assert table["consumers"][NAME] == {"state": None, "reason": "", "settled": 0}
     shown = lakechime("cdc", "list").out
     assert (NAME in shown, "not begun" in shown) == (True, True)
 

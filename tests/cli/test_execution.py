@@ -1,7 +1,7 @@
 """`lakechime execution`: what was claimed, and what to do when it is stuck."""
 
 from lakechime_dagster.triggers.consumers import Execution
-from tests.cli import flows
+from tests.cli import subscriptions
 from tests.cli.test_trigger import change, claim
 from tests.support.cli import Cli
 
@@ -27,7 +27,7 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     ids = {first.execution_id, second.execution_id}
     listed = lakechime("execution", "list", "--json").json["executions"]
     assert {one["execution_id"] for one in listed} == ids
-    opened = lakechime("execution", "list", "--state", "open", "--trigger", flows.ORDERS, "--json").json["executions"]
+    opened = lakechime("execution", "list", "--state", "open", "--trigger", subscriptions.ORDERS, "--json").json["executions"]
     assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [(second.execution_id, 2, "OPEN")]
     assert lakechime("execution", "list", "--trigger", "nobody", "--json").code == 3
     assert len(lakechime("execution", "list", "--limit", "1", "--json").json["executions"]) == 1
@@ -50,8 +50,8 @@ def test_retry_gives_a_held_execution_another_attempt(lakechime: Cli) -> None:
     assert (would.json["attempt"], would.json["execution"]["attempt"]) == (6, 5)
     done = lakechime("execution", "retry", execution.execution_id, *WHY, "--json")
     assert (done.code, done.json["execution"]["attempt"]) == (0, 6)
-    shown = lakechime("trigger", "show", flows.ORDERS, "--module", "tests.cli.flows", "--json").json
-    assert [lane["state"] for lane in shown["lanes"]] == ["ACTIVE"]
+    shown = lakechime("trigger", "show", subscriptions.ORDERS, "--module", "tests.cli.subscriptions", "--json").json
+    assert [consumer["state"] for consumer in shown["consumers"]] == ["ACTIVE"]
     assert [(one["action"], one["reason"]) for one in shown["interventions"]] == [("retry", "the row was wrong")]
 
 
@@ -63,7 +63,7 @@ def test_skip_gives_a_step_up(lakechime: Cli) -> None:
     assert done.json["execution"]["state"] == "SKIPPED"
     assert done.json["execution"]["reason"] == "skipped by ops: the row was wrong"
     again = lakechime("execution", "skip", execution.execution_id, *WHY, "--json")
-    assert (again.code, again.json["error"]["type"]) == (1, "LaneConflictError")
+    assert (again.code, again.json["error"]["type"]) == (1, "ConsumerConflictError")
 
 
 def test_an_unknown_execution_is_not_found(lakechime: Cli) -> None:

@@ -81,7 +81,7 @@ def test_depth_kind_and_limit_narrow_the_answer(recorded: Cli) -> None:
     assert recorded("lineage", "downstream", "bronze.weather.time_hour", "--limit", "1", "--json").json["more"] > 0
 
 
-def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_flow_may_read(lakechime: Cli) -> None:
+def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(lakechime: Cli) -> None:
     dbt = [
         make_statement("gold.airline_scorecard", best="silver.flights.arr_delay"),
         make_statement("lab.late", a="silver.flights.dep_delay"),

@@ -69,7 +69,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
 
 
-def test_why_an_audit_table_is_not_read_is_explained_as_of_any_flow(shop: Cli) -> None:
+def test_why_an_audit_table_is_not_read_is_explained_as_of_any_subscription(shop: Cli) -> None:
     assert "audit.queries has no snapshot yet" in shop("trigger", "explain", "audit.queries__read").out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine.url import make_url
 
-from tests.cli import flows
+from tests.cli import subscriptions
 from tests.cli.test_execution import held
 from tests.support.cli import Cli
 
@@ -22,9 +22,9 @@ def test_status_of_a_new_home(lakechime: Cli) -> None:
 def test_status_counts_what_waits_is_open_and_is_held(lakechime: Cli) -> None:
     held(lakechime)
     answer = lakechime("status", "--json").json
-    assert (answer["events"], answer["lanes_held"]) == (1, 1)
-    assert answer["triggers"] == [{"name": flows.ORDERS, "paused": False, "waiting": 1, "open": 1, "held": 1, "stale": 0}]
-    assert flows.ORDERS in lakechime("status").out
+    assert (answer["events"], answer["consumers_blocked"]) == (1, 1)
+    assert answer["triggers"] == [{"name": subscriptions.ORDERS, "paused": False, "waiting": 1, "open": 1, "held": 1, "stale": 0}]
+    assert subscriptions.ORDERS in lakechime("status").out
 
 
 def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

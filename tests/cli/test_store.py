@@ -7,14 +7,14 @@ from lakechime_dagster.dce.upgrade import newest_version
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
-from tests.cli import flows
-from tests.cli.test_trigger import change, claim, flows_by_name, settle
+from tests.cli import subscriptions
+from tests.cli.test_trigger import change, claim, settle, subscriptions_by_name
 from tests.support.cli import Cli
 from tests.support.world import World
 
-MODULE = ["--module", "tests.cli.flows"]
+MODULE = ["--module", "tests.cli.subscriptions"]
 ALL = ["--before", "2999-01-01T00:00Z"]
 
 
@@ -29,7 +29,7 @@ def test_check_refuses_a_store_without_tables_and_upgrade_makes_them(lakechime_a
     assert lakechime_anew("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
 
 
-def test_expire_leaves_what_a_lane_still_needs(lakechime: Cli) -> None:
+def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
     change(lakechime, 1)
     settle(lakechime)
     change(lakechime, 2)
@@ -38,25 +38,25 @@ def test_expire_leaves_what_a_lane_still_needs(lakechime: Cli) -> None:
     assert (would["folded"], would["held_back"]) == (2, 1)
     assert len(lakechime("dce", "list", "--json").json["events"]) == 3
     done = lakechime("store", "expire", *ALL, *MODULE, "--json").json
-    held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": flows.ORDERS}
+    held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": subscriptions.ORDERS}
     assert held_back | {"lost_tags": []} in done["tables"]
     assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
-    assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
 
-def test_a_lane_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
+def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
     change(lakechime, 1)
     settle(lakechime)
     change(lakechime, 2)
     assert lakechime("store", "expire", *ALL, *MODULE, "--force", "--json").json["tables"][0]["forced"] is True
-    shown = lakechime("trigger", "show", flows.ORDERS, *MODULE, "--json").json
-    assert [lane["state"] for lane in shown["lanes"]] == ["STALE"]
-    reasons = lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["reasons"]
+    shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
+    assert [consumer["state"] for consumer in shown["consumers"]] == ["STALE"]
+    reasons = lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
     assert "expired by force" in reasons[0]
     assert "trigger seek cli.orders" in reasons[0]
-    lakechime("trigger", "seek", flows.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE)
+    lakechime("trigger", "seek", subscriptions.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE)
     change(lakechime, 3)
-    assert lakechime("trigger", "explain", flows.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
 
 def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(lakechime: Cli) -> None:
@@ -65,30 +65,30 @@ def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgot
     change(lakechime, 2)
     assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 1
     why = ["--reason", "it was removed from the code"]
-    refused = lakechime("trigger", "forget", flows.ORDERS, *why, *MODULE)
+    refused = lakechime("trigger", "forget", subscriptions.ORDERS, *why, *MODULE)
     assert (refused.code, "is declared here" in refused.err) == (1, True)
-    would = lakechime("trigger", "forget", flows.ORDERS, *why, "--dry-run", "--json").json
-    done = lakechime("trigger", "forget", flows.ORDERS, *why, "--json").json
-    assert (done, would) == ({"trigger": flows.ORDERS, "lanes": 1, "dry_run": False}, done | {"dry_run": True})
+    would = lakechime("trigger", "forget", subscriptions.ORDERS, *why, "--dry-run", "--json").json
+    done = lakechime("trigger", "forget", subscriptions.ORDERS, *why, "--json").json
+    assert (done, would) == ({"trigger": subscriptions.ORDERS, "consumers": 1, "dry_run": False}, done | {"dry_run": True})
     assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 0
-    assert lakechime("trigger", "show", flows.ORDERS).code == 3
+    assert lakechime("trigger", "show", subscriptions.ORDERS).code == 3
 
 
 def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["held_back"] == 1
-    assert needs(lakechime.platform.store.engine)["bronze.orders"].position == lakechime.platform.ledger.flows()[0].start.position
+    assert needs(lakechime.platform.store.engine)["bronze.orders"].position == lakechime.platform.ledger.subscriptions()[0].start.position
 
 
 def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None:
     lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
     lakechime("trigger", "list", *MODULE)
-    flow = flows_by_name()[flows.DAYS]
-    row = lakechime.platform.evaluator.activate(flow)
+    subscription = subscriptions_by_name()[subscriptions.DAYS]
+    row = lakechime.platform.evaluator.activate(subscription)
     lakechime.platform.evaluator.looked_through(row, lakechime.platform.store.head())
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
-    assert lakechime("trigger", "explain", flows.DAYS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "explain", subscriptions.DAYS, *MODULE, "--json").json["decision"] == "fire"
 
 
 def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime: Cli) -> None:
@@ -98,10 +98,10 @@ def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime
     world = World(lakechime.platform.store.engine, "another deployment")
     complete = ["--partition", '["2013-01-01"]', "--tag", "ready=yes"]
     lakechime("dce", "register", "--table", "bronze.weather", *complete)
-    world.tick_of_the_sensor(Flow(name="own", trigger=trigger))
+    world.tick_of_the_sensor(Subscription(name="own", trigger=trigger))
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
     lakechime("dce", "register", "--table", "bronze.planes", *complete)
-    assert world.decide(Flow(name="own", trigger=trigger)).fires
+    assert world.decide(Subscription(name="own", trigger=trigger)).fires
 
 
 def test_expire_says_which_tags_go(lakechime: Cli) -> None:

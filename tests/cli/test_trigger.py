@@ -12,10 +12,10 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import Interventions
-from tests.cli import flows
+from tests.cli import subscriptions
 from tests.support.cli import Answer, Cli
 
-MODULE = ["--module", "tests.cli.flows"]
+MODULE = ["--module", "tests.cli.subscriptions"]
 WHY = ["--reason", "the disk was full", "--who", "ops"]
 
 
@@ -33,10 +33,10 @@ def trigger(lakechime: Cli, verb: str, name: str, *arguments: str) -> Answer:
 
 def claim(lakechime: Cli) -> Execution:
     """What the sensor does when it ticks."""
-    flow = flows_by_name()[flows.ORDERS]
+    subscription = subscriptions_by_name()[subscriptions.ORDERS]
     platform = lakechime.platform
-    row = platform.evaluator.activate(flow)
-    (execution,) = platform.evaluator.fire(flow, row, platform.evaluator.evaluate(flow, row), lambda lane: None)
+    row = platform.evaluator.activate(subscription)
+    (execution,) = platform.evaluator.fire(subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None)
     return execution
 
 
@@ -54,42 +54,42 @@ def settle(lakechime: Cli) -> None:
     lakechime.platform.ledger.settle(claim(lakechime), None)
 
 
-def position_of_lane(lakechime: Cli) -> str:
-    (lane,) = trigger(lakechime, "show", flows.ORDERS).json["lanes"]
-    return lane["place"]["position"]
+def position_of_consumer(lakechime: Cli) -> str:
+    (consumer,) = trigger(lakechime, "show", subscriptions.ORDERS).json["consumers"]
+    return consumer["place"]["position"]
 
 
-def flows_by_name() -> dict[str, Any]:
-    from lakechime_dagster.runtime.resource import declared_flows
+def subscriptions_by_name() -> dict[str, Any]:
+    from lakechime_dagster.runtime.resource import declared_subscriptions
 
-    return declared_flows()
+    return declared_subscriptions()
 
 
 def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
-    answer = trigger(lakechime, "explain", flows.ORDERS)
+    answer = trigger(lakechime, "explain", subscriptions.ORDERS)
     assert answer.code == 0
     assert set(answer.json) == {"trigger", "decision", "reasons", "events"}
-    assert (answer.json["trigger"], answer.json["decision"]) == (flows.ORDERS, "fire")
+    assert (answer.json["trigger"], answer.json["decision"]) == (subscriptions.ORDERS, "fire")
     assert answer.json["events"] == events
     assert "2 events came (2 of bronze.orders)" in answer.json["reasons"][0]
-    assert lakechime.platform.ledger.flows() == []  # asking activates nothing
+    assert lakechime.platform.ledger.subscriptions() == []  # asking activates nothing
 
 
 def test_explain_says_not_yet_with_the_reason(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "bronze.orders", "--snapshot-id", "1")
-    answer = trigger(lakechime, "explain", flows.ORDERS).json
+    answer = trigger(lakechime, "explain", subscriptions.ORDERS).json
     assert (answer["decision"], answer["events"]) == ("not_yet", [])
     assert "complete=true" in " ".join(answer["reasons"])
 
 
 def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> None:
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
-    before_all = trigger(lakechime, "explain", flows.ORDERS, "--at", str(first["event_ts"])).json
-    after_all = trigger(lakechime, "explain", flows.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    before_all = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(first["event_ts"])).json
+    after_all = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
     settle(lakechime)
-    settled = trigger(lakechime, "explain", flows.ORDERS).json
-    past = trigger(lakechime, "explain", flows.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    settled = trigger(lakechime, "explain", subscriptions.ORDERS).json
+    past = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
     assert (before_all["decision"], before_all["events"]) == ("not_yet", [])
     assert (after_all["decision"], after_all["events"]) == ("fire", [first, second])
     assert settled["decision"] == "not_yet"
@@ -97,11 +97,11 @@ def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> No
 
 
 def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_or_firing_key(lakechime: Cli) -> None:
-    missing = trigger(lakechime, "explain", flows.DAYS).json
+    missing = trigger(lakechime, "explain", subscriptions.DAYS).json
     assert (missing["decision"], missing["events"]) == ("not_yet", [])
     assert "bronze.days" in missing["reasons"][0]
     lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
-    fires = trigger(lakechime, "explain", flows.DAYS).json
+    fires = trigger(lakechime, "explain", subscriptions.DAYS).json
     assert (fires["decision"], [event["partition"] for event in fires["events"]]) == ("fire", [["2013-01-01"]])
 
 
@@ -109,74 +109,82 @@ def test_list_and_show_tell_declared_from_known(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
     listed = {one["name"]: one for one in lakechime("trigger", "list", *MODULE, "--json").json["triggers"]}
-    assert (listed[flows.ORDERS]["state"], listed[flows.ORDERS]["open"], listed[flows.ORDERS]["waiting"]) == ("active", 1, 1)
-    assert listed[flows.DAYS]["state"] == "not active yet"
-    shown = trigger(lakechime, "show", flows.ORDERS).json
+    assert (listed[subscriptions.ORDERS]["state"], listed[subscriptions.ORDERS]["open"], listed[subscriptions.ORDERS]["waiting"]) == (
+        "active",
+        1,
+        1,
+    )
+    assert listed[subscriptions.DAYS]["state"] == "not active yet"
+    shown = trigger(lakechime, "show", subscriptions.ORDERS).json
     assert shown["trigger"]["tables"] == ["bronze.orders"]
-    assert [lane["state"] for lane in shown["lanes"]] == ["ACTIVE"]
+    assert [consumer["state"] for consumer in shown["consumers"]] == ["ACTIVE"]
     undeclared = lakechime("trigger", "list", "--json").json["triggers"]
-    assert {one["name"]: one["state"] for one in undeclared}[flows.ORDERS] == "not declared here"
+    assert {one["name"]: one["state"] for one in undeclared}[subscriptions.ORDERS] == "not declared here"
 
 
 def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
     change(lakechime, 1)
-    assert trigger(lakechime, "pause", flows.ORDERS, *WHY).json == {"trigger": flows.ORDERS, "paused": True, "dry_run": False}
-    assert trigger(lakechime, "explain", flows.ORDERS).json["reasons"][0] == "paused: the disk was full"
-    assert trigger(lakechime, "resume", flows.ORDERS, *WHY).code == 0
-    assert trigger(lakechime, "explain", flows.ORDERS).json["decision"] == "fire"
-    history = trigger(lakechime, "show", flows.ORDERS).json["interventions"]
+    assert trigger(lakechime, "pause", subscriptions.ORDERS, *WHY).json == {
+        "trigger": subscriptions.ORDERS,
+        "paused": True,
+        "dry_run": False,
+    }
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["reasons"][0] == "paused: the disk was full"
+    assert trigger(lakechime, "resume", subscriptions.ORDERS, *WHY).code == 0
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["decision"] == "fire"
+    history = trigger(lakechime, "show", subscriptions.ORDERS).json["interventions"]
     assert [(one["action"], one["who"], one["reason"]) for one in history] == [
         ("resume", "ops", "the disk was full"), ("pause", "ops", "the disk was full"),
     ]  # fmt: skip
 
 
 def test_resume_from_latest_leaves_out_what_waited_also_before_the_first_claim(lakechime: Cli) -> None:
-    trigger(lakechime, "pause", flows.ORDERS, *WHY)
+    trigger(lakechime, "pause", subscriptions.ORDERS, *WHY)
     change(lakechime, 1)
-    assert trigger(lakechime, "resume", flows.ORDERS, "--from", "latest", *WHY).code == 0
-    assert trigger(lakechime, "explain", flows.ORDERS).json["decision"] == "not_yet"
+    assert trigger(lakechime, "resume", subscriptions.ORDERS, "--from", "latest", *WHY).code == 0
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["decision"] == "not_yet"
     (event,) = change(lakechime, 2)
-    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [event]
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [event]
 
 
 def test_resume_since_a_position_consumes_what_came_after_it(lakechime: Cli) -> None:
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
-    trigger(lakechime, "resume", flows.ORDERS, "--from", f"since:{first['position']}", *WHY)
-    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [second]
+    trigger(lakechime, "resume", subscriptions.ORDERS, "--from", f"since:{first['position']}", *WHY)
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [second]
 
 
 def test_resume_since_a_time_consumes_what_came_at_it_or_later(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
     for since, rest in ((events[1]["event_ts"] + 1, []), (events[0]["event_ts"], events)):
-        trigger(lakechime, "resume", flows.ORDERS, "--from", f"since:{since}", *WHY)
-        assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == rest
+        trigger(lakechime, "resume", subscriptions.ORDERS, "--from", f"since:{since}", *WHY)
+        assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == rest
 
 
-def test_seek_puts_the_lane_elsewhere_and_says_from_where(lakechime: Cli) -> None:
+def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
     settle(lakechime)
-    answer = trigger(lakechime, "seek", flows.ORDERS, "--to", events[0]["position"], *WHY)
+    answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", events[0]["position"], *WHY)
     assert answer.code == 0
-    (moved,) = answer.json["lanes"]
+    (moved,) = answer.json["consumers"]
     assert (moved["before"]["position"], moved["after"]["position"]) == (events[1]["position"], events[0]["position"])
     assert moved["after"]["sources"] == {"bronze.orders": [None, "1"]}
-    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == [events[1]]
-    trigger(lakechime, "seek", flows.ORDERS, "--to", "beginning", *WHY)
-    assert trigger(lakechime, "explain", flows.ORDERS).json["events"] == events
-    trigger(lakechime, "seek", flows.ORDERS, "--to", "now", *WHY)
-    assert position_of_lane(lakechime) == events[1]["position"]
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [events[1]]
+    trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
+    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == events
+    trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "now", *WHY)
+    assert position_of_consumer(lakechime) == events[1]["position"]
 
 
-def test_a_dry_run_says_where_lanes_would_go_and_moves_none(lakechime: Cli) -> None:
+def test_a_dry_run_says_where_consumers_would_go_and_moves_none(lakechime: Cli) -> None:
     change(lakechime, 1)
     settle(lakechime)
-    before = position_of_lane(lakechime)
+    before = position_of_consumer(lakechime)
     for verb, arguments in (("seek", ["--to", "beginning"]), ("resume", ["--from", "since:2013-01-01T00:00Z"])):
-        answer = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY, "--dry-run")
-        assert (answer.json["dry_run"], answer.json["lanes"][0]["after"]["position"]) == (True, "0-0")
-    trigger(lakechime, "pause", flows.ORDERS, *WHY, "--dry-run")
-    assert position_of_lane(lakechime) == before
-    row = lakechime.platform.ledger.flow(flows.ORDERS)
+        answer = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY, "--dry-run")
+        assert (answer.json["dry_run"], answer.json["consumers"][0]["after"]["position"]) == (True, "0-0")
+    trigger(lakechime, "pause", subscriptions.ORDERS, *WHY, "--dry-run")
+    assert position_of_consumer(lakechime) == before
+    row = lakechime.platform.ledger.subscription(subscriptions.ORDERS)
     assert row is not None
     assert (row.paused_ts, Interventions(lakechime.platform.ledger).history(row)) == (None, [])
 
@@ -188,33 +196,33 @@ def test_a_dry_run_says_where_lanes_would_go_and_moves_none(lakechime: Cli) -> N
 def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(lakechime: Cli, command: list[str]) -> None:
     (event,) = change(lakechime, 1)
     verb, *arguments = command
-    would = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY, "--dry-run")
-    assert (would.code, would.json["dry_run"], lakechime.platform.ledger.flows()) == (0, True, [])
-    done = trigger(lakechime, verb, flows.ORDERS, *arguments, *WHY)
+    would = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY, "--dry-run")
+    assert (would.code, would.json["dry_run"], lakechime.platform.ledger.subscriptions()) == (0, True, [])
+    done = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY)
     assert done.json | {"dry_run": True} == would.json
     if arguments:
-        assert would.json["lanes"][0]["before"] == {"position": "0-0", "sources": {}}
-        assert would.json["lanes"][0]["after"]["position"] == (event["position"] if arguments[1] != "beginning" else "0-0")
+        assert would.json["consumers"][0]["before"] == {"position": "0-0", "sources": {}}
+        assert would.json["consumers"][0]["after"]["position"] == (event["position"] if arguments[1] != "beginning" else "0-0")
 
 
-def test_a_key_or_a_lane_that_is_not_there_is_refused_before_anything_is_made(lakechime: Cli) -> None:
-    for name, code in ((flows.ORDERS, 3), (flows.DAYS, 3)):
+def test_a_key_or_a_consumer_that_is_not_there_is_refused_before_anything_is_made(lakechime: Cli) -> None:
+    for name, code in ((subscriptions.ORDERS, 3), (subscriptions.DAYS, 3)):
         for dry_run in ([], ["--dry-run"]):
             assert trigger(lakechime, "seek", name, "--to", "now", "--key", "foo", *WHY, *dry_run).code == code
-    assert trigger(lakechime, "seek", flows.DAYS, "--to", "now", *WHY).code == 1
-    assert lakechime.platform.ledger.flows() == []
+    assert trigger(lakechime, "seek", subscriptions.DAYS, "--to", "now", *WHY).code == 1
+    assert lakechime.platform.ledger.subscriptions() == []
 
 
 def test_seek_past_an_open_execution_is_refused(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
-    answer = trigger(lakechime, "seek", flows.ORDERS, "--to", "beginning", *WHY)
-    assert (answer.code, answer.json["error"]["type"]) == (1, "LaneConflictError")
+    answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
+    assert (answer.code, answer.json["error"]["type"]) == (1, "ConsumerConflictError")
 
 
 def test_a_reason_is_required_and_unknown_names_are_not_found(lakechime: Cli) -> None:
     for verb, more in (("pause", []), ("resume", []), ("seek", ["--to", "now"])):
-        assert trigger(lakechime, verb, flows.ORDERS, *more).code == 2
+        assert trigger(lakechime, verb, subscriptions.ORDERS, *more).code == 2
         assert trigger(lakechime, verb, "nobody", *more, *WHY).code == 3
     assert trigger(lakechime, "explain", "nobody").json["error"]["type"] == "NotFoundError"
     assert trigger(lakechime, "show", "nobody").code == 3

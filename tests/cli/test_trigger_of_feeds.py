@@ -1,4 +1,4 @@
-"""`lakechime trigger` on a flow that reads a feed: what it says, and where a person may put it."""
+"""`lakechime trigger` on a subscription that reads a feed: what it says, and where a person may put it."""
 
 from pathlib import Path
 
@@ -40,18 +40,18 @@ def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -
 
 def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
-    (lane,) = trigger(lakechime, "show", "--json").json["lanes"]
-    assert lane["place"]["feed"] == {"files": {"a.jsonl": 4}}
+    (consumer,) = trigger(lakechime, "show", "--json").json["consumers"]
+    assert consumer["place"]["feed"] == {"files": {"a.jsonl": 4}}
     shown = trigger(lakechime, "show").out
     assert "messages of in/*.jsonl, as they come" in shown
     assert "4 bytes of 1 file" in shown
 
 
-def test_a_lane_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
+def test_a_consumer_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
     (folder / "a.jsonl").write_text("3\n")
     assert "holds 2 bytes, and 4 of it were read" in ticked(lakechime)
-    assert lakechime("status", "--json").json["lanes_held"] == 1
+    assert lakechime("status", "--json").json["consumers_blocked"] == 1
     (folder / "a.jsonl").rename(folder / "b.jsonl")
     assert trigger(lakechime, "resume", *WHY).code == 0
     assert "2 bytes came in b.jsonl" in ticked(lakechime)
@@ -62,7 +62,7 @@ def test_a_feed_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -
     back = trigger(lakechime, "seek", "--to", "beginning", *WHY)
     assert (back.code, "its rows would be there twice" in back.err) == (1, True)
     (folder / "b.jsonl").write_text("5\n")
-    (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["lanes"]
+    (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["consumers"]
     assert moved["after"]["feed"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
     assert ticked(lakechime) == "nothing new in in/*.jsonl"

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.runtime.names import LANE_TAG
+from lakechime_dagster.runtime.names import CONSUMER_TAG
 from tests.crash.points import Point, Switch
 
 
@@ -14,7 +14,7 @@ def install(switch: Switch) -> None:
 
     def submit_run(self: dg.DagsterInstance, run_id: str, workspace: Any) -> dg.DagsterRun:
         run = self.get_run_by_id(run_id)
-        switch.die(Point.AFTER_RUN_REQUEST, run.tags.get(LANE_TAG, "") if run else "")
+        switch.die(Point.AFTER_RUN_REQUEST, run.tags.get(CONSUMER_TAG, "") if run else "")
         return original(self, run_id, workspace)
 
     dg.DagsterInstance.submit_run = submit_run

@@ -164,17 +164,17 @@ class Deployment:
         self.await_true(lambda: (self.platform.store.register(log.events_of_commit(version)), True)[1], f"the store takes {point.source}")
 
     def settled_steps(self, point: Point) -> int:
-        flow = self.platform.ledger.flow(point.target)
-        lane = self.platform.ledger.lanes(flow).get("") if flow else None
-        return lane.settled if lane else 0
+        subscription = self.platform.ledger.subscription(point.target)
+        consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
+        return consumer.settled if consumer else 0
 
     def is_consumed(self, point: Point) -> bool:
-        """Whether the lane stands at its source's newest commit, with nothing open."""
-        flow = self.platform.ledger.flow(point.target)
-        lane = self.platform.ledger.lanes(flow).get("") if flow else None
-        if flow is None or lane is None or self.platform.ledger.open_executions(flow):
+        """Whether the consumer stands at its source's newest commit, with nothing open."""
+        subscription = self.platform.ledger.subscription(point.target)
+        consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
+        if subscription is None or consumer is None or self.platform.ledger.open_executions(subscription):
             return False
-        place = lane.place.sources.get(point.source)
+        place = consumer.place.sources.get(point.source)
         return place is not None and place.snapshot_id == str(self.platform.log(point.source).version)
 
     def unfinished_runs(self) -> list[dg.DagsterRun]:
@@ -197,20 +197,25 @@ class Deployment:
         return Verdict(tuple(lost), tuple(doubled), tuple(stuck))
 
     def story(self, points: Iterable[Point]) -> str:
-        """Steps and attempts of the flows, for a person who looks at a failed test."""
+        """Steps and attempts of the subscriptions, for a person who looks at a failed test."""
         lines = []
         for execution in self.platform.ledger.executions(limit=1000):
-            if execution.lane.flow in {point.target for point in points}:
+            if execution.consumer.subscription in {point.target for point in points}:
                 attempts = self.platform.ledger.attempts(execution.execution_id)
                 tries = ", ".join(f"{one.number}:{one.outcome or 'open'} {one.error or ''}" for one in attempts)
-                lines.append(f"{execution.lane.flow} step {execution.step} {execution.state.value} version {execution.version} [{tries}]")
+                lines.append(
+                    f"{execution.consumer.subscription} step {execution.step} {execution.state.value} version {execution.version} [{tries}]"
+                )
         return "\n".join(sorted(lines))
 
     def _why_stuck(self, point: Point) -> str:
-        flow = self.platform.ledger.flow(point.target)
-        lanes = self.platform.ledger.lanes(flow) if flow else {}
-        opened = self.platform.ledger.open_executions(flow) if flow else []
-        return f"{point.target}: {[lane.blocked_sentence(point.target) or lane.place for lane in lanes.values()]}, open {opened}"
+        subscription = self.platform.ledger.subscription(point.target)
+        consumers = self.platform.ledger.consumers(subscription) if subscription else {}
+        opened = self.platform.ledger.open_executions(subscription) if subscription else []
+        return (
+            f"{point.target}: {[consumer.blocked_sentence(point.target) or consumer.place for consumer in consumers.values()]}, open "
+            f"{opened}"
+        )
 
     def _rows(self, table: str) -> list[int]:
         """The numbers of a table's rows, or of those that its messages tell."""

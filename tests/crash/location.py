@@ -1,4 +1,6 @@
-"""The code location of the crash test: a lake with a flow per point, the product's own functions wrapped so that they strike there."""
+"""The code location of the crash test: a lake with a subscription per point, the product's own functions wrapped so that they strike
+there.
+"""
 
 import functools
 import os
@@ -64,16 +66,16 @@ def install() -> None:
     ledger_module.BACKOFF_MS = (0, 500, 1_000, 2_000, 2_000)
     ledger_module.MAX_ATTEMPTS = int(os.environ.get("LAKECHIME_TEST_ATTEMPTS", "5"))
     running_module.RENEW_SECONDS = 2.0
-    after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.lane.flow))
-    after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.lane.flow))
-    before(tables, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.flow.name))
+    after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.consumer.subscription))
+    after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.consumer.subscription))
+    before(tables, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.subscription.name))
     before(Ledger, "settle", _before_settling)
     _wrap_runs()
 
 
 def _before_settling(ledger: Ledger, execution: Any, *_: Any) -> None:
     if getattr(in_run, "yes", False):  # a sensor that settles what a dead run left is not the one
-        switch.die(Point.AFTER_REGISTRATION, execution.lane.flow)
+        switch.die(Point.AFTER_REGISTRATION, execution.consumer.subscription)
 
 
 def _wrap_runs() -> None:
@@ -103,22 +105,22 @@ def _wrap_runs() -> None:
 
 def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> None:
     """Spark's append, at which a process is struck before the commit, or while the job that leads to it runs."""
-    flow = target.name
-    switch.stop(Point.ZOMBIE, flow)
+    subscription = target.name
+    switch.stop(Point.ZOMBIE, subscription)
     for point in HELD_BY_HARNESS:
-        switch.wait(point, flow)
-    if flow == Point.DURING_SPARK_JOB.target and switch.is_armed(Point.DURING_SPARK_JOB):
+        switch.wait(point, subscription)
+    if subscription == Point.DURING_SPARK_JOB.target and switch.is_armed(Point.DURING_SPARK_JOB):
         context = rows.sparkSession.sparkContext
-        threading.Thread(target=_die_while_running, args=(context, min(context.getJobTags()), flow), daemon=True).start()
+        threading.Thread(target=_die_while_running, args=(context, min(context.getJobTags()), subscription), daemon=True).start()
         rows = rows.where(SLOW)
     original(rows, target)
 
 
-def _die_while_running(context: Any, tag: str, flow: str) -> None:
+def _die_while_running(context: Any, tag: str, subscription: str) -> None:
     tracker = context._jsc.sc().statusTracker()
     while not any(_is_running(tracker, job) for job in tracker.getJobIdsForTag(tag)):
         time.sleep(0.02)
-    switch.die(Point.DURING_SPARK_JOB, flow)
+    switch.die(Point.DURING_SPARK_JOB, subscription)
 
 
 def _is_running(tracker: Any, job: int) -> bool:

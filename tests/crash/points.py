@@ -14,7 +14,7 @@ RELEASE_SECONDS = 60
 
 
 class Point(StrEnum):
-    """Each has a flow of its own, so that all of them are on the way at the same time."""
+    """Each has a subscription of its own, so that all of them are on the way at the same time."""
 
     AFTER_CLAIM = "after_claim"
     AFTER_RUN_REQUEST = "after_run_request"
@@ -41,7 +41,7 @@ class Point(StrEnum):
 
     @property
     def target(self) -> str:
-        """The target, and the name of its flow."""
+        """The target, and the name of its subscription."""
         return f"silver.{self.value}"
 
 
@@ -61,9 +61,9 @@ class Switch:
     def is_armed(self, point: Point) -> bool:
         return self._file(point, "armed").exists()
 
-    def reach(self, point: Point, flow: str) -> bool:
+    def reach(self, point: Point, subscription: str) -> bool:
         """Whether this process is the one to be struck here; only the first that asks is."""
-        if flow != point.target:
+        if subscription != point.target:
             return False
         mine = self._file(point, f"taken-{os.getpid()}")
         try:
@@ -74,19 +74,19 @@ class Switch:
         mine.rename(self._file(point, "reached"))
         return True
 
-    def die(self, point: Point, flow: str) -> None:
+    def die(self, point: Point, subscription: str) -> None:
         """Kill this process if it is the one."""
-        if self.reach(point, flow):
+        if self.reach(point, subscription):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def stop(self, point: Point, flow: str) -> None:
+    def stop(self, point: Point, subscription: str) -> None:
         """Stop this process if it is the one, until it is told to go on."""
-        if self.reach(point, flow):
+        if self.reach(point, subscription):
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    def wait(self, point: Point, flow: str) -> None:
+    def wait(self, point: Point, subscription: str) -> None:
         """Wait, if this process is the one, until the harness has struck somebody else."""
-        if self.reach(point, flow):
+        if self.reach(point, subscription):
             end = time.monotonic() + RELEASE_SECONDS
             while not self._file(point, "released").exists() and time.monotonic() < end:
                 time.sleep(0.05)

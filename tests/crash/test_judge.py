@@ -46,7 +46,7 @@ def test_a_commit_that_nobody_registered_is_lost(deployment: Deployment) -> None
     assert deployment.judge([POINT]).lost == (f"the event of commit 0 of {POINT.target}",)
 
 
-def test_a_lane_that_does_not_stand_at_its_newest_commit_is_stuck(deployment: Deployment) -> None:
+def test_a_consumer_that_does_not_stand_at_its_newest_commit_is_stuck(deployment: Deployment) -> None:
     add(deployment, POINT.source, 1)
     add(deployment, POINT.target, 1)
     verdict = deployment.judge([POINT])

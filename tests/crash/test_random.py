@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark, pytest.mark
 
 KILLS = int(os.environ.get("LAKECHIME_TEST_KILLS", "20"))
 MANY_ATTEMPTS = 1_000  # killed at random, five attempts in a row are no sign of a fault of their subscription
-FLOWS = tuple(Point)[:4]
+SUBSCRIPTIONS = tuple(Point)[:4]
 MOST_SECONDS_BETWEEN = 6.0
 SHARE_OF_RUNS = 0.6
 
@@ -27,20 +27,20 @@ def test_kills_at_random_moments_lose_double_and_block_nothing(deployment: Deplo
     killed: dict[str, int] = {}
     try:
         while sum(killed.values()) < KILLS:
-            deployment.change(chance.choice(FLOWS))
+            deployment.change(chance.choice(SUBSCRIPTIONS))
             due = time.monotonic() + chance.uniform(0, MOST_SECONDS_BETWEEN)
             deployment.await_true(lambda due=due: time.monotonic() >= due, "the next kill is due")
             name = strike(deployment, chance)
             killed[name] = killed.get(name, 0) + 1
-        for point in FLOWS:
+        for point in SUBSCRIPTIONS:
             deployment.change(point)
-        for point in FLOWS:
+        for point in SUBSCRIPTIONS:
             deployment.await_true(lambda point=point: deployment.is_consumed(point), f"{point.target} has consumed everything", 240)
         deployment.await_true(lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 120)
     finally:
-        verdict = deployment.judge(FLOWS)
+        verdict = deployment.judge(SUBSCRIPTIONS)
         say(f"{sum(killed.values())} kills ({', '.join(f'{n} {name}' for name, n in sorted(killed.items()))}), {verdict}")
-    assert verdict.is_clean, (verdict, deployment.story(FLOWS))
+    assert verdict.is_clean, (verdict, deployment.story(SUBSCRIPTIONS))
 
 
 def strike(deployment: Deployment, chance: random.Random) -> str:

@@ -22,7 +22,7 @@ from lakechime_dagster.demo.verify import Finding, TableCheck, build_expected, r
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.tables.events import table_of
 from lakechime_dagster.tables.sources import FeedTable
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 from tests.support.stores import fresh_memory
 
 pytestmark = pytest.mark.tier2
@@ -83,8 +83,8 @@ class World:
     def write(self, name: str, rows: pa.Table, consumed: dict[str, int] | None = None) -> None:
         """Replace a table, in a commit that says up to which commits it has consumed its sources."""
         sources = {source: SnapshotPlace(snapshot_id=SnapshotId(str(version))) for source, version in (consumed or {}).items()}
-        stamp = CommitStamp(lane=LaneId("test", name), step=1, attempt=1, end=Place(sources=sources))
-        properties = CommitProperties(custom_metadata={"userMetadata": stamp.to_text()})
+        commit_metadata = CommitMetadata(consumer=ConsumerId("test", name), step=1, attempt=1, end=Place(sources=sources))
+        properties = CommitProperties(custom_metadata={"userMetadata": commit_metadata.to_text()})
         write_deltalake(self.location(name), rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
 
     def change(self, name: str, change: Callable[[pa.Table], pa.Table], consumed: dict[str, int] | None = None) -> None:

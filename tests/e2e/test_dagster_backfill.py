@@ -1,4 +1,4 @@
-"""A backfill as Dagster's UI launches it: it goes by the lanes, each partition is told as materialised, and it ends.
+"""A backfill as Dagster's UI launches it: it goes by the consumers, each partition is told as materialised, and it ends.
 
 It waits a minute for Dagster's daemon.
 """

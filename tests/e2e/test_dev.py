@@ -52,7 +52,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
     await_found(
         lambda: OrderState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,
-        "a lane is at work",
+        "a consumer is at work",
         120,
         is_there(service),
     )
@@ -63,7 +63,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
         "the backfill is done", 600, is_there(service), 1,
     )  # fmt: skip
     assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
-    assert {one.lane.flow for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
+    assert {one.consumer.subscription for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
     await_found(lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5)
 
 
@@ -81,7 +81,7 @@ def strike(home: str) -> None:
 
 def verified(env: dict[str, str], platform: Platform) -> dict[str, Any] | None:
     """What `demo verify` says, once everything is equal."""
-    if any(flow.open or flow.waiting for flow in overview(platform.ledger)):
+    if any(subscription.open or subscription.waiting for subscription in overview(platform.ledger)):
         return None
     try:
         return lakechime(env, "demo", "verify")

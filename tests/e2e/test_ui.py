@@ -105,7 +105,7 @@ def test_the_page_of_a_sensor_says_why_it_launches_nothing(shop: DagsterDev, ord
 
 def test_the_page_of_a_run_shows_its_execution_in_tags(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
     run = orders["run"]
-    tags = [f"lakechime/{name}: {run['tags'][f'lakechime/{name}']}" for name in ("lane", "cause", "attempt")]
+    tags = [f"lakechime/{name}: {run['tags'][f'lakechime/{name}']}" for name in ("consumer", "cause", "attempt")]
     url = f"{shop.url}/runs/{run['runId']}"
     assert unseen(page, url, *tags, picture=pictures / "run.png", opens="View tags and config") == []
 

@@ -62,10 +62,10 @@ def test_a_feed_that_a_person_must_look_at_is_not_cut() -> None:
     assert (len(look.problems), look.step_end) == (1, None)
 
 
-HELD = st.dictionaries(st.integers(0, 5), st.integers(1, 40), min_size=1)
+BLOCKED = st.dictionaries(st.integers(0, 5), st.integers(1, 40), min_size=1)
 
 
-@given(HELD, st.integers(1, 100))
+@given(BLOCKED, st.integers(1, 100))
 def test_shares_are_within_a_limit_and_each_has_one_at_least(held: dict[int, int], limit: int) -> None:
     found = shares(held, limit)
     assert found.keys() == held.keys()

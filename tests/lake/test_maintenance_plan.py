@@ -83,14 +83,14 @@ def test_tables_that_are_planned_together_share_a_budget_that_goes_where_it_save
 
 
 def test_a_table_of_which_nothing_may_be_touched_takes_nothing_of_the_budget_of_others() -> None:
-    held = Reader(name="gold.totals", waits="it is HELD: a column changed")
+    held = Reader(name="gold.totals", waits="it is BLOCKED: a column changed")
     blocked, free = (
         make_subject("blocked", *(make_file(1) for _ in range(8)), readers=(held,)),
         make_subject("free", make_file(), make_file()),
     )
     first, second = plan_together([blocked, free], 10, NOW)
     assert (first.rewrites, second.rewrites) == (0, 10)
-    assert [one.why for one in first.refused] == ["gold.totals waits: it is HELD: a column changed"]
+    assert [one.why for one in first.refused] == ["gold.totals waits: it is BLOCKED: a column changed"]
 
 
 def test_of_a_partition_that_is_too_much_the_smallest_files_are_joined() -> None:
@@ -131,7 +131,7 @@ def test_what_was_removed_longer_ago_than_is_kept_goes() -> None:
     assert kinds(planned(removed=(make_old(7.5),), properties={FILES: "interval 30 days"})) == []
 
 
-def test_a_day_before_what_a_lane_reads_next_is_kept() -> None:
+def test_a_day_before_what_a_consumer_reads_next_is_kept() -> None:
     policy = replace(POLICY, keep_for=dt.timedelta(days=20))
     made = planned(removed=(make_old(21.5), make_old(20.5)), readers=(Reader(name="r", since=NOW - 20 * DAY),), policy=policy)
     assert [(action.files, action.before) for action in made.actions] == [(1, NOW - 21 * DAY)]
@@ -149,24 +149,24 @@ def test_orphans_are_told_of_until_somebody_says_that_they_may_go() -> None:
 # Those who read
 
 
-def test_while_a_lane_waits_nothing_is_touched_and_what_it_needs_is_kept_longer() -> None:
-    held = Reader(name="gold.totals", since=NOW - 3 * DAY, waits="HELD: attempt 5 failed")
+def test_while_a_consumer_waits_nothing_is_touched_and_what_it_needs_is_kept_longer() -> None:
+    held = Reader(name="gold.totals", since=NOW - 3 * DAY, waits="BLOCKED: attempt 5 failed")
     made = planned(make_file(), make_file(), removed=(make_old(9),), readers=(held, Reader(name="other")))
     assert [(action.kind, dict(action.properties)) for action in made.actions] == [
         (Kind.RAISE, {FILES: "interval 17 days", BEFORE + FILES: ""})
     ]
     assert {refused.action.kind: refused.why for refused in made.refused} == dict.fromkeys(
-        (Kind.COMPACT, Kind.VACUUM), "gold.totals waits: HELD: attempt 5 failed"
+        (Kind.COMPACT, Kind.VACUUM), "gold.totals waits: BLOCKED: attempt 5 failed"
     )
 
 
-def test_a_lane_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
+def test_a_consumer_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
     made = planned(make_file(), make_file(), readers=(Reader(name="r", since=NOW - 8 * DAY, unread=NOW - 8 * DAY),))
     assert kinds(made) == [Kind.RAISE]
     assert made.refused[0].why.startswith("r has not read what came since 1970-04-03 00:00 UTC")
 
 
-def test_where_the_log_is_kept_for_a_short_time_a_lane_is_waited_for_sooner() -> None:
+def test_where_the_log_is_kept_for_a_short_time_a_consumer_is_waited_for_sooner() -> None:
     """What is raised for it is no reason to wait for it no longer."""
     behind, short = Reader(name="r", since=NOW - 3 * DAY, unread=NOW - 3 * DAY), {LOG: "interval 5 days"}
     assert planned(make_file(), make_file(), readers=(behind,)).refused == ()
@@ -179,14 +179,14 @@ def test_where_the_log_is_kept_for_a_short_time_a_lane_is_waited_for_sooner() ->
     assert [(action.kind, action.properties[LOG]) for action in made.actions] == [(Kind.LOWER, "interval 5 days")]
 
 
-def test_once_the_lane_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() -> None:
+def test_once_the_consumer_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() -> None:
     raised = {FILES: "interval 17 days", BEFORE + FILES: ""}
     made = planned(make_file(), make_file(), removed=(make_old(8),), properties=raised, readers=(Reader(name="r"),))
     assert kinds(made) == [Kind.LOWER, Kind.COMPACT, Kind.VACUUM]
     assert made.actions[0].properties == {FILES: None, BEFORE + FILES: None}
 
 
-def test_a_lane_that_has_read_all_rows_holds_back_only_what_was_done_to_files_since() -> None:
+def test_a_consumer_that_has_read_all_rows_holds_back_only_what_was_done_to_files_since() -> None:
     made = planned(make_file(), make_file(), removed=(make_old(50), make_old(20)), readers=(Reader(name="r", since=NOW - 40 * DAY),))
     assert [(action.kind, action.files) for action in made.actions] == [(Kind.COMPACT, 2), (Kind.VACUUM, 1)]
 
@@ -204,7 +204,7 @@ READERS = st.builds(
         name="r", since=None if age is None else NOW - round(age * DAY), unread=None if age is None else NOW - round(age * later * DAY),
         waits=waits,
     ),
-    st.one_of(st.none(), st.floats(0, 60)), st.floats(0, 1), st.sampled_from(["", "", "HELD: by somebody"]),
+    st.one_of(st.none(), st.floats(0, 60)), st.floats(0, 1), st.sampled_from(["", "", "BLOCKED: by somebody"]),
 )  # fmt: skip
 WORLDS = st.builds(
     lambda live, removed, orphans: TableFiles(table="t", live=tuple(live), removed=tuple(removed), orphans=tuple(orphans)),
@@ -217,7 +217,7 @@ POLICIES = st.builds(
 
 
 @given(WORLDS, st.lists(READERS, max_size=3), POLICIES)
-def test_nothing_that_a_lane_has_not_read_or_a_reader_may_need_is_removed(
+def test_nothing_that_a_consumer_has_not_read_or_a_reader_may_need_is_removed(
     files: TableFiles, readers: list[Reader], policy: Maintenance
 ) -> None:
     after = executed(files, plan(files, readers, policy, NOW), policy)
@@ -259,13 +259,13 @@ def test_a_plan_says_why_of_all_that_it_does_and_does_not(files: TableFiles, pol
     assert made == plan(files, [], policy, NOW)
 
 
-def test_properties_are_set_where_the_table_has_others_and_not_while_a_lane_waits() -> None:
+def test_properties_are_set_where_the_table_has_others_and_not_while_a_consumer_waits() -> None:
     policy = replace(POLICY, properties={LOG: "interval 60 days", "shop.cost_center": "7"})
     (action,) = planned(policy=policy, properties={"shop.cost_center": "7"}).actions
     assert (action.kind, action.properties) == (Kind.PROPERTIES, {LOG: "interval 60 days"})
     assert action.reason == "delta.logRetentionDuration is declared as interval 60 days"
     assert planned(policy=policy, properties=dict(policy.properties)).actions == ()
-    made = planned(policy=policy, readers=(Reader(name="gold.x", since=NOW - DAY, waits="it is HELD"),))
+    made = planned(policy=policy, readers=(Reader(name="gold.x", since=NOW - DAY, waits="it is BLOCKED"),))
     assert [refused.action.kind for refused in made.refused] == [Kind.PROPERTIES]
 
 

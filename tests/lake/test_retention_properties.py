@@ -1,4 +1,4 @@
-"""How long a table keeps its history is raised while a lane needs it, and is afterwards what it was."""
+"""How long a table keeps its history is raised while a consumer needs it, and is afterwards what it was."""
 
 import datetime as dt
 

@@ -80,9 +80,10 @@ class Trial:
 
     def _strike(self) -> None:
         typed = [table.name for table in self.tables]
-        lanes = [*typed, *(table.bronze for table in self.tables)]
+        consumers = [*typed, *(table.bronze for table in self.tables)]
         strikes: dict[str, Callable[[], None]] = {
-            "run": lambda: self.chain.kill_run(*lanes), "Spark": lambda: self.chain.kill_spark(*lanes), "Connect": self.chain.kill_connect,
+            "run": lambda: self.chain.kill_run(*consumers),
+            "Spark": lambda: self.chain.kill_spark(*consumers), "Connect": self.chain.kill_connect,
             "broker": self.chain.kill_broker, **{name: writer.restart_database for name, writer in self.writers.items()},
         }  # fmt: skip
         name = self.dice.choice(["run", *strikes])

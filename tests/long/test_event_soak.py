@@ -84,5 +84,5 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake:
     assert list(islice(Reference(lake, SAMPLE).wrong(), SHOWN)) == []
     assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
     assert parts[2] <= parts[1]
-    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/lane") == GROUP]
+    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/consumer") == GROUP]
     assert sorted(run.run_id for run in runs if not run.is_success) == sorted(killed)

@@ -42,6 +42,6 @@ def test_each_event_is_in_its_table_once_though_types_drift_and_a_run_is_killed(
     assert reference.counts[None] > 0
     assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
 
-    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/lane") == GROUP]
+    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/consumer") == GROUP]
     assert len([run for run in runs if run.is_success]) >= STEPS
     assert [run.run_id for run in lake.running.instance.get_runs() if not run.is_success] == [killed]

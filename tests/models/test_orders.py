@@ -1,4 +1,4 @@
-"""Each lane that a backfill orders does it once, after what it reads, and each rule of that is there for a reason."""
+"""Each consumer that a backfill orders does it once, after what it reads, and each rule of that is there for a reason."""
 
 import pytest
 

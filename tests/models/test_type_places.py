@@ -35,7 +35,7 @@ def test_the_step_of_the_group_as_version_applies_rows_twice_when_a_lost_attempt
     )
 
 
-def test_the_places_of_the_lane_for_all_types_lose_the_rows_of_one_that_failed():
-    found = explored("lane_start_for_all")
+def test_the_places_of_the_consumer_for_all_types_lose_the_rows_of_one_that_failed():
+    found = explored("consumer_start_for_all")
     assert found.problem == "A lost rows: it holds those of the bronze commits [3]"
     assert "attempt 1 of step 1 at A fails" in found.path

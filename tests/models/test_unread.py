@@ -1,4 +1,4 @@
-"""Not waking a lane for what its code does not read loses nothing, even with wrong lineage, and each rule of it is needed."""
+"""Not waking a consumer for what its code does not read loses nothing, even with wrong lineage, and each rule of it is needed."""
 
 import pytest
 

@@ -4,18 +4,20 @@ A small state machine, all of whose states are visited: `python -m tests.models.
 which must show a counterexample, and every variation, which must hold, as safety does not rest on its rule; `--broken NAME` explores one of
 them.
 
-The protocol. Bronze only grows. A step of the group's lane is claimed with its end; a retry may widen the end; an attempt called lost may
+The protocol. Bronze only grows. A step of the group's consumer is claimed with its end; a retry may widen the end; an attempt called lost
+may
 live on. A type's place says up to which bronze commit its table holds its rows, its step is 1 + the number of commits that the table holds.
 An attempt takes both from the store, or from the record (step, start, end) of the table's last commit where that is further. It commits the
 type's rows of (place, end] under the type's step, which the table lets in only above all steps that it holds. Refused, it takes over the
 end of the table's last commit and leaves the rest to a later step. A type without rows in its slice moves to the end without a commit. A
 type that failed stays where it was, and so is due. Settling compares step and attempt with the open
-execution, and moves the lane and the types in one transaction, types never back. A lost store is rebuilt from the tables; its lane starts
+execution, and moves the consumer and the types in one transaction, types never back. A lost store is rebuilt from the tables; its
+consumer starts
 from nothing, at step 1.
 
 A write that failed may have been committed all the same.
 
-Types move to another group with their places and steps, and are committed under the lane that they had. The new group's own lane
+Types move to another group with their places and steps, and are committed under the consumer that they had. The new group's own consumer
 starts from nothing, and its first claim may be older than theirs. An attempt of the former group lives on, and is told apart from the
 new group's when it settles.
 
@@ -124,7 +126,7 @@ class Group:
         return not state.runs and state.open is None and not self._is_due(state, LAST)
 
     def _is_due(self, state: State, end: int) -> bool:
-        return state.place < end or ("due_by_lane" not in self.broken and any(known.place < end for known in state.types))
+        return state.place < end or ("due_by_consumer" not in self.broken and any(known.place < end for known in state.types))
 
     def _rows(self, index: int, start: int, end: int) -> tuple[int, ...]:
         """The bronze commits of (start, end] that hold rows of a type."""
@@ -137,7 +139,7 @@ class Group:
 
     def _is_over(self, state: State, run: Run) -> bool:
         """Whether an attempt can do nothing more; its step may come again when the store is lost."""
-        is_idle = not run.has_moved_lane and not any(part.is_due for part in run.parts)
+        is_idle = not run.has_moved_consumer and not any(part.is_due for part in run.parts)
         if run.group != state.group:
             may_settle = {"moved_settles_late", "moved_settles_for_other"} & self.broken and run.parts
             return is_idle and not may_settle
@@ -224,7 +226,7 @@ class Group:
     def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
         is_same = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
         is_open = is_same and (run.group == state.group or "moved_settles_for_other" in self.broken)
-        if run.has_moved_lane:
+        if run.has_moved_consumer:
             yield "moves the types", rest._replace(types=self._moved(run, state))
             if state.left < self.bounds.left:
                 yield "crashes", rest._replace(left=state.left + 1)
@@ -320,7 +322,7 @@ class Group:
 
     def _begun(self, run: Run, state: State) -> tuple[Part, ...]:
         parts = [self._looked_up(run, index, state) for index in range(len(TYPES))]
-        if "lane_start_for_all" in self.broken:
+        if "consumer_start_for_all" in self.broken:
             start = state.place
         elif "slice_from_oldest" in self.broken:
             start = min((part.known.place for part in parts if part.is_due), default=0)
@@ -350,7 +352,7 @@ class Group:
             if not (part := self._sliced(run, index, known)).is_due:
                 yield "finds no rows left", part, table, 0
                 return
-        held = [commit.step for commit in table if "moved_lane_anew" not in self.broken or commit.group == run.group]
+        held = [commit.step for commit in table if "moved_consumer_anew" not in self.broken or commit.group == run.group]
         version = known.step
         if "group_step_as_version" in self.broken:
             version = run.step
@@ -392,7 +394,7 @@ class Group:
     def _settled(self, run: Run, state: State, rest: State) -> State:
         after = rest._replace(place=run.end, settled=run.step, open=None)
         if "two_transactions" in self.broken:
-            return after._replace(runs=(*rest.runs, run._replace(has_moved_lane=True)))
+            return after._replace(runs=(*rest.runs, run._replace(has_moved_consumer=True)))
         if any(part.is_due for part in run.parts):
             after = after._replace(runs=(*rest.runs, run))
         return after._replace(types=self._moved(run, state))

@@ -38,7 +38,7 @@ class Run(NamedTuple):
     attempt: int
     end: int
     parts: tuple[Part, ...] = ()  # none before it begins
-    has_moved_lane: bool = False
+    has_moved_consumer: bool = False
     group: int = 0
 
 
@@ -60,5 +60,5 @@ class State(NamedTuple):
     losses: int = 0
     replays: int = 0
     rebuilds: int = 0
-    group: int = 0  # which has the types; the lane is its own
+    group: int = 0  # which has the types; the consumer is its own
     catch_ups: int = 0

@@ -1,14 +1,14 @@
-"""A lane that is not woken by what its code does not read: does each commit still come to whoever reads it, in time?
+"""A consumer that is not woken by what its code does not read: does each commit still come to whoever reads it, in time?
 
 A small state machine, all of whose states are visited: `python -m tests.models.unread --all` explores the protocol, then every
 mutant, which must show a counterexample.
 
-The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a lane reads some, and its lineage
-says which: rightly, wrongly, or it is not known, as of code that changed since. A look wakes the lane if one of the commits behind its
-place does not tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken lane reads all commits behind
+The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a consumer reads some, and its lineage
+says which: rightly, wrongly, or it is not known, as of code that changed since. A look wakes the consumer if one of the commits behind its
+place does not tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer reads all commits behind
 its place, and its place moves to the newest; the place of one that is not woken stays, and what waits for it is looked at again.
 
-A day passes only when no look would wake the lane: looks are much more frequent. A lane whose lineage is right, or not known, must
+A day passes only when no look would wake the consumer: looks are much more frequent. A consumer whose lineage is right, or not known, must
 have read by then what its code reads; one whose lineage is wrong reads it right after.
 """
 
@@ -20,14 +20,14 @@ from tests.models.exploring import Exploration, explore
 from tests.models.reporting import main
 
 MUTANTS = {
-    "place_moves": "the place of a lane that is not woken moves",
-    "search_moves": "what did not wake a lane is not looked at again",
+    "place_moves": "the place of a consumer that is not woken moves",
+    "search_moves": "what did not wake a consumer is not looked at again",
     "no_day": "what is not read waits for ever",
     "unknown_is_unread": "code whose lineage is not known reads nothing",
     "untold_is_unread": "a commit that does not tell its columns changed none",
     "stale_lineage": "the lineage of code that changed holds on",
     "one_is_enough": "one column that is not read excuses a commit",
-    "range_from_needed": "a woken lane reads from the commit that woke it",
+    "range_from_needed": "a woken consumer reads from the commit that woke it",
 }
 COMMITS = 3
 KINDS = ("a", "b", "ab", "?a")  # the columns that a commit updates; with ? it does not tell them
@@ -46,7 +46,7 @@ class State(NamedTuple):
     is_late: bool = False
 
 
-class Lane:
+class Consumer:
     """The protocol without the rule that `broken` names."""
 
     def __init__(self, broken: str) -> None:
@@ -78,7 +78,7 @@ class Lane:
             yield "the code reads b instead", state._replace(code="b", lineage=lineage, changes=1)
         waking = [at for at in range(max(state.place, state.searched), len(state.commits)) if self._wakes(state, at)]
         if waking:
-            yield "a look wakes the lane", self._read_all(state, waking[0])
+            yield "a look wakes the consumer", self._read_all(state, waking[0])
         elif not self.is_quiet(state):
             if self.broken == "place_moves":
                 yield "a look moves the place", state._replace(place=len(state.commits))
@@ -111,7 +111,7 @@ class Lane:
 
 def explored(broken: str = "", is_wide: bool = False) -> Exploration:
     """The protocol, or what is left of it without a rule; there are no more states to be had."""
-    return explore(Lane(broken))
+    return explore(Consumer(broken))
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ from lakechime_dagster.silver.schema import KnownType, registered
 from lakechime_dagster.silver.store import Patterns
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
 from tests.support.world import World
 
-SHOP = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
+SHOP = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
 LATER = 10**15
-EVENTS = Flow(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", is_stream=True)
+EVENTS = Subscription(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", is_stream=True)
 DRAIN = "reprocessing 1: what was refused is looked at again"
 
 
@@ -93,7 +93,7 @@ def test_a_group_with_other_patterns_than_it_has_read_by_is_run_for_what_nobody_
 
 def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: World, platform: Platform) -> None:
     ask(platform)
-    row = platform.ledger.flow("shop")
+    row = platform.ledger.subscription("shop")
     assert row is not None
     Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
     paused = explain(platform, SHOP)
@@ -108,7 +108,7 @@ def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(worl
     world.change("lake.t", 2)
     came = explain(platform, EVENTS)
     assert (came.fires, len(came.firings), came.reasons[-1], len(came.reasons) > 1) == (True, 1, DRAIN, True)
-    row = platform.ledger.flow("lake.events")
+    row = platform.ledger.subscription("lake.events")
     assert row is not None
     Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
     paused = explain(platform, EVENTS)

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.errors import LakeChimeError, LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
-from tests.support.world import a_flow, place
+from tests.support.world import a_subscription, place
 
 WEEK = dt.timedelta(days=7)
 BY = By(who="ann", reason="it is not used any more")
@@ -40,18 +40,18 @@ def names(found: list[Dropped]) -> list[str]:
 
 
 def test_all_that_is_a_tables_own_is_put_aside_and_nothing_else(platform: Platform) -> None:
-    flows = ("shop.orders", "shop.orders__changes")
-    for name, reads in zip(flows, ("shop.orders__changes", "elsewhere"), strict=True):
-        row = platform.evaluator.activate(a_flow(name, reads, target=name))
-        platform.ledger.ensure_lane(row, "")
+    subscriptions = ("shop.orders", "shop.orders__changes")
+    for name, reads in zip(subscriptions, ("shop.orders__changes", "elsewhere"), strict=True):
+        row = platform.evaluator.activate(a_subscription(name, reads, target=name))
+        platform.ledger.ensure_consumer(row, "")
     what = to_drop(platform, "shop.orders")
-    assert [flow.name for flow in what.flows] == list(flows)
+    assert [subscription.name for subscription in what.subscriptions] == list(subscriptions)
     put = drop(platform, what, WEEK, BY, dry_run=True)
     assert (names(put), dropped(platform)) == (list(OWN), [])
     put = drop(platform, what, WEEK, BY)
     assert names(dropped(platform)) == names(put) == list(OWN)
     assert [one.name for one in folder(platform).iterdir() if "__dropped_until_" not in one.name] == ["orders_of_day"]
-    assert platform.ledger.flows() == []
+    assert platform.ledger.subscriptions() == []
 
 
 def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,19 +71,19 @@ def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platf
     assert names(dropped(platform)) == list(OWN)
 
 
-def test_a_table_that_a_lane_is_at_is_not_dropped(platform: Platform) -> None:
-    platform.evaluator.activate(a_flow("gold.reader", "shop.orders"))
-    with pytest.raises(LaneConflictError, match=r"shop\.orders is used by gold\.reader of .*; remove these from the code first"):
+def test_a_table_that_a_consumer_is_at_is_not_dropped(platform: Platform) -> None:
+    platform.evaluator.activate(a_subscription("gold.reader", "shop.orders"))
+    with pytest.raises(ConsumerConflictError, match=r"shop\.orders is used by gold\.reader of .*; remove these from the code first"):
         to_drop(platform, "shop.orders")
 
 
-def test_nothing_is_put_aside_where_one_of_its_lanes_is_at_work(platform: Platform) -> None:
+def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Platform) -> None:
     for name in ("shop.orders__changes", "shop.orders"):
-        row = platform.evaluator.activate(a_flow(name, "elsewhere", target=name))
-    platform.ledger.claim(row, platform.ledger.ensure_lane(row, ""), Claim(end=place(1)))
-    with pytest.raises(LaneConflictError, match="open execution"):
+        row = platform.evaluator.activate(a_subscription(name, "elsewhere", target=name))
+    platform.ledger.claim(row, platform.ledger.ensure_consumer(row, ""), Claim(end=place(1)))
+    with pytest.raises(ConsumerConflictError, match="open execution"):
         drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
-    assert (len(platform.ledger.flows()), dropped(platform)) == (2, [])
+    assert (len(platform.ledger.subscriptions()), dropped(platform)) == (2, [])
 
 
 def test_a_table_that_is_not_there_or_in_no_local_folder_is_told(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.runtime.explain import NOT_ACTIVE, SILENT_MS, explain
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 
 @pytest.fixture
@@ -19,47 +19,47 @@ def world(sqlite_engine: Engine) -> World:
 
 
 def test_a_sensor_that_went_silent_is_named_with_the_time_of_its_last_tick(platform: Platform) -> None:
-    flow = a_flow("silver")
-    row = platform.evaluator.activate(flow)
+    subscription = a_subscription("silver")
+    row = platform.evaluator.activate(subscription)
     platform.ledger.note_tick([row], platform.store.now() - SILENT_MS - 60_000)
-    assert "its sensor has not ticked since" in explain(platform, flow).sentence
+    assert "its sensor has not ticked since" in explain(platform, subscription).sentence
 
 
 def test_a_sensor_that_ticks_is_no_reason(platform: Platform) -> None:
-    flow = a_flow("silver")
-    platform.ledger.note_tick([platform.evaluator.activate(flow)], platform.store.now())
-    assert "ticked" not in explain(platform, flow).sentence
+    subscription = a_subscription("silver")
+    platform.ledger.note_tick([platform.evaluator.activate(subscription)], platform.store.now())
+    assert "ticked" not in explain(platform, subscription).sentence
 
 
 def test_an_amendment_that_says_nothing_new_is_no_event_of_the_explanation(platform: Platform, sqlite_engine: Engine) -> None:
-    world, flow = World(sqlite_engine), a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
+    world, subscription = World(sqlite_engine), a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
     world.change(version=1, tags={"complete": "true"})
-    world.ledger.settle(world.fire(flow)[0], None)
+    world.ledger.settle(world.fire(subscription)[0], None)
     world.change(version=1, tags={"owner": "ops"})
-    assert explain(platform, flow).events == ()
+    assert explain(platform, subscription).events == ()
     world.change(version=2, tags={"complete": "true"})
-    assert [event.event.snapshot_id for event in explain(platform, flow).events] == ["2"]
+    assert [event.event.snapshot_id for event in explain(platform, subscription).events] == ["2"]
 
 
-def test_a_flow_that_never_ticked_here_is_said_to_be_inactive(platform: Platform) -> None:
-    assert explain(platform, a_flow("silver")).reasons[-1] == NOT_ACTIVE
+def test_a_subscription_that_never_ticked_here_is_said_to_be_inactive(platform: Platform) -> None:
+    assert explain(platform, a_subscription("silver")).reasons[-1] == NOT_ACTIVE
 
 
-def test_a_flow_that_is_to_start_now_is_not_said_to_fire_for_what_was_there(world: World, platform: Platform) -> None:
+def test_a_subscription_that_is_to_start_now_is_not_said_to_fire_for_what_was_there(world: World, platform: Platform) -> None:
     world.change(version=0)
-    decision = explain(platform, a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now")))
+    decision = explain(platform, a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now")))
     assert (decision.fires, decision.events, decision.reasons) == (False, (), ("nothing new in bronze.orders", NOT_ACTIVE))
 
 
 @pytest.mark.services
 def test_events_behind_an_open_transaction_are_said_to_be_held_back_and_come_afterwards(postgres_engine: Engine, tmp_path: Path) -> None:
     world = World(postgres_engine)
-    platform, flow = world.platform(tmp_path), a_flow("silver", "bronze.orders")
-    platform.evaluator.activate(flow)
+    platform, subscription = world.platform(tmp_path), a_subscription("silver", "bronze.orders")
+    platform.evaluator.activate(subscription)
     with writing(postgres_engine) as other:
         other.execute(sa.select(TransactionId()))  # takes a transaction number, as any write does
         world.change("bronze.orders", 1)
-        held = explain(platform, flow)
+        held = explain(platform, subscription)
     assert not held.fires
     assert "1 event held back by a database transaction open since" in held.sentence
-    assert explain(platform, flow).fires
+    assert explain(platform, subscription).fires

@@ -1,4 +1,4 @@
-"""Who reads what the gate found: jobs elsewhere by what they told, flows of the lake by their code alone."""
+"""Who reads what the gate found: jobs elsewhere by what they told, subscriptions of the lake by their code alone."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
     assert lakechime("lineage", "ingest", str(tmp_path / "told.jsonl")).code == 0
     total = make_statement(target="gold.total", inputs=("silver.paid",), total="silver.paid.twice")
     own = make_record(total, at=platform.store.now(), job="gold.total", namespace=platform.ledger.deployment)
-    assert SqlLineage(platform.store.engine).record(own)  # a flow of the lake is compared by its code, whatever it read before
+    assert SqlLineage(platform.store.engine).record(own)  # a subscription of the lake is compared by its code, whatever it read before
     found = gate_readers(platform, LAKE, (GONE,))
     assert [one.kind for one in found.findings] == [kind]
     readers = [reader.consumer.name for several in found.readers.values() for reader in several]

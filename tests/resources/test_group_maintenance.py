@@ -20,7 +20,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import LOG, Maintenance
 from lakechime_dagster.tables.maintenance_plan import Kind, Reader, plan
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.resources.test_maintenance import add_rows, settle
 from tests.store.test_event_types import learning, prototype
@@ -53,12 +53,17 @@ def stands(platform: Platform, name: str, version: int) -> None:
 
 def commits(platform: Platform, name: str, steps: int = 3) -> None:
     """So many steps write a type's table."""
-    lane, uid = LaneId(platform.ledger.deployment, "shop", name), str(platform.log(EVENTS).uid)
-    stamps = [CommitStamp(lane=lane, step=step, attempt=1, end=Place()) for step in range(1, steps + 1)]
-    for stamp in stamps:
+    consumer, uid = ConsumerId(platform.ledger.deployment, "shop", name), str(platform.log(EVENTS).uid)
+    written = [CommitMetadata(consumer=consumer, step=step, attempt=1, end=Place()) for step in range(1, steps + 1)]
+    for commit_metadata in written:
         location = platform.location(f"shop.{name}")
-        write(Path(location), rows((None, 1, 1, "x")), user_metadata=stamp.to_text(), transaction=(stamp.txn_app_id, stamp.step))
-    held = Committed(version=SnapshotId(str(steps - 1)), stamp=stamps[-1])
+        write(
+            Path(location),
+            rows((None, 1, 1, "x")),
+            user_metadata=commit_metadata.to_text(),
+            transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+        )
+    held = Committed(version=SnapshotId(str(steps - 1)), commit_metadata=written[-1])
     result = TypeResult(type=name, table=name, start=-1, end=3, rows=steps, written=steps, commits=(held,))
     with writing(platform.store.engine) as connection:
         event_types(platform).settle(connection, "shop", f"e-{name}", [result], uid)

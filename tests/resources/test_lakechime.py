@@ -1,9 +1,9 @@
-"""Runs that a person launches: they claim what waits for a lane, also where no snapshot tells that something came."""
+"""Runs that a person launches: they claim what waits for a consumer, also where no snapshot tells that something came."""
 
 import pytest
 
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
@@ -11,25 +11,25 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_flow, one
+from tests.support.world import World, a_subscription, one
 
 HIVE = "hive.orders"
 DAY = PartitionLevels.of({"day": "date"})
 
 
-def daily(**fields: object) -> Flow:
-    """A flow for two days of a table without snapshots, one of which may run at a time."""
+def daily(**fields: object) -> Subscription:
+    """A subscription for two days of a table without snapshots, one of which may run at a time."""
     condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), max_in_flight=1, **fields)  # type: ignore[arg-type]
-    return Flow(name="daily", trigger=trigger, target_levels=DAY, job="nightly")
+    return Subscription(name="daily", trigger=trigger, target_levels=DAY, job="nightly")
 
 
-def unpartitioned(**fields: object) -> Flow:
-    """A flow for three days that launches what has no partitions."""
+def unpartitioned(**fields: object) -> Subscription:
+    """A subscription for three days that launches what has no partitions."""
     condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
-    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))  # type: ignore[arg-type]
+    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))  # type: ignore[arg-type]
 
 
 def arrive(world: World, *days: int) -> None:
@@ -37,124 +37,124 @@ def arrive(world: World, *days: int) -> None:
         world.change(HIVE, table_format="HIVE", partition=[f"2013-01-0{day}"])
 
 
-def manual_run(platform: Platform, flow: Flow, run_id: str = "run", partition: str | None = None) -> Execution:
+def manual_run(platform: Platform, subscription: Subscription, run_id: str = "run", partition: str | None = None) -> Execution:
     """A run that a person launches, whose success settles it."""
-    execution = adopted(platform, flow, run_id, partition)
+    execution = adopted(platform, subscription, run_id, partition)
     platform.ledger.settle(execution, None)
     return execution
 
 
 def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world: World, platform: Platform) -> None:
-    flow = a_flow("nightly", HIVE, job="nightly")
+    subscription = a_subscription("nightly", HIVE, job="nightly")
     with pytest.raises(NothingNewError):
-        adopted(platform, flow, "run-0", None)
+        adopted(platform, subscription, "run-0", None)
     event = world.change(HIVE, table_format="HIVE", partition=["a"])
-    execution = adopted(platform, flow, "run-1", None)
+    execution = adopted(platform, subscription, "run-1", None)
     assert execution.start.position < event.position <= execution.end.position
     world.ledger.settle(execution, None)
     with pytest.raises(NothingNewError, match="nothing came for nightly since step 1"):
-        adopted(platform, flow, "run-2", None)
+        adopted(platform, subscription, "run-2", None)
 
 
 def test_a_manual_run_claims_a_mark_that_brings_the_tags(world: World, platform: Platform) -> None:
-    flow = a_flow("nightly", trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
+    subscription = a_subscription("nightly", trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
     world.change(version=0, tags={"complete": "true"})
-    world.ledger.settle(adopted(platform, flow, "run-1", None), None)
+    world.ledger.settle(adopted(platform, subscription, "run-1", None), None)
     world.change(tags={"complete": "true"})
-    assert adopted(platform, flow, "run-2", None).step == 2
+    assert adopted(platform, subscription, "run-2", None).step == 2
 
 
 def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_runs(world: World, platform: Platform) -> None:
-    flow = daily()
+    subscription = daily()
     for day in ("2013-01-01", "2013-01-02"):
         with pytest.raises(NothingNewError):
-            adopted(platform, flow, "run-0", day)
+            adopted(platform, subscription, "run-0", day)
         world.change(HIVE, table_format="HIVE", partition=[day])
-    assert adopted(platform, flow, "run-1", "2013-01-01").lane.key == "day=2013-01-01"
-    second = adopted(platform, flow, "run-2", "2013-01-02")
+    assert adopted(platform, subscription, "run-1", "2013-01-01").consumer.key == "day=2013-01-01"
+    second = adopted(platform, subscription, "run-2", "2013-01-02")
     world.ledger.settle(second, None)
     with pytest.raises(NothingNewError):
-        adopted(platform, flow, "run-3", "2013-01-02")
+        adopted(platform, subscription, "run-3", "2013-01-02")
     world.change(HIVE, table_format="HIVE", partition=["2013-01-02"])
-    assert adopted(platform, flow, "run-4", "2013-01-02").step == 2
+    assert adopted(platform, subscription, "run-4", "2013-01-02").step == 2
 
 
 def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they_are(world: World, platform: Platform) -> None:
     """As all keys up to now are by a backfill of Dagster of all partitions; this one ignores what comes late."""
     conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
     trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-03"))
-    flow = Flow(name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",))
+    subscription = Subscription(name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",))
     world.change("bronze.orders", 1, partition=["2013-01-01"])
-    assert manual_run(platform, flow, partition="2013-01-01").step == 1
-    assert not world.decide(flow).fires
+    assert manual_run(platform, subscription, partition="2013-01-01").step == 1
+    assert not world.decide(subscription).fires
     world.change("bronze.rates", 1, partition=["2013-01-01"])
-    assert (one(world.fire(flow)).step, len(world.fire(flow))) == (2, 0)
+    assert (one(world.fire(subscription)).step, len(world.fire(subscription))) == (2, 0)
 
 
 @pytest.mark.parametrize("levels", [DAY, PartitionLevels()], ids=["a partition", "a plain job"])
 def test_each_event_of_a_key_is_handed_to_one_run_whoever_launches_it(world: World, platform: Platform, levels: PartitionLevels) -> None:
     conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
     trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-02"))
-    flow = Flow(name="daily", trigger=trigger, target_levels=levels, job="nightly")
+    subscription = Subscription(name="daily", trigger=trigger, target_levels=levels, job="nightly")
     orders = world.change("bronze.orders", 1, partition=["2013-01-01"])
     world.change("bronze.orders", 2, partition=["2013-01-02"])
-    by_hand = manual_run(platform, flow, partition="2013-01-01" if levels else None)
-    assert events_of(world.engine, flow, by_hand) == [orders]
+    by_hand = manual_run(platform, subscription, partition="2013-01-01" if levels else None)
+    assert events_of(world.engine, subscription, by_hand) == [orders]
     rates = world.change("bronze.rates", 7, partition=["2013-01-01"])
-    assert events_of(world.engine, flow, one(world.fire(flow))) == [rates]
+    assert events_of(world.engine, subscription, one(world.fire(subscription))) == [rates]
 
 
 def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: World, platform: Platform) -> None:
-    flow = unpartitioned()
+    subscription = unpartitioned()
     arrive(world, 1)
-    manual_run(platform, flow)
+    manual_run(platform, subscription)
     arrive(world, 2)
-    opened = one(world.fire(flow))
+    opened = one(world.fire(subscription))
     arrive(world, 1, 3)
-    assert adopted(platform, flow, "run-2", None).execution_id == opened.execution_id
+    assert adopted(platform, subscription, "run-2", None).execution_id == opened.execution_id
 
 
 def test_a_manual_run_without_a_partition_takes_an_open_key_at_which_no_run_lives(world: World, platform: Platform) -> None:
-    flow = unpartitioned()
+    subscription = unpartitioned()
     arrive(world, 1, 2)
-    first, second = world.fire(flow)
+    first, second = world.fire(subscription)
     world.ledger.begin(first.execution_id, "run-1")
-    assert adopted(platform, flow, "run-2", None).execution_id == second.execution_id
-    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
-        adopted(platform, flow, "run-3", None)
+    assert adopted(platform, subscription, "run-2", None).execution_id == second.execution_id
+    with pytest.raises(ConsumerConflictError, match="run run-1 is at execution"):
+        adopted(platform, subscription, "run-3", None)
 
 
 def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_oldest_first_and_then_through_late_changes(
     world: World, platform: Platform
 ) -> None:
-    flow = unpartitioned()
+    subscription = unpartitioned()
     arrive(world, 1)
-    assert manual_run(platform, flow).lane.key == "day=2013-01-01"
+    assert manual_run(platform, subscription).consumer.key == "day=2013-01-01"
     arrive(world, 1, 3)
-    assert manual_run(platform, flow).lane.key == "day=2013-01-03"
-    assert manual_run(platform, flow).lane.key == "day=2013-01-01"
+    assert manual_run(platform, subscription).consumer.key == "day=2013-01-03"
+    assert manual_run(platform, subscription).consumer.key == "day=2013-01-01"
     with pytest.raises(NothingNewError, match="nothing came for daily"):
-        adopted(platform, flow, "run", None)
+        adopted(platform, subscription, "run", None)
 
 
 def test_a_key_that_is_held_keeps_a_manual_run_from_no_other(world: World, platform: Platform) -> None:
-    flow = unpartitioned()
+    subscription = unpartitioned()
     arrive(world, 1)
-    execution: Execution | None = one(world.fire(flow))
+    execution: Execution | None = one(world.fire(subscription))
     while execution is not None:
         execution = world.ledger.lose(execution, "disk full", immediately=True)
     arrive(world, 2)
-    assert manual_run(platform, flow).lane.key == "day=2013-01-02"
+    assert manual_run(platform, subscription).consumer.key == "day=2013-01-02"
 
 
 def test_manual_runs_of_a_partition_that_several_keys_stand_for_go_through_them(world: World, platform: Platform) -> None:
     levels = PartitionLevels.of({"day": "date", "hour": "int"})
     condition = PartitionCondition.of(HIVE, {"day": tick(), "hour": tick("", "%H")}, levels)
     trigger = PartitionTrigger(condition, every(hours=1, start="2013-01-01", until="2013-01-01T23:00"))
-    flow = Flow(name="hourly", trigger=trigger, target_levels=DAY)
+    subscription = Subscription(name="hourly", trigger=trigger, target_levels=DAY)
     for hour in (3, 4):
         world.change(HIVE, table_format="HIVE", partition=["2013-01-01", hour])
-    keys = [manual_run(platform, flow, partition="2013-01-01").lane.key for _ in range(2)]
+    keys = [manual_run(platform, subscription, partition="2013-01-01").consumer.key for _ in range(2)]
     assert keys == ["day=2013-01-01/hour=3", "day=2013-01-01/hour=4"]
 
 

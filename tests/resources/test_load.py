@@ -112,7 +112,7 @@ def test_a_load_begins_again_where_that_is_asked_for(shop: Shop):
 
 
 @pytest.mark.tier3
-def test_two_loads_at_once_hinder_neither_each_other_nor_the_lane(shop: Shop):
+def test_two_loads_at_once_hinder_neither_each_other_nor_the_consumer(shop: Shop):
     one, other = load(shop), load(shop, 7)
     next(one)
     shop.update(1, "meanwhile")

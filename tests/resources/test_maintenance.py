@@ -22,7 +22,7 @@ from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import Place
 from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
-from tests.support.world import a_flow, place
+from tests.support.world import a_subscription, place
 
 ORDERS = sql_table(
     "silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", storage=Storage(maintenance=Maintenance(min_files=2))
@@ -44,20 +44,20 @@ def add_rows(platform: Platform, table: str = "silver.orders") -> None:
     write(Path(platform.location(table)), pa.table({"id": [1]}))
 
 
-def settle(platform: Platform, flow: str, version: int, table: Target = ORDERS) -> None:
-    """Let a flow have read a table up to a version."""
-    row = platform.evaluator.activate(a_flow(flow, table.name))
-    lane = platform.ledger.ensure_lane(row, "")
+def settle(platform: Platform, subscription: str, version: int, table: Target = ORDERS) -> None:
+    """Let a subscription have read a table up to a version."""
+    row = platform.evaluator.activate(a_subscription(subscription, table.name))
+    consumer = platform.ledger.ensure_consumer(row, "")
     end = Place(position=place(version + 1).position, sources={table.name: _at(platform, version, table)})
-    platform.ledger.settle(platform.ledger.claim(row, lane, Claim(end=end)), None)
+    platform.ledger.settle(platform.ledger.claim(row, consumer, Claim(end=end)), None)
 
 
 def _at(platform: Platform, version: int, table: Target) -> SnapshotPlace:
     return SnapshotPlace(table_uid=platform.log(table.name).uid, snapshot_id=SnapshotId(str(version)))
 
 
-def read_by(platform: Platform, flow: str) -> Reader:
-    (found,) = [one for one in readers(platform, LAKE, ORDERS, platform.log(ORDERS.name)) if one.name == flow]
+def read_by(platform: Platform, subscription: str) -> Reader:
+    (found,) = [one for one in readers(platform, LAKE, ORDERS, platform.log(ORDERS.name)) if one.name == subscription]
     return found
 
 
@@ -65,7 +65,7 @@ def time_of(platform: Platform, version: int) -> int | None:
     return platform.log(ORDERS.name).commits(version - 1, version)[0].timestamp
 
 
-def test_a_lane_needs_what_commits_did_since_and_waits_for_rows_only(platform: Platform) -> None:
+def test_a_consumer_needs_what_commits_did_since_and_waits_for_rows_only(platform: Platform) -> None:
     add_rows(platform)
     add_rows(platform)
     settle(platform, "gold.changes", 1)
@@ -77,14 +77,14 @@ def test_a_lane_needs_what_commits_did_since_and_waits_for_rows_only(platform: P
     assert read_by(platform, "gold.changes") == needs
 
 
-def test_a_lane_that_reads_the_table_whole_needs_only_what_it_has_pinned(platform: Platform) -> None:
+def test_a_consumer_that_reads_the_table_whole_needs_only_what_it_has_pinned(platform: Platform) -> None:
     add_rows(platform)
     settle(platform, "gold.whole", 0)
     add_rows(platform)
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole")
-    row = platform.evaluator.activate(a_flow("gold.whole", ORDERS.name))
+    row = platform.evaluator.activate(a_subscription("gold.whole", ORDERS.name))
     end = Place(position=place(9).position, sources={ORDERS.name: _at(platform, 0, ORDERS)})
-    execution = platform.ledger.claim(row, platform.ledger.ensure_lane(row, ""), Claim(end=end))
+    execution = platform.ledger.claim(row, platform.ledger.ensure_consumer(row, ""), Claim(end=end))
     since = min(time_of(platform, 1) or 0, execution.claimed_ts)
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole", since=since, unread=since)
 
@@ -97,7 +97,7 @@ def test_a_table_that_was_made_anew_is_read_whole(platform: Platform) -> None:
     assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
 
 
-def test_a_lane_whose_next_commit_is_gone_is_told_with_what_helps(platform: Platform) -> None:
+def test_a_consumer_whose_next_commit_is_gone_is_told_with_what_helps(platform: Platform) -> None:
     for _ in range(3):
         add_rows(platform)
     settle(platform, "gold.changes", 0)
@@ -110,16 +110,16 @@ def test_a_lane_whose_next_commit_is_gone_is_told_with_what_helps(platform: Plat
     )
 
 
-def test_while_a_lane_is_held_nothing_is_touched(platform: Platform) -> None:
+def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None:
     add_rows(platform)
     add_rows(platform)
     (looked,) = look(platform, LAKE, ORDERS)
     assert [action.kind for action in looked.plan.actions] == [Kind.COMPACT]
     settle(platform, "gold.changes", 1)
-    row = platform.evaluator.activate(a_flow("gold.changes", ORDERS.name))
-    assert platform.ledger.hold(row, platform.ledger.ensure_lane(row, ""), "a column changed")
+    row = platform.evaluator.activate(a_subscription("gold.changes", ORDERS.name))
+    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
     (kept,) = keep(platform, LAKE, ORDERS, print)  # without anything to do there is no Spark
-    assert [(one.action.kind, one.why) for one in kept.refused] == [(Kind.COMPACT, "gold.changes waits: it is HELD: a column changed")]
+    assert [(one.action.kind, one.why) for one in kept.refused] == [(Kind.COMPACT, "gold.changes waits: it is BLOCKED: a column changed")]
     assert (kept.after, kept.maintained.done) == (kept.before.files, ())
 
 
@@ -129,8 +129,8 @@ def test_what_is_remembered_beside_a_table_is_kept_with_it(platform: Platform) -
     assert look(platform, lake, follows) == []
     for name in ("shop.orders", "shop.orders__state"):
         add_rows(platform, name)
-    platform.evaluator.activate(a_flow("shop.orders", "shop.orders__changes", target="shop.orders"))
-    platform.evaluator.activate(a_flow("gold.reader", "shop.orders"))
+    platform.evaluator.activate(a_subscription("shop.orders", "shop.orders__changes", target="shop.orders"))
+    platform.evaluator.activate(a_subscription("gold.reader", "shop.orders"))
     looked = look(platform, lake, follows)
     assert [one.plan.table for one in looked] == ["shop.orders", "shop.orders__state"]
     assert [[one.name for one in readers(platform, lake, follows, found.log)] for found in looked] == [

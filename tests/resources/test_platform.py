@@ -15,9 +15,9 @@ from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import COMPLETE as COMPLETE_FACT
-from lakechime_dagster.triggers.consumers import HOUR_MS, LATE, CommitStamp, Execution, LaneId, Place
+from lakechime_dagster.triggers.consumers import HOUR_MS, LATE, CommitMetadata, ConsumerId, Execution, Place
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.tables import SCHEMA, rows, write
 from tests.support.world import World
@@ -28,55 +28,61 @@ GOLD = "gold.orders_of_day"
 MAY = dt.date(2013, 5, 1)
 
 
-def daily(name: str, table: str, **fields: object) -> Flow:
-    """A flow that waits for one day of a table."""
+def daily(name: str, table: str, **fields: object) -> Subscription:
+    """A subscription that waits for one day of a table."""
     condition = PartitionCondition.of(table, {"day": tick("-1d")}, DAY)
     trigger = PartitionTrigger(condition, every(days=1, start="2013-05-02", until="2013-05-02"), tags=COMPLETE)
-    return Flow(name=name, trigger=trigger, **fields)  # type: ignore[arg-type]
+    return Subscription(name=name, trigger=trigger, **fields)  # type: ignore[arg-type]
 
 
-def second_attempt(world: World, flow: Flow) -> Execution:
+def second_attempt(world: World, subscription: Subscription) -> Execution:
     """The attempt after one that died; it may not settle without a commit."""
     world.change(version=1, partition=[str(MAY)], tags=COMPLETE)
-    (first,) = world.fire(flow)
+    (first,) = world.fire(subscription)
     following = world.ledger.lose(world.ledger.begin(first.execution_id, "run-1"), "out of memory", immediately=True)
     assert following is not None
     return world.ledger.begin(following.execution_id, "run-2")
 
 
-def commit(platform: Platform, stamp: CommitStamp, *values: tuple[object, ...]) -> None:
+def commit(platform: Platform, commit_metadata: CommitMetadata, *values: tuple[object, ...]) -> None:
     """What the attempt commits to a table that holds another day: nothing is a fence."""
     location = Path(platform.location(GOLD))
     location.mkdir(parents=True)
     write(location, rows((dt.date(2012, 1, 1), 0, 0, "x")), partition_by=["day"])
     data = rows(*values) if values else SCHEMA.empty_table()
-    write(location, data, partition_by=["day"], user_metadata=stamp.to_text(), transaction=(stamp.txn_app_id, stamp.step))
+    write(
+        location,
+        data,
+        partition_by=["day"],
+        user_metadata=commit_metadata.to_text(),
+        transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+    )
 
 
 def test_a_day_whose_fence_is_settled_by_somebody_else_is_complete_downstream(world: World, platform: Platform) -> None:
-    flow = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
-    execution = second_attempt(world, flow)
-    commit(platform, RunningExecution(platform, flow, execution).stamp())
+    subscription = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
+    execution = second_attempt(world, subscription)
+    commit(platform, RunningExecution(platform, subscription, execution).commit_metadata())
     platform.settle_if_committed(platform.log(GOLD), execution)
     assert world.decide(daily("downstream", GOLD)).fires
 
 
 def test_a_day_that_the_commit_touched_needs_no_mark(world: World, platform: Platform) -> None:
-    flow = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
-    execution = second_attempt(world, flow)
-    commit(platform, RunningExecution(platform, flow, execution).stamp(), (MAY, 0, 1, "a"))
+    subscription = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
+    execution = second_attempt(world, subscription)
+    commit(platform, RunningExecution(platform, subscription, execution).commit_metadata(), (MAY, 0, 1, "a"))
     platform.settle_if_committed(platform.log(GOLD), execution)
     events = world.store.fetch(EventQuery(table=GOLD))
     assert [(event.event.snapshot_id, event.event.partition) for event in events] == [("1", (str(MAY),))]
 
 
-def test_a_table_of_other_levels_than_its_flow_gets_no_mark(world: World, platform: Platform) -> None:
+def test_a_table_of_other_levels_than_its_subscription_gets_no_mark(world: World, platform: Platform) -> None:
     levels = PartitionLevels.of({"date": "date"})
     condition = PartitionCondition.of("bronze.orders", {"date": tick("-1d")}, levels)
     trigger = PartitionTrigger(condition, every(days=1, start="2013-05-02", until="2013-05-02"), tags=COMPLETE)
-    flow = Flow(name="daily", trigger=trigger, target=GOLD, target_levels=levels)
-    execution = second_attempt(world, flow)
-    commit(platform, RunningExecution(platform, flow, execution).stamp())
+    subscription = Subscription(name="daily", trigger=trigger, target=GOLD, target_levels=levels)
+    execution = second_attempt(world, subscription)
+    commit(platform, RunningExecution(platform, subscription, execution).commit_metadata())
     assert platform.settle_if_committed(platform.log(GOLD), execution) is not None
     assert world.store.fetch(EventQuery(table=GOLD)) == []
 
@@ -100,16 +106,18 @@ ORDERS = change_table(
 EPOCH_HOURS = int(dt.datetime(2013, 5, 1, tzinfo=dt.timezone.utc).timestamp()) // 3600
 
 
-def hourly(late: str, **tags: str) -> Flow:
-    """A flow that fires for the fourth and the fifth hour of a day, once each is complete."""
+def hourly(late: str, **tags: str) -> Subscription:
+    """A subscription that fires for the fourth and the fifth hour of a day, once each is complete."""
     condition = ORDERS.hours.partitions(source_date=tick("-1h"), source_hour=tick("-1h", "%H"))
     schedule = every(hours=1, start="2013-05-01T04:00", until="2013-05-01T05:00")
-    return Flow(name=late, trigger=PartitionTrigger(condition, schedule, late=late, tags=tags))
+    return Subscription(name=late, trigger=PartitionTrigger(condition, schedule, late=late, tags=tags))
 
 
-def of_orders(step: int, **facts: object) -> CommitStamp:
+def of_orders(step: int, **facts: object) -> CommitMetadata:
     """What the table's commit says in an execution."""
-    return CommitStamp(lane=LaneId("test", "shop.orders"), step=step, attempt=1, end=Place(), execution_id=f"e{step}", facts=facts)
+    return CommitMetadata(
+        consumer=ConsumerId("test", "shop.orders"), step=step, attempt=1, end=Place(), execution_id=f"e{step}", facts=facts
+    )
 
 
 @pytest.mark.parametrize("tags", [{}, COMPLETE])
@@ -117,12 +125,12 @@ def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(world: World
     refire, ignore = hourly("refire", **tags), hourly("ignore", **tags)
     complete = [HOUR_MS * (EPOCH_HOURS + hour) for hour in (3, 5)]
     world.store.register(hours_of(of_orders(1, **{COMPLETE_FACT: complete}), "shop.orders"))
-    for flow in (refire, ignore):
-        assert [world.ledger.settle(one, None) for one in world.fire(flow)] == [True, True]
-    stamp = CommitStamp.from_text(of_orders(2, **{COMPLETE_FACT: complete, LATE: [(EPOCH_HOURS + 4, 7)]}).to_text())
-    assert stamp is not None
+    for subscription in (refire, ignore):
+        assert [world.ledger.settle(one, None) for one in world.fire(subscription)] == [True, True]
+    commit_metadata = CommitMetadata.from_text(of_orders(2, **{COMPLETE_FACT: complete, LATE: [(EPOCH_HOURS + 4, 7)]}).to_text())
+    assert commit_metadata is not None
     for registered in (1, 0):  # by each attempt, and whoever else finds the commit
-        assert len(world.store.register(hours_of(stamp, "shop.orders")).registered) == registered
+        assert len(world.store.register(hours_of(commit_metadata, "shop.orders")).registered) == registered
     assert explain(platform, refire).reasons[0] == "1 event came late for source_date=2013-05-01/source_hour=4"
     (again,) = world.fire(refire)
     (event,) = RunningExecution(platform, refire, again).events

@@ -14,12 +14,12 @@ from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 WEB = {"by": "web"}
-ALONE = Flow(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True))
+ALONE = Subscription(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True))
 
 
 @pytest.fixture
@@ -113,46 +113,46 @@ def test_commits_of_a_table_that_was_replaced_since_are_not_taken_for_those_of_i
     assert read_next(world, platform) == ("1", "2", {"2"})
 
 
-def events_of_next(world: World, platform: Platform, flow: Flow) -> list[tuple[str | None, bool]]:
+def events_of_next(world: World, platform: Platform, subscription: Subscription) -> list[tuple[str | None, bool]]:
     """Snapshot, and whether it is an amendment, of each event of the next execution, which is settled."""
-    (execution,) = world.fire(flow)
-    events = RunningExecution(platform, flow, execution).events
+    (execution,) = world.fire(subscription)
+    events = RunningExecution(platform, subscription, execution).events
     world.ledger.settle(execution, None)
     return [(event.event.snapshot_id, event.amends is not None) for event in events]
 
 
 def test_without_tags_neither_marks_nor_amendments_are_handed_over(world: World, platform: Platform) -> None:
     world.change(version=0)
-    assert events_of_next(world, platform, a_flow()) == [("0", False)]
+    assert events_of_next(world, platform, a_subscription()) == [("0", False)]
     world.change(version=0, tags=WEB)
     world.change(tags=WEB)
     world.change(version=1)
-    assert events_of_next(world, platform, a_flow()) == [("1", False)]
+    assert events_of_next(world, platform, a_subscription()) == [("1", False)]
 
 
 def test_an_event_that_was_handed_over_is_not_again_when_it_gets_further_tags(world: World, platform: Platform) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=WEB))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=WEB))
     world.change(version=0, tags=WEB)
-    assert events_of_next(world, platform, flow) == [("0", False)]
+    assert events_of_next(world, platform, subscription) == [("0", False)]
     world.change(version=1)
     world.change(version=0, tags={"owner": "ops"})
     world.change(version=1, tags=WEB)
-    assert events_of_next(world, platform, flow) == [("1", True)]
+    assert events_of_next(world, platform, subscription) == [("1", True)]
 
 
 def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(world: World, platform: Platform) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    flow = Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03")))
+    subscription = Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03")))
     arrived = [world.change(version=version, partition=[day]) for version, day in enumerate(("2013-01-01", "2013-01-02"))]
-    first, second = (RunningExecution(platform, flow, execution) for execution in world.fire(flow))
+    first, second = (RunningExecution(platform, subscription, execution) for execution in world.fire(subscription))
     assert (first.events, second.events) == ([arrived[0]], [arrived[1]])
     assert json.loads(first.env()["LAKECHIME_DCES"])[0]["partition"] == ["2013-01-01"]
 
 
 def test_the_error_of_a_run_is_not_hidden_by_one_of_the_store_that_should_keep_it(world: World, platform: Platform) -> None:
     world.change(version=0)
-    (claimed,) = world.fire(a_flow())
-    running = RunningExecution(platform, a_flow(), world.ledger.begin(claimed.execution_id, "run-1"))
+    (claimed,) = world.fire(a_subscription())
+    running = RunningExecution(platform, a_subscription(), world.ledger.begin(claimed.execution_id, "run-1"))
     said: list[str] = []
     with writing(world.engine) as connection:
         connection.execute(sa.text("DROP TABLE lc_attempt"))

@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
 from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.cdc.captures import captures
 from tests.cli.shop import Shop
@@ -158,16 +158,18 @@ def test_while_the_feed_holds_more_what_is_lacking_may_be_there(orders: Orders) 
     behind = [one for one in without(orders.told, ALONE[orders.name]) if one[0].partition == 0 or one[0].topic.endswith(".transaction")]
     orders.comes(behind)
     assert orders.counted(minutes=20).lacking
-    stamp = CommitStamp(lane=LaneId("test", "shop.orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=True))
-    rewrite(orders.shop.location("__changes"), stamp)
+    commit_metadata = CommitMetadata(
+        consumer=ConsumerId("test", "shop.orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=True)
+    )
+    rewrite(orders.shop.location("__changes"), commit_metadata)
     found = orders.counted(minutes=20)
     assert (found.lacking, found.on_their_way > 0) == ((), True)
 
 
-def rewrite(location: str, stamp: CommitStamp) -> None:
+def rewrite(location: str, commit_metadata: CommitMetadata) -> None:
     """A commit of nothing that tells how far the feed was read."""
     table = DeltaTable(location)
-    properties = CommitProperties(custom_metadata={"userMetadata": stamp.to_text()})
+    properties = CommitProperties(custom_metadata={"userMetadata": commit_metadata.to_text()})
     table.alter.set_table_properties({"lakechime.test": "1"}, commit_properties=properties, raise_if_not_exists=False)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from tests.support.cli import Cli
 from tests.support.inboxes import Webhook
@@ -165,7 +165,7 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
     @dg.asset(key=KEY.asset_key, check_specs=[dg.AssetCheckSpec(name, asset=KEY.asset_key) for name in names])
     def orders():  # type: ignore[no-untyped-def]
         if is_held[0]:
-            raise LaneHeldError("shop.orders is held: note is gone")
+            raise ConsumerBlockedError("shop.orders is held: note is gone")
         yield dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=name != "is_public", check_name=name) for name in names])
 
     said = ""
@@ -196,7 +196,10 @@ def test_a_setting_that_reaches_nobody_is_told(watching: Watching, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(LaneHeldError("silver.orders is held: note is gone"), ": silver.orders is held: note is gone"), (ValueError("jane@example.com"), "")],
+    [
+        (ConsumerBlockedError("silver.orders is held: note is gone"), ": silver.orders is held: note is gone"),
+        (ValueError("jane@example.com"), ""),
+    ],
 )
 def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that_may_be_of_rows(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str

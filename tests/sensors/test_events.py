@@ -22,7 +22,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import Cause
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import write
 
@@ -134,26 +134,26 @@ def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> N
 
 
 def test_after_a_log_was_put_back_its_state_and_new_commits_of_known_numbers_are_new_events(world: World) -> None:
-    flow = Flow(name="items", trigger=SnapshotTrigger(["bronze.items"]))
+    subscription = Subscription(name="items", trigger=SnapshotTrigger(["bronze.items"]))
     for day in (1, 2, 3):
         world.commit("bronze.items", a_row(day))
     world.tick()
-    assert fired(world, flow) == (None, "2")
+    assert fired(world, subscription) == (None, "2")
     (world.location("bronze.items") / "_delta_log" / f"{2:020d}.json").unlink()
     world.tick()
-    assert fired(world, flow) == ("2", "1")
+    assert fired(world, subscription) == ("2", "1")
     world.commit("bronze.items", a_row(4))
     world.tick()
-    assert fired(world, flow) == ("1", "2")
+    assert fired(world, subscription) == ("1", "2")
     assert [snapshot for snapshot, _ in world.events("bronze.items")] == ["2", "1", "2"]
 
 
-def fired(world: World, flow: Flow) -> tuple[str | None, str]:
+def fired(world: World, subscription: Subscription) -> tuple[str | None, str]:
     """The snapshots of the next execution, which is settled."""
     evaluator, ledger = world.platform.evaluator, world.platform.ledger
-    row = evaluator.activate(flow)
-    (firing,) = evaluator.evaluate(flow, row).firings
-    execution = evaluator.claim(flow, row, firing, ask_target(None), cause=Cause.TRIGGER)
+    row = evaluator.activate(subscription)
+    (firing,) = evaluator.evaluate(subscription, row).firings
+    execution = evaluator.claim(subscription, row, firing, ask_target(None), cause=Cause.TRIGGER)
     assert execution is not None
     ledger.settle(execution, None)
     range_ = execution.ranges()["bronze.items"]

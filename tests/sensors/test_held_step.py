@@ -1,4 +1,4 @@
-"""A step that asks for a person: its lane waits at once, and goes on with all that came when somebody resumes it."""
+"""A step that asks for a person: its consumer waits at once, and goes on with all that came when somebody resumes it."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
-from lakechime_dagster.triggers.consumers import Execution, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from tests.sensors.test_tick import TARGET, ToldRuns, commit, one
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 ADA = By(who="ada", reason="the server was replaced")
 EVIDENCE = "shop.orders: the position of shop goes back from [3, 120] to [1, 4]"
@@ -34,88 +34,92 @@ def runs() -> ToldRuns:
 
 
 @pytest.fixture(params=[None, 1])
-def flow(request: pytest.FixtureRequest) -> Flow:
+def subscription(request: pytest.FixtureRequest) -> Subscription:
     """One that takes all that came, and one that takes a commit with each claim."""
-    return replace(a_flow(target=TARGET), max_commits=request.param)
+    return replace(a_subscription(target=TARGET), max_commits=request.param)
 
 
-def ask_for_a_person(platform: Platform, flow: Flow, execution: Execution, runs: ToldRuns) -> list[str]:
+def ask_for_a_person(platform: Platform, subscription: Subscription, execution: Execution, runs: ToldRuns) -> list[str]:
     """What the log of a run says whose body asks for a person."""
     said: list[str] = []
-    running = RunningExecution(platform, flow, platform.ledger.begin(execution.execution_id, "run-1"))
-    with pytest.raises(LaneHeldError), kept(running, platform.log(TARGET), said.append):
-        raise LaneHeldError(EVIDENCE)
+    running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, "run-1"))
+    with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), said.append):
+        raise ConsumerBlockedError(EVIDENCE)
     runs.tell(running.execution, RunState.FAILED)
     return said
 
 
-def held(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> Execution:
+def held(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> Execution:
     world.change(version=0)
-    execution = one(run_tick(platform, flow, runs).launches)
-    ask_for_a_person(platform, flow, execution, runs)
+    execution = one(run_tick(platform, subscription, runs).launches)
+    ask_for_a_person(platform, subscription, execution, runs)
     return execution
 
 
-def resume(world: World, platform: Platform, flow: Flow) -> None:
-    row = world.evaluator.activate(flow)
-    world.people.resume(row, ADA, ends=ends_of_held(platform, flow, row))
+def resume(world: World, platform: Platform, subscription: Subscription) -> None:
+    row = world.evaluator.activate(subscription)
+    world.people.resume(row, ADA, ends=ends_of_held(platform, subscription, row))
 
 
 def launched(tick: Tick) -> list[Any]:
     return [(execution.step, execution.attempt) for execution in tick.launches]
 
 
-def test_a_step_that_asks_for_a_person_holds_its_lane_at_once(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
+def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
+    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
+) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, flow, runs).launches)
-    assert ask_for_a_person(platform, flow, execution, runs) == [f"silver is HELD: {REASON}"]
-    row = world.evaluator.activate(flow)
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.state, lane.state_reason) == (LaneState.HELD, REASON)
+    execution = one(run_tick(platform, subscription, runs).launches)
+    assert ask_for_a_person(platform, subscription, execution, runs) == [f"silver is BLOCKED: {REASON}"]
+    row = world.evaluator.activate(subscription)
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.state, consumer.state_reason) == (ConsumerState.BLOCKED, REASON)
     assert [one.held for one in overview(world.ledger)] == [1]
-    assert f"silver is HELD: {EVIDENCE}" in explain(platform, flow).reasons[0]
+    assert f"silver is BLOCKED: {EVIDENCE}" in explain(platform, subscription).reasons[0]
     (attempt,) = world.ledger.attempts(execution.execution_id)
     assert (attempt.outcome, attempt.error, attempt.lease_until) == ("held", REASON, None)
 
 
 def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_read(
-    world: World, platform: Platform, flow: Flow, runs: ToldRuns
+    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
 ) -> None:
-    held(world, platform, flow, runs)
+    held(world, platform, subscription, runs)
     world.change(version=1)
     for _ in range(6):
-        assert launched(run_tick(platform, flow, runs)) == []
-    resume(world, platform, flow)
-    tick = run_tick(platform, flow, runs)
+        assert launched(run_tick(platform, subscription, runs)) == []
+    resume(world, platform, subscription)
+    tick = run_tick(platform, subscription, runs)
     assert launched(tick) == [(1, 2)]
     assert one(tick.launches).ranges()["bronze.orders"].end == "1"
     commit(platform, one(tick.launches))
     runs.tell(one(tick.launches), RunState.SUCCEEDED)
-    assert "settled by its commit" in run_tick(platform, flow, runs).sentences[0]
+    assert "settled by its commit" in run_tick(platform, subscription, runs).sentences[0]
 
 
-def test_a_step_that_asks_again_is_held_again(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
-    execution = held(world, platform, flow, runs)
+def test_a_step_that_asks_again_is_held_again(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> None:
+    execution = held(world, platform, subscription, runs)
     for attempt in range(2, 8):  # more often than a step is tried that only fails
-        resume(world, platform, flow)
-        assert launched(run_tick(platform, flow, runs)) == [(1, attempt)]
-        ask_for_a_person(platform, flow, execution, runs)
-        assert launched(run_tick(platform, flow, runs)) == []
+        resume(world, platform, subscription)
+        assert launched(run_tick(platform, subscription, runs)) == [(1, attempt)]
+        ask_for_a_person(platform, subscription, execution, runs)
+        assert launched(run_tick(platform, subscription, runs)) == []
 
 
-def test_an_attempt_that_another_has_followed_holds_nothing(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
+def test_an_attempt_that_another_has_followed_holds_nothing(
+    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
+) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, flow, runs).launches)
-    running = RunningExecution(platform, flow, platform.ledger.begin(execution.execution_id, "run-1"))
+    execution = one(run_tick(platform, subscription, runs).launches)
+    running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, "run-1"))
     world.ledger.lose(running.execution, "no sign of life", immediately=True)
-    with pytest.raises(LaneHeldError), kept(running, platform.log(TARGET), [].append):
-        raise LaneHeldError(EVIDENCE)
-    assert world.ledger.lanes(world.evaluator.activate(flow))[""].state is LaneState.ACTIVE
+    with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), [].append):
+        raise ConsumerBlockedError(EVIDENCE)
+    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].state is ConsumerState.ACTIVE
 
 
-def test_an_explanation_of_a_past_time_knows_of_it(world: World, platform: Platform, flow: Flow, runs: ToldRuns) -> None:
-    held(world, platform, flow, runs)
+def test_an_explanation_of_a_past_time_knows_of_it(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> None:
+    held(world, platform, subscription, runs)
     world.let_pass(60_000)
     then = platform.store.now() - 1_000
-    resume(world, platform, flow)
-    assert f"silver is HELD: {EVIDENCE}" in explain(platform, flow, then).reasons[0]
+    resume(world, platform, subscription)
+    assert f"silver is BLOCKED: {EVIDENCE}" in explain(platform, subscription, then).reasons[0]

@@ -1,4 +1,4 @@
-"""One sensor for many triggers: each flow keeps its own lane, a tick launches a bounded number, and none waits for ever."""
+"""One sensor for many triggers: each subscription keeps its own consumer, a tick launches a bounded number, and none waits for ever."""
 
 import shutil
 from pathlib import Path
@@ -21,14 +21,14 @@ from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS
 from lakechime_dagster.triggers.retention import needs
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.support.world import World
 
 pytestmark = pytest.mark.dialect
 
-FLOWS = 150
+SUBSCRIPTIONS = 150
 
 
 class AllSucceed:
@@ -50,25 +50,28 @@ class NoRuns(AllSucceed):
 
 @dg.job
 def anything() -> None:
-    """A job that the flows launch."""
+    """A job that the subscriptions launch."""
 
 
 @pytest.fixture
 def launches() -> dict[str, Launch]:
-    flows = [Flow(name=f"flow-{number}", trigger=SnapshotTrigger([f"lake.t{number}"]), job="anything") for number in range(FLOWS)]
-    return {flow.name: Launch(flow, anything, []) for flow in flows}
+    subscriptions = [
+        Subscription(name=f"subscription-{number}", trigger=SnapshotTrigger([f"lake.t{number}"]), job="anything")
+        for number in range(SUBSCRIPTIONS)
+    ]
+    return {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions}
 
 
 @pytest.mark.tier2
-def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
+def test_every_subscription_fires_once_although_a_tick_launches_a_bounded_number(
     world: World, platform: Platform, launches: dict[str, Launch]
 ) -> None:
-    sweep = Sweep(platform.evaluator, [launch.flow for launch in launches.values()])
+    sweep = Sweep(platform.evaluator, [launch.subscription for launch in launches.values()])
     accepts = dict.fromkeys(launches, lambda key: True)
-    for number in range(FLOWS):
+    for number in range(SUBSCRIPTIONS):
         world.change(f"lake.t{number}", 1)
     ticks = [run_many(platform, sweep, launches, AllSucceed(), accepts) for _ in range(4)]
-    launched = [execution.lane.flow for tick in ticks for execution in tick.launches]
+    launched = [execution.consumer.subscription for tick in ticks for execution in tick.launches]
     assert sorted(launched) == sorted(launches)
     assert max(len(tick.launches) for tick in ticks) == MAX_REQUESTS
     assert ticks[-1].launches == ()
@@ -76,11 +79,11 @@ def test_every_flow_fires_once_although_a_tick_launches_a_bounded_number(
 
 def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
     reprocesses = event_reprocesses(platform)
-    flow = Flow(name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", is_stream=True)
-    launches = {flow.name: Launch(flow, anything, [])}
-    sweep = Sweep(platform.evaluator, [flow])
-    accepts = {flow.name: lambda key: True}
-    reprocesses.ask(flow.name, By(who="me", reason="more are events now"))
+    subscription = Subscription(name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", is_stream=True)
+    launches = {subscription.name: Launch(subscription, anything, [])}
+    sweep = Sweep(platform.evaluator, [subscription])
+    accepts = {subscription.name: lambda key: True}
+    reprocesses.ask(subscription.name, By(who="me", reason="more are events now"))
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
     (first,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
@@ -94,16 +97,16 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
 
 
 def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world: World, platform: Platform) -> None:
-    flow = Flow(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
-    launches, accepts = {"shop": Launch(flow, anything, [])}, {"shop": lambda key: True}
-    sweep, types = Sweep(platform.evaluator, [flow]), event_types(platform)
+    subscription = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
+    launches, accepts = {"shop": Launch(subscription, anything, [])}, {"shop": lambda key: True}
+    sweep, types = Sweep(platform.evaluator, [subscription]), event_types(platform)
     world.change("lake.t", 1)
     run_many(platform, sweep, launches, AllSucceed(), accepts)
     learning = registered(KnownType(type="buy", table="buy"))
     assert learning is not None
     types.learn("shop", [learning])
     with writing(world.engine) as connection:
-        event_patterns(platform).keep(connection, "shop", flow.patterns)
+        event_patterns(platform).keep(connection, "shop", subscription.patterns)
     for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
         assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
         with writing(world.engine) as connection:
@@ -112,23 +115,23 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     assert launched.reason == "left by a step, and due: buy"
 
 
-def test_a_later_change_of_one_table_fires_its_flow_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:
-    sweep = Sweep(platform.evaluator, [launch.flow for launch in launches.values()])
+def test_a_later_change_of_one_table_fires_its_subscription_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:
+    sweep = Sweep(platform.evaluator, [launch.subscription for launch in launches.values()])
     accepts = dict.fromkeys(launches, lambda key: True)
     run_many(platform, sweep, launches, AllSucceed(), accepts)
     world.change("lake.t7", 1)
     tick = run_many(platform, sweep, launches, AllSucceed(), accepts)
-    assert [execution.lane.flow for execution in tick.launches] == ["flow-7"]
+    assert [execution.consumer.subscription for execution in tick.launches] == ["subscription-7"]
 
 
 def in_a_minute(sweep: Sweep) -> None:
     sweep.noted_ts -= TICK_NOTE_MS
 
 
-def test_a_flow_that_rests_needs_what_came_since_only(world: World, platform: Platform) -> None:
-    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}), job="anything")
-    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
-    sweep = Sweep(platform.evaluator, [flow])
+def test_a_subscription_that_rests_needs_what_came_since_only(world: World, platform: Platform) -> None:
+    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}), job="anything")
+    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
+    sweep = Sweep(platform.evaluator, [subscription])
     for version in range(2):
         event = world.change("lake.t", version)
         run_many(platform, sweep, launches, AllSucceed(), accepts)
@@ -139,25 +142,25 @@ def test_a_flow_that_rests_needs_what_came_since_only(world: World, platform: Pl
     assert launched.ranges()["lake.t"].end == "1"
 
 
-def test_a_flow_that_was_put_back_is_decided_although_nobody_told_the_sensor(world: World, platform: Platform) -> None:
-    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"]), job="anything")
-    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
-    sweep = Sweep(platform.evaluator, [flow])
+def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_sensor(world: World, platform: Platform) -> None:
+    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"]), job="anything")
+    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
+    sweep = Sweep(platform.evaluator, [subscription])
     world.change("lake.t", 1)
     for _ in range(3):
         run_many(platform, sweep, launches, AllSucceed(), accepts)
         in_a_minute(sweep)
-    row = world.evaluator.activate(flow)
-    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.place_at(flow, StartFrom("beginning")))
+    row = world.evaluator.activate(subscription)
+    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.place_at(subscription, StartFrom("beginning")))
     with writing(world.engine) as connection:
         connection.execute(sa.delete(schema.intervention))
     assert [execution.step for execution in run_many(platform, sweep, launches, AllSucceed(), accepts).launches] == [2]
 
 
-def test_a_flow_that_has_an_open_execution_does_not_move_on(world: World, platform: Platform) -> None:
-    flow = Flow(name="flow", trigger=SnapshotTrigger(["lake.t"]), target="lake.target")
-    launches, accepts = {"flow": Launch(flow, anything, [])}, {"flow": lambda key: True}
-    sweep = Sweep(platform.evaluator, [flow])
+def test_a_subscription_that_has_an_open_execution_does_not_move_on(world: World, platform: Platform) -> None:
+    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"]), target="lake.target")
+    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
+    sweep = Sweep(platform.evaluator, [subscription])
     world.change("lake.t", 1)
     for _ in range(3):
         run_many(platform, sweep, launches, NoRuns(), accepts)
@@ -165,29 +168,39 @@ def test_a_flow_that_has_an_open_execution_does_not_move_on(world: World, platfo
     assert needs(world.engine)["lake.t"].position == Position.ORIGIN
 
 
-def test_a_target_that_cannot_be_read_hinders_no_other_flow(world: World, platform: Platform) -> None:
-    flows = [Flow(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")]
-    launches, accepts = {flow.name: Launch(flow, anything, []) for flow in flows}, {flow.name: lambda key: True for flow in flows}
+def test_a_target_that_cannot_be_read_hinders_no_other_subscription(world: World, platform: Platform) -> None:
+    subscriptions = [
+        Subscription(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")
+    ]
+    launches, accepts = (
+        {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions},
+        {subscription.name: lambda key: True for subscription in subscriptions},
+    )
     break_log(platform.location("gold.bad"))
-    for flow in flows:
-        world.change(flow.trigger.tables[0], 1)
-    sweep = Sweep(platform.evaluator, flows)
+    for subscription in subscriptions:
+        world.change(subscription.trigger.tables[0], 1)
+    sweep = Sweep(platform.evaluator, subscriptions)
     tick = run_many(platform, sweep, launches, NoRuns(), accepts)
-    assert sorted(execution.lane.flow for execution in tick.launches) == ["gold.a", "gold.b"]
+    assert sorted(execution.consumer.subscription for execution in tick.launches) == ["gold.a", "gold.b"]
     assert any("gold.bad" in sentence for sentence in tick.sentences)
     shutil.rmtree(platform.location("gold.bad"))
     again = run_many(platform, sweep, launches, NoRuns(), accepts)
-    assert "gold.bad" in [execution.lane.flow for execution in again.launches]
+    assert "gold.bad" in [execution.consumer.subscription for execution in again.launches]
 
 
-def test_a_flow_that_starts_later_hinders_no_other(world: World, platform: Platform) -> None:
-    flows = [Flow(name=start, trigger=SnapshotTrigger(["lake.t"], start_from=start)) for start in ("2999-01-01", "beginning")]
-    launches, accepts = {flow.name: Launch(flow, anything, []) for flow in flows}, {flow.name: lambda key: True for flow in flows}
-    sweep = Sweep(platform.evaluator, flows)
+def test_a_subscription_that_starts_later_hinders_no_other(world: World, platform: Platform) -> None:
+    subscriptions = [
+        Subscription(name=start, trigger=SnapshotTrigger(["lake.t"], start_from=start)) for start in ("2999-01-01", "beginning")
+    ]
+    launches, accepts = (
+        {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions},
+        {subscription.name: lambda key: True for subscription in subscriptions},
+    )
+    sweep = Sweep(platform.evaluator, subscriptions)
     for version in (1, 2):
         world.change("lake.t", version)
         found = run_many(platform, sweep, launches, AllSucceed(), accepts)
-        assert [execution.lane.flow for execution in found.launches] == ["beginning"]
+        assert [execution.consumer.subscription for execution in found.launches] == ["beginning"]
         assert any("2999-01-01: start_from '2999-01-01': lies in the future" in sentence for sentence in found.sentences)
         in_a_minute(sweep)
 
@@ -200,7 +213,7 @@ def break_log(location: str) -> None:
 
 
 @pytest.mark.tier2
-def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(
+def test_the_sensor_requests_a_run_of_the_subscriptions_job_with_its_tags(
     world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakechime_dagster.sensors.many.open_platform", lambda: platform)
@@ -209,4 +222,4 @@ def test_the_sensor_requests_a_run_of_the_flows_job_with_its_tags(
     with dg.DagsterInstance.ephemeral() as instance:
         result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
     [request] = result.run_requests or []
-    assert (request.job_name, request.tags["lakechime/lane"]) == ("anything", "flow-3")
+    assert (request.job_name, request.tags["lakechime/consumer"]) == ("anything", "subscription-3")

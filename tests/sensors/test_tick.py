@@ -1,4 +1,4 @@
-"""One tick of a flow: what it launches, settles, retries and says. Store, ledger and Delta tables are real, the runs are told."""
+"""One tick of a subscription: what it launches, settles, retries and says. Store, ledger and Delta tables are real, the runs are told."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +13,14 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import CommitStamp, Execution, LaneState
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.tables import rows, write
-from tests.support.world import World, a_flow, nothing_committed
+from tests.support.world import World, a_subscription, nothing_committed
 
 TARGET = "silver.orders"
 DAYS = every(days=1, start="2013-01-02", until="2013-01-10")
@@ -55,10 +55,15 @@ def runs() -> ToldRuns:
 
 def commit(platform: Platform, execution: Execution) -> None:
     """What the run of an attempt commits to the target."""
-    stamp = CommitStamp(lane=execution.lane, step=execution.step, attempt=execution.attempt, end=execution.end)
+    commit_metadata = CommitMetadata(consumer=execution.consumer, step=execution.step, attempt=execution.attempt, end=execution.end)
     location = platform.location(TARGET)
     Path(location).mkdir(parents=True, exist_ok=True)
-    write(location, rows((None, None, 1, "a")), transaction=(stamp.txn_app_id, stamp.step), user_metadata=stamp.to_text())
+    write(
+        location,
+        rows((None, None, 1, "a")),
+        transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+        user_metadata=commit_metadata.to_text(),
+    )
 
 
 def one(executions: tuple[Execution, ...]) -> Execution:
@@ -68,34 +73,34 @@ def one(executions: tuple[Execution, ...]) -> Execution:
 
 def test_a_tick_claims_and_asks_for_a_run(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     assert (execution.step, execution.attempt) == (1, 1)
 
 
 def test_a_tick_without_anything_new_says_so(platform: Platform, runs: ToldRuns) -> None:
-    found = run_tick(platform, a_flow(), runs)
+    found = run_tick(platform, a_subscription(), runs)
     assert found.launches == ()
     assert found.sentences == ("nothing new in bronze.orders",)
 
 
-def test_a_retry_reads_all_that_came_unless_its_flow_takes_so_many_commits_at_most(
+def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commits_at_most(
     world: World, platform: Platform, runs: ToldRuns
 ) -> None:  # fmt: skip
-    flows = [replace(a_flow(f"taking {most}"), max_commits=most) for most in (None, 1)]
+    subscriptions = [replace(a_subscription(f"taking {most}"), max_commits=most) for most in (None, 1)]
     world.change(version=0)
-    for execution in [one(run_tick(platform, flow, runs).launches) for flow in flows]:
+    for execution in [one(run_tick(platform, subscription, runs).launches) for subscription in subscriptions]:
         runs.tell(execution, RunState.FAILED)
     world.change(version=1)
-    for flow in flows:
-        run_tick(platform, flow, runs)
-    retries = [one(tuple(world.ledger.open_executions(world.evaluator.activate(flow)))) for flow in flows]
+    for subscription in subscriptions:
+        run_tick(platform, subscription, runs)
+    retries = [one(tuple(world.ledger.open_executions(world.evaluator.activate(subscription)))) for subscription in subscriptions]
     assert [(again.attempt, again.ranges()["bronze.orders"].end) for again in retries] == [(2, "1"), (2, "0")]
 
 
 def test_a_run_request_that_was_lost_is_asked_for_again_with_the_same_key(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    first = one(run_tick(platform, a_flow(), runs).launches)
-    again = one(run_tick(platform, a_flow(), runs).launches)
+    first = one(run_tick(platform, a_subscription(), runs).launches)
+    again = one(run_tick(platform, a_subscription(), runs).launches)
     assert again.run_key == first.run_key
 
 
@@ -104,178 +109,183 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
 ) -> None:
     by = By(who="ann", reason="upstream is broken")
     levels = PartitionLevels.of({"day": "date"})
-    flow = Flow(name="daily", trigger=PartitionTrigger(PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels), DAYS))
+    subscription = Subscription(
+        name="daily", trigger=PartitionTrigger(PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels), DAYS)
+    )
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
-    failed, lost = run_tick(platform, flow, runs).launches
-    world.people.pause(world.evaluator.activate(flow), by)
+    failed, lost = run_tick(platform, subscription, runs).launches
+    world.people.pause(world.evaluator.activate(subscription), by)
     runs.tell(failed, RunState.FAILED)
-    run_tick(platform, flow, runs)
+    run_tick(platform, subscription, runs)
     world.let_pass(60_000)
-    paused = run_tick(platform, flow, runs)
+    paused = run_tick(platform, subscription, runs)
     assert paused.launches == ()
     assert "step 1 of day=2013-01-01: attempt 2 is launched when daily is resumed" in paused.sentences
     assert "step 1 of day=2013-01-02: attempt 1 is launched when daily is resumed" in paused.sentences
-    world.people.resume(world.evaluator.activate(flow), by)
-    again = run_tick(platform, flow, runs).launches
+    world.people.resume(world.evaluator.activate(subscription), by)
+    again = run_tick(platform, subscription, runs).launches
     assert {(one.execution_id, one.attempt) for one in again} == {(failed.execution_id, 2), (lost.execution_id, 1)}
 
 
 def test_a_trigger_that_is_paused_after_its_decision_claims_nothing(world: World, platform: Platform) -> None:
-    flow = a_flow()
+    subscription = a_subscription()
     world.change(version=0)
-    row = world.evaluator.activate(flow)
-    decision = world.evaluator.evaluate(flow, row)
+    row = world.evaluator.activate(subscription)
+    decision = world.evaluator.evaluate(subscription, row)
     world.people.pause(row, By(who="ann", reason="upstream is broken"))
     assert decision.fires
-    assert world.evaluator.fire(flow, row, decision, nothing_committed) == []
+    assert world.evaluator.fire(subscription, row, decision, nothing_committed) == []
 
 
 def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     runs.tell(execution, RunState.LIVE)
-    found = run_tick(platform, a_flow(), runs)
+    found = run_tick(platform, a_subscription(), runs)
     assert found.launches == ()
     assert "step 1 is with a run that has not begun (attempt 1)" in found.sentences
     world.ledger.begin(execution.execution_id, "run-1")
-    assert "step 1 is with run run-1 (attempt 1)" in run_tick(platform, a_flow(), runs).sentences
+    assert "step 1 is with run run-1 (attempt 1)" in run_tick(platform, a_subscription(), runs).sentences
 
 
-def test_the_success_of_a_run_settles_a_flow_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
+def test_the_success_of_a_run_settles_a_subscription_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     runs.tell(execution, RunState.SUCCEEDED)
-    assert "step 1 of silver is settled by the success of run run-1" in run_tick(platform, a_flow(), runs).sentences
-    assert world.ledger.open_executions(world.evaluator.activate(a_flow())) == []
+    assert "step 1 of silver is settled by the success of run run-1" in run_tick(platform, a_subscription(), runs).sentences
+    assert world.ledger.open_executions(world.evaluator.activate(a_subscription())) == []
 
 
 def test_a_success_without_a_commit_is_no_success_where_a_target_decides(world: World, platform: Platform, runs: ToldRuns) -> None:
-    flow = a_flow(target=TARGET)
+    subscription = a_subscription(target=TARGET)
     world.change(version=0)
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     runs.tell(execution, RunState.SUCCEEDED)
-    assert "step 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit" in run_tick(platform, flow, runs).sentences
+    assert (
+        "step 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit"
+        in run_tick(platform, subscription, runs).sentences
+    )
 
 
 def test_a_run_that_died_after_its_commit_is_settled_by_it_and_its_event_is_there_first(
     world: World, platform: Platform, runs: ToldRuns
 ) -> None:
-    flow = a_flow(target=TARGET)
+    subscription = a_subscription(target=TARGET)
     world.change(version=0)
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
     runs.tell(execution, RunState.FAILED)
-    found = run_tick(platform, flow, runs)
+    found = run_tick(platform, subscription, runs)
     assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is settled by its commit")
-    downstream = a_flow("gold", TARGET)
+    downstream = a_subscription("gold", TARGET)
     assert one(run_tick(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
 
 
 def test_a_failed_run_is_tried_again_after_a_pause_and_may_read_further(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     runs.tell(execution, RunState.FAILED)
     world.change(version=1)
-    found = run_tick(platform, a_flow(), runs)
+    found = run_tick(platform, a_subscription(), runs)
     assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is tried again as attempt 2: run run-1 failed")
-    (waiting,) = world.ledger.open_executions(world.evaluator.activate(a_flow()))
+    (waiting,) = world.ledger.open_executions(world.evaluator.activate(a_subscription()))
     assert waiting.ranges()["bronze.orders"].end == "1"
-    assert "step 1 of silver is tried again in" in run_tick(platform, a_flow(), runs).sentences[0]
+    assert "step 1 of silver is tried again in" in run_tick(platform, a_subscription(), runs).sentences[0]
 
 
 def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     world.ledger.begin(execution.execution_id, "run-1")
     runs.tell(execution, RunState.LIVE)
     world.end_leases()
-    run_tick(platform, a_flow(), runs)
+    run_tick(platform, a_subscription(), runs)
     assert runs.lost == [("run-1", "LakeChime: run run-1 gave no sign of life for a minute; attempt 1 is called lost")]
-    assert world.ledger.open_executions(world.evaluator.activate(a_flow()))[0].attempt == 2
+    assert world.ledger.open_executions(world.evaluator.activate(a_subscription()))[0].attempt == 2
 
 
 def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     now = world.store.now()
     runs.tell(execution, RunState.LIVE, started_ts=now)
-    run_tick(platform, a_flow(), runs)
+    run_tick(platform, a_subscription(), runs)
     assert runs.lost == []
     runs.tell(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
-    run_tick(platform, a_flow(), runs)
+    run_tick(platform, a_subscription(), runs)
     assert [run for run, _ in runs.lost] == ["run-1"]
 
 
 def test_a_run_of_another_instance_is_told_by_its_lease_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     world.ledger.begin(execution.execution_id, "elsewhere")
-    assert run_tick(platform, a_flow(), runs).launches == ()
+    assert run_tick(platform, a_subscription(), runs).launches == ()
     world.end_leases()
-    run_tick(platform, a_flow(), runs)
+    run_tick(platform, a_subscription(), runs)
     assert [run for run, _ in runs.lost] == ["elsewhere"]
 
 
-def test_a_lane_that_is_held_says_why_in_every_tick(world: World, platform: Platform, runs: ToldRuns) -> None:
+def test_a_consumer_that_is_held_says_why_in_every_tick(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution: Execution | None = one(run_tick(platform, a_flow(), runs).launches)
+    execution: Execution | None = one(run_tick(platform, a_subscription(), runs).launches)
     for _ in range(MAX_ATTEMPTS - 1):
         assert execution is not None
         execution = world.ledger.lose(execution, "disk full", immediately=True)
     assert execution is not None
     runs.tell(execution, RunState.FAILED)
-    assert "HELD after attempt 5: run run-1 failed" in run_tick(platform, a_flow(), runs).sentences[0]
-    later = run_tick(platform, a_flow(), runs)
+    assert "BLOCKED after attempt 5: run run-1 failed" in run_tick(platform, a_subscription(), runs).sentences[0]
+    later = run_tick(platform, a_subscription(), runs)
     assert later.launches == ()
-    assert any("silver is HELD" in sentence for sentence in later.sentences)
-    assert world.ledger.lanes(world.evaluator.activate(a_flow()))[""].state is LaneState.HELD
+    assert any("silver is BLOCKED" in sentence for sentence in later.sentences)
+    assert world.ledger.consumers(world.evaluator.activate(a_subscription()))[""].state is ConsumerState.BLOCKED
 
 
-def test_the_last_attempt_of_a_lane_that_is_held_is_lost_once(world: World, platform: Platform, runs: ToldRuns) -> None:
+def test_the_last_attempt_of_a_consumer_that_is_held_is_lost_once(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_flow(), runs).launches)
+    execution = one(run_tick(platform, a_subscription(), runs).launches)
     while (following := world.ledger.lose(execution, "disk full", immediately=True)) is not None:
         execution = following
     runs.tell(execution, RunState.FAILED)
     with writing(world.engine) as connection:
         connection.execute(sa.update(schema.attempt).values(ended_ts=1))
-    found = run_tick(platform, a_flow(), runs)
+    found = run_tick(platform, a_subscription(), runs)
     assert {attempt.ended_ts for attempt in world.ledger.attempts(execution.execution_id)} == {1}
-    assert sum("silver is HELD" in sentence for sentence in found.sentences) == 1
+    assert sum("silver is BLOCKED" in sentence for sentence in found.sentences) == 1
 
 
 def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(world: World, platform: Platform, runs: ToldRuns) -> None:
     levels = PartitionLevels.of({"day": "date"})
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels)
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"))
-    flow = Flow(name="daily", trigger=trigger, target_levels=levels)
+    subscription = Subscription(name="daily", trigger=trigger, target_levels=levels)
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
-    found = run_tick(platform, flow, runs, accepts=lambda key: key != "2013-01-01")
+    found = run_tick(platform, subscription, runs, accepts=lambda key: key != "2013-01-01")
     assert [execution.partition_key for execution in found.launches] == ["2013-01-02"]
     assert found.sentences[0] == "1 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
-    assert set(world.ledger.lanes(world.evaluator.activate(flow))) == {"day=2013-01-02"}
+    assert set(world.ledger.consumers(world.evaluator.activate(subscription))) == {"day=2013-01-02"}
 
 
 def test_an_event_that_came_while_a_tick_found_nothing_is_not_forgotten(world: World, platform: Platform, runs: ToldRuns) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
     world.change(version=0)
-    assert run_tick(platform, flow, runs).launches == ()
+    assert run_tick(platform, subscription, runs).launches == ()
     world.change(version=0, tags={"complete": "true"})
-    assert one(run_tick(platform, flow, runs).launches).ranges()["bronze.orders"].end == "0"
+    assert one(run_tick(platform, subscription, runs).launches).ranges()["bronze.orders"].end == "0"
 
 
 def test_a_retry_is_launched_although_what_is_new_cannot_be_claimed(world: World, platform: Platform, runs: ToldRuns) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"))
-    flow = Flow(name="gold.daily", trigger=trigger, target=TARGET, target_levels=condition.levels)
+    subscription = Subscription(name="gold.daily", trigger=trigger, target=TARGET, target_levels=condition.levels)
     world.change(version=0, partition=["2013-01-01"])
-    retried = one(run_tick(platform, flow, runs).launches)
+    retried = one(run_tick(platform, subscription, runs).launches)
     world.change(version=1, partition=["2013-01-02"])
     log = Path(platform.location(TARGET)) / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not json\n")
-    found = run_tick(platform, flow, runs)
+    found = run_tick(platform, subscription, runs)
     assert one(found.launches) == retried
     assert any(TARGET in sentence for sentence in found.sentences)

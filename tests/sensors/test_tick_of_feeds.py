@@ -1,4 +1,4 @@
-"""Ticks of a flow that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
+"""Ticks of a subscription that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError, LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, LakeChimeError
 from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform
@@ -18,11 +18,11 @@ from lakechime_dagster.runtime.sources import place_at
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, FeedPlace, FilesPlace, LaneState, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, FeedPlace, FilesPlace, Place
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import consumer_lags
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.sensors.test_many import anything
@@ -50,9 +50,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def a_feed(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Flow:
+def a_feed(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Subscription:
     pace = None if minutes is None else every(minutes=minutes)
-    return Flow(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder), max_bytes=max_bytes))
+    return Subscription(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder), max_bytes=max_bytes))
 
 
 def drop(folder: Path, name: str, *lines: str) -> None:
@@ -73,32 +73,32 @@ def lag(world: World) -> Mapping[str, int]:
 
 
 def read_to(world: World) -> FeedPlace | None:
-    flow = world.ledger.flow(NAME)
-    assert flow is not None
-    return world.ledger.lanes(flow)[""].place.feed
+    subscription = world.ledger.subscription(NAME)
+    assert subscription is not None
+    return world.ledger.consumers(subscription)[""].place.feed
 
 
 def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     assert (execution.start.feed, execution.end.feed) == (None, FilesPlace({"a.jsonl": 4}))
     assert execution.reason == f"4 bytes came in a.jsonl of {folder}"
     drop(folder, "a.jsonl", "3")
-    again = run_tick(platform, flow, runs)
+    again = run_tick(platform, subscription, runs)
     assert one(again.launches).end == execution.end
     assert again.sentences == ("step 1 is with a run that has not begun (attempt 1)",)
 
 
 def test_the_next_claim_goes_on_where_the_last_one_ended(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")
-    settled(world, run_tick(platform, flow, runs))
+    settled(world, run_tick(platform, subscription, runs))
     assert lag(world)["bytes"] == 2  # as the last look told
-    assert run_tick(platform, flow, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
     assert lag(world)["bytes"] == 0
     drop(folder, "b.jsonl", "2")
-    execution = settled(world, run_tick(platform, flow, runs))
+    execution = settled(world, run_tick(platform, subscription, runs))
     assert (execution.step, execution.start.feed) == (2, FilesPlace({"a.jsonl": 2}))
     assert read_to(world) == FilesPlace({"a.jsonl": 2, "b.jsonl": 2})
 
@@ -111,111 +111,115 @@ def test_a_line_whose_end_has_not_come_is_told(platform: Platform, runs: ToldRun
 
 
 def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     runs.tell(execution, RunState.FAILED)
     drop(folder, "a.jsonl", "2")
-    run_tick(platform, flow, runs)
-    (waiting,) = world.ledger.open_executions(world.evaluator.activate(flow))
+    run_tick(platform, subscription, runs)
+    (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))
     assert (waiting.attempt, waiting.end.feed) == (2, FilesPlace({"a.jsonl": 2}))
 
 
 def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder, minutes=24 * 60)
+    subscription = a_feed(folder, minutes=24 * 60)
     asked: AskedAt = {}
-    assert run_tick(platform, flow, runs, asked=asked).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert run_tick(platform, subscription, runs, asked=asked).sentences == (f"nothing new in {folder}/*.jsonl",)
     drop(folder, "a.jsonl", "1")
-    resting = run_tick(platform, flow, runs, asked=asked)
+    resting = run_tick(platform, subscription, runs, asked=asked)
     assert resting.launches == ()
     assert resting.sentences[0].startswith("its feed is asked next at ")
     asked[NAME] -= 24 * 60 * MINUTE
-    assert one(run_tick(platform, flow, runs, asked=asked).launches).end.feed == FilesPlace({"a.jsonl": 2})
+    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.feed == FilesPlace({"a.jsonl": 2})
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
-    flow = a_feed(folder, minutes=24 * 60, max_bytes=4)
+    subscription = a_feed(folder, minutes=24 * 60, max_bytes=4)
     asked: AskedAt = {}
     drop(folder, "a.jsonl", "1", "2", "3")
-    first = settled(world, run_tick(platform, flow, runs, asked=asked))
+    first = settled(world, run_tick(platform, subscription, runs, asked=asked))
     assert (first.end.feed, first.end.has_more) == (FilesPlace({"a.jsonl": 4}), True)
     left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
     assert first.reason == f"6 bytes came in a.jsonl of {folder}; {left}"
-    second = settled(world, run_tick(platform, flow, runs, asked=asked))
+    second = settled(world, run_tick(platform, subscription, runs, asked=asked))
     assert (second.end.feed, second.end.has_more) == (FilesPlace({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
-    assert run_tick(platform, flow, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
+    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
 
 
 def test_a_claim_that_was_cut_is_followed_when_its_run_has_ended_and_not_before(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
-    flow = a_feed(folder, max_bytes=2)
+    subscription = a_feed(folder, max_bytes=2)
     drop(folder, "a.jsonl", "1", "2")
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     runs.tell(execution, RunState.LIVE)
-    assert run_tick(platform, flow, runs).launches == ()
+    assert run_tick(platform, subscription, runs).launches == ()
     assert world.ledger.settle(execution, None)
-    assert one(run_tick(platform, flow, runs).launches).end.feed == FilesPlace({"a.jsonl": 4})
+    assert one(run_tick(platform, subscription, runs).launches).end.feed == FilesPlace({"a.jsonl": 4})
 
 
 def test_one_that_is_put_to_now_leaves_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder, minutes=24 * 60, max_bytes=2)
+    subscription = a_feed(folder, minutes=24 * 60, max_bytes=2)
     asked: AskedAt = {}
     drop(folder, "a.jsonl", "1", "2", "3")
-    settled(world, run_tick(platform, flow, runs, asked=asked))
-    world.people.seek(world.evaluator.activate(flow), None, BY, place_at(platform, flow, StartFrom("now")))
+    settled(world, run_tick(platform, subscription, runs, asked=asked))
+    world.people.seek(world.evaluator.activate(subscription), None, BY, place_at(platform, subscription, StartFrom("now")))
     assert read_to(world) == FilesPlace({"a.jsonl": 6})
-    assert run_tick(platform, flow, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
+    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
 
 
-def test_a_file_that_shrank_holds_the_lane_until_a_person_resumes(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    settled(world, run_tick(platform, flow, runs))
+    settled(world, run_tick(platform, subscription, runs))
     (folder / "a.jsonl").write_text("3\n")
-    assert "a.jsonl holds 2 bytes, and 4 of it were read" in run_tick(platform, flow, runs).sentences[0]
-    row = world.evaluator.activate(flow)
-    assert world.ledger.lanes(row)[""].state is LaneState.HELD
+    assert "a.jsonl holds 2 bytes, and 4 of it were read" in run_tick(platform, subscription, runs).sentences[0]
+    row = world.evaluator.activate(subscription)
+    assert world.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
     (folder / "a.jsonl").rename(folder / "a-2.jsonl")
-    (held,) = run_tick(platform, flow, runs).sentences
-    assert held.startswith(f"{NAME} is HELD: {folder}/a.jsonl holds 2 bytes")
+    (held,) = run_tick(platform, subscription, runs).sentences
+    assert held.startswith(f"{NAME} is BLOCKED: {folder}/a.jsonl holds 2 bytes")
     assert held.endswith(f"where no step is open `lakechime trigger resume {NAME}`")
     world.people.resume(row, BY)
     (done,) = world.people.history(row)
     assert done.before["held"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
-    execution = one(run_tick(platform, flow, runs).launches)
+    execution = one(run_tick(platform, subscription, runs).launches)
     assert execution.end.feed == FilesPlace({"a-2.jsonl": 2})
 
 
-def test_resuming_lets_no_lane_go_on_whose_step_is_open(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+def test_resuming_lets_no_consumer_go_on_whose_step_is_open(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")
-    settled(world, run_tick(platform, flow, runs))
+    settled(world, run_tick(platform, subscription, runs))
     drop(folder, "a.jsonl", "2")
-    execution: Execution | None = one(run_tick(platform, flow, runs).launches)
+    execution: Execution | None = one(run_tick(platform, subscription, runs).launches)
     while execution is not None:
         execution = world.ledger.lose(execution, "disk full", immediately=True)
-    row = world.evaluator.activate(flow)
+    row = world.evaluator.activate(subscription)
     world.people.resume(row, BY)
-    assert world.ledger.lanes(row)[""].state is LaneState.HELD
+    assert world.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
 
 
 def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
     world: World, platform: Platform, runs: ToldRuns, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
     end = Place(feed=FilesPlace({"a.jsonl": 2}))
 
     def ask_target(target: object) -> object:
-        return lambda lane: Committed(version=SnapshotId("7"), stamp=CommitStamp(lane=lane, step=3, attempt=1, end=end))
+        return lambda consumer: Committed(
+            version=SnapshotId("7"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end)
+        )
 
     monkeypatch.setattr("lakechime_dagster.sensors.tick.ask_target", ask_target)
-    assert run_tick(platform, flow, runs).launches == ()
-    execution = one(run_tick(platform, flow, runs).launches)
+    assert run_tick(platform, subscription, runs).launches == ()
+    execution = one(run_tick(platform, subscription, runs).launches)
     assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FilesPlace({"a.jsonl": 4}))
 
 
@@ -224,62 +228,64 @@ def test_a_feed_that_cannot_be_asked_says_so(platform: Platform, runs: ToldRuns,
     assert (found.launches, found.sentences) == ((), (f"{tmp_path}/none is no folder, or not yet; its files *.jsonl are to be read",))
 
 
-def test_a_flow_that_is_paused_does_not_ask_its_feed(world: World, platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
-    flow = a_feed(tmp_path / "none")
-    world.people.pause(world.evaluator.activate(flow), BY)
-    assert run_tick(platform, flow, runs).sentences == ("paused: looked into it",)
+def test_a_subscription_that_is_paused_does_not_ask_its_feed(world: World, platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
+    subscription = a_feed(tmp_path / "none")
+    world.people.pause(world.evaluator.activate(subscription), BY)
+    assert run_tick(platform, subscription, runs).sentences == ("paused: looked into it",)
 
 
 def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
-    flow = a_feed(folder, minutes=24 * 60)
+    subscription = a_feed(folder, minutes=24 * 60)
     with pytest.raises(NothingNewError, match=f"{NAME}: nothing new in"):
-        adopted(platform, flow, "run-1", None)
+        adopted(platform, subscription, "run-1", None)
     drop(folder, "a.jsonl", "1")
-    execution = adopted(platform, flow, "run-1", None)
+    execution = adopted(platform, subscription, "run-1", None)
     assert (execution.end.feed, execution.run_id) == (FilesPlace({"a.jsonl": 2}), "run-1")
     assert execution.reason == f"a person asked for it; 2 bytes came in a.jsonl of {folder}"
     world.ledger.settle(execution, None)
     (folder / "a.jsonl").write_text("")
-    with pytest.raises(LaneConflictError, match=f"{NAME} is HELD: .* holds 0 bytes, and 2 of it were read"):
-        adopted(platform, flow, "run-2", None)
+    with pytest.raises(ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"):
+        adopted(platform, subscription, "run-2", None)
 
 
 def test_an_explanation_asks_the_feed_and_changes_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")
-    assert explain(platform, flow).reasons[0] == f"2 bytes came in a.jsonl of {folder}"
-    settled(world, run_tick(platform, flow, runs))
+    assert explain(platform, subscription).reasons[0] == f"2 bytes came in a.jsonl of {folder}"
+    settled(world, run_tick(platform, subscription, runs))
     (folder / "a.jsonl").write_text("")
-    decision = explain(platform, flow)
+    decision = explain(platform, subscription)
     assert (decision.fires, "holds 0 bytes" in decision.sentence) == (False, True)
-    assert world.ledger.lanes(world.evaluator.activate(flow))[""].state is LaneState.ACTIVE
-    assert explain(platform, flow, at_ms=world.store.now()).reasons == (f"what {folder}/*.jsonl held then is not kept; ask without a time",)
+    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].state is ConsumerState.ACTIVE
+    assert explain(platform, subscription, at_ms=world.store.now()).reasons == (
+        f"what {folder}/*.jsonl held then is not kept; ask without a time",
+    )
 
 
 def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    flow = a_feed(folder)
+    subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    settled(world, run_tick(platform, flow, runs))
-    row = world.evaluator.activate(flow)
+    settled(world, run_tick(platform, subscription, runs))
+    row = world.evaluator.activate(subscription)
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice .* from beginning; put the trigger of the table that reads"):
-        place_at(platform, flow, StartFrom("beginning"))
+        place_at(platform, subscription, StartFrom("beginning"))
     (folder / "a.jsonl").write_text("3\n")
-    run_tick(platform, flow, runs)
-    world.people.seek(row, None, BY, place_at(platform, flow, StartFrom("now")))
+    run_tick(platform, subscription, runs)
+    world.people.seek(row, None, BY, place_at(platform, subscription, StartFrom("now")))
     assert read_to(world) == FilesPlace({"a.jsonl": 2})
-    assert run_tick(platform, flow, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
     with pytest.raises(FeedUnreadableError, match="is no folder"):
         place_at(platform, a_feed(folder / "none"), StartFrom("now"))
 
 
-def test_one_sensor_for_many_flows_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    fed, woken = a_feed(folder), Flow(name="gold", trigger=SnapshotTrigger("silver.orders"))
-    lost = Flow(name="lost", trigger=SnapshotTrigger(), feed=JsonLines(str(folder / "none")))
-    launches = {flow.name: Launch(flow, anything, [dg.AssetKey(flow.name)]) for flow in (fed, woken, lost)}
+def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    fed, woken = a_feed(folder), Subscription(name="gold", trigger=SnapshotTrigger("silver.orders"))
+    lost = Subscription(name="lost", trigger=SnapshotTrigger(), feed=JsonLines(str(folder / "none")))
+    launches = {subscription.name: Launch(subscription, anything, [dg.AssetKey(subscription.name)]) for subscription in (fed, woken, lost)}
     sweep = Sweep(platform.evaluator, [woken])
     accepts = dict.fromkeys(launches, lambda key: True)
     drop(folder, "a.jsonl", "1")
     world.change("silver.orders", 1)
     tick = run_many(platform, sweep, launches, runs, accepts)
-    assert {one.lane.flow: one.end.feed for one in tick.launches} == {NAME: FilesPlace({"a.jsonl": 2}), "gold": None}
+    assert {one.consumer.subscription: one.end.feed for one in tick.launches} == {NAME: FilesPlace({"a.jsonl": 2}), "gold": None}
     assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)

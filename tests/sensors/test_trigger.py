@@ -17,7 +17,7 @@ from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.runtime.names import ATTEMPT_TAG, CAUSE_TAG, EXECUTION_TAG, LANE_TAG
+from lakechime_dagster.runtime.names import ATTEMPT_TAG, CAUSE_TAG, CONSUMER_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, end_dead_run, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.sensors.tick import DagsterRuns, RunState
@@ -179,7 +179,7 @@ def test_a_run_carries_references_in_tags(asset: Location) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
     tags = request.tags
-    assert (tags[LANE_TAG], tags[CAUSE_TAG], tags[ATTEMPT_TAG]) == ("features", "trigger", "1")
+    assert (tags[CONSUMER_TAG], tags[CAUSE_TAG], tags[ATTEMPT_TAG]) == ("features", "trigger", "1")
     assert asset.platform.ledger.execution(tags[EXECUTION_TAG]) is not None
     assert request.run_key == f"{tags[EXECUTION_TAG]}:1"
 
@@ -199,7 +199,7 @@ def test_a_manual_run_claims_what_waits(asset: Location, body: Body) -> None:
     asset.change(1)
     assert asset.run().success
     assert body.handed == [["1"]]
-    assert asset.platform.ledger.executions(flow="features")[0].cause == "manual"
+    assert asset.platform.ledger.executions(subscription="features")[0].cause == "manual"
     asset.tick()
     assert asset.tick().run_requests == []
 
@@ -234,7 +234,7 @@ def test_a_manual_run_with_nothing_new_says_so(asset: Location, body: Body) -> N
 def test_the_commit_settles_a_job_that_writes_a_table_and_its_event_is_registered(writer: Location, body: Body) -> None:
     writer.change(1)
     assert writer.launch(only(writer.tick().run_requests)).success
-    (execution,) = writer.platform.ledger.executions(flow="nightly")
+    (execution,) = writer.platform.ledger.executions(subscription="nightly")
     assert (execution.state, execution.version) == ("SETTLED", "0")
     record = writer.platform.store.table(TARGET)
     assert record is not None
@@ -254,7 +254,7 @@ def test_a_reexecution_after_a_commit_that_nobody_settled_settles_and_ends(write
 def test_only_the_declared_table_may_be_written_in_an_execution(asset: Location, body: Body) -> None:
     body.commits = True
     asset.change(1)
-    assert "flow features writes no table, not silver.orders" in message(asset.launch(only(asset.tick().run_requests)))
+    assert "subscription features writes no table, not silver.orders" in message(asset.launch(only(asset.tick().run_requests)))
 
 
 def test_many_events_are_handed_to_child_processes_in_a_file_that_goes_with_the_execution(asset: Location, body: Body) -> None:

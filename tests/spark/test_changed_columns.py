@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakechime_dagster.spark.commit import merge
 from lakechime_dagster.spark.compare import keyed_difference
 from lakechime_dagster.tables.tables import RefreshMode
-from tests.support.refreshes import Flow, Source, make_flow, open_log
+from tests.support.refreshes import Source, Subscription, make_subscription, open_log
 
 pytestmark = pytest.mark.spark
 
@@ -30,48 +30,48 @@ def test_the_columns_that_differ_are_named_however_many_there_are(spark: SparkSe
     assert (found.changed, found.updated, found.unchanged) == (("col2", "col64", "col65"), 1, 1)
 
 
-def started(spark: SparkSession, folder: Path, refresh: RefreshMode) -> tuple[Source, Flow]:
+def started(spark: SparkSession, folder: Path, refresh: RefreshMode) -> tuple[Source, Subscription]:
     source = Source(folder / "orders", ORDERS)
     source.write((1, 1.5, "a"), (2, float("nan"), None))
-    flow = make_flow(spark, folder, {"orders": source}, lambda orders: orders, keys=("id",), refresh=refresh)
-    flow.run()
-    return source, flow
+    subscription = make_subscription(spark, folder, {"orders": source}, lambda orders: orders, keys=("id",), refresh=refresh)
+    subscription.run()
+    return source, subscription
 
 
-def told(flow: Flow) -> str | None:
+def told(subscription: Subscription) -> str | None:
     """What the events of the newest commit of the target tell."""
-    flow.run()
-    log = open_log(flow.job.location, "target")
+    subscription.run()
+    log = open_log(subscription.job.location, "target")
     (event,) = log.events_of_commit(log.version)
     return event.tags.get(TAG)
 
 
-def foreign(flow: Flow) -> None:
+def foreign(subscription: Subscription) -> None:
     """A commit of somebody else, of the target's newest row once more."""
-    write_deltalake(flow.job.location, pa.Table.from_pylist([{"id": 2, "amount": 3.0, "note": "b"}], ORDERS), mode="append")
+    write_deltalake(subscription.job.location, pa.Table.from_pylist([{"id": 2, "amount": 3.0, "note": "b"}], ORDERS), mode="append")
 
 
 def test_a_table_that_is_replaced_names_them_if_all_its_rows_stay(spark: SparkSession, tmp_path: Path) -> None:
-    source, flow = started(spark, tmp_path, RefreshMode.FULL)
+    source, subscription = started(spark, tmp_path, RefreshMode.FULL)
     source.update({"amount": "2.5", "note": "'late'"}, "id = 1")
-    assert told(flow) == '["amount","note"]'
-    foreign(flow)
+    assert told(subscription) == '["amount","note"]'
+    foreign(subscription)
     source.update({"note": "'later'"}, "id = 1")
-    assert told(flow) is None  # the row of another goes too
+    assert told(subscription) is None  # the row of another goes too
 
 
 def test_a_merge_names_nothing_if_a_row_came_or_another_commit_was_first(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, flow = started(spark, tmp_path, RefreshMode.ROWS)
+    source, subscription = started(spark, tmp_path, RefreshMode.ROWS)
     source.update({"note": "'late'"}, "id = 1")
     source.write((3, 3.5, "c"))
-    assert told(flow) is None
+    assert told(subscription) is None
 
     def overtaken(session: SparkSession, target: Any, changes: DataFrame) -> None:
-        DeltaTable(flow.job.location).update(updates={"amount": "9.0"}, predicate="id = 1")
+        DeltaTable(subscription.job.location).update(updates={"amount": "9.0"}, predicate="id = 1")
         merge(session, target, changes)
 
     monkeypatch.setattr("lakechime_dagster.spark.write.merge", overtaken)
     source.update({"note": "'later'"}, "id = 1")
-    assert told(flow) is None  # it put back an amount that it did not compare with
+    assert told(subscription) is None  # it put back an amount that it did not compare with

@@ -1,4 +1,4 @@
-"""Law 13: a step of a lane commits at most once, and the log says afterwards whose commit it is."""
+"""Law 13: a step of a consumer commits at most once, and the log says afterwards whose commit it is."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from delta.exceptions import ConcurrentAppendException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.spark.commit import (
     TXN_APP_ID,
     TXN_VERSION,
@@ -26,16 +26,16 @@ from lakechime_dagster.spark.commit import (
     stamped,
 )
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 from tests.support.refreshes import open_log, read_rows
 
 pytestmark = pytest.mark.spark
-LANE = LaneId("test", "silver.t", 'it\'s "quoted"')
+CONSUMER = ConsumerId("test", "silver.t", 'it\'s "quoted"')
 
 
-def make_stamp(step: int, attempt: int = 1, **fields: Any) -> CommitStamp:
+def make_commit_metadata(step: int, attempt: int = 1, **fields: Any) -> CommitMetadata:
     values = {"end": Place(position=Position(0, 10 * step + attempt)), "execution_id": f"e{step}"} | fields
-    return CommitStamp(lane=LANE, step=step, attempt=attempt, **values)
+    return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, **values)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 
 @pytest.mark.tier1
-def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: SparkSession, target: Target) -> None:
+def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behind(spark: SparkSession, target: Target) -> None:
     changes = spark.createDataFrame(
         [(1, "a", "u", "U"), (2, "b", "-", "D"), (4, "b", "n", "I")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING"
     )
@@ -65,9 +65,9 @@ def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: 
     ]
     seen = []
     for step, write in enumerate(writes, start=1):
-        found = commit(spark, target, make_stamp(step), lambda write=write: write)
+        found = commit(spark, target, make_commit_metadata(step), lambda write=write: write)
         assert found is not None
-        assert (found.stamp, found.version) == (make_stamp(step), str(step))
+        assert (found.commit_metadata, found.version) == (make_commit_metadata(step), str(step))
         seen.append(read_rows(target.location))
     assert seen == [
         [(1, "a", "x"), (2, "b", "x"), (3, "it's", "x")],
@@ -82,7 +82,7 @@ def test_every_kind_of_write_carries_the_stamp_and_leaves_no_conf_behind(spark: 
 
 @pytest.mark.tier1
 def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: SparkSession, target: Target) -> None:
-    zombie, successor = make_stamp(1, attempt=1), make_stamp(1, attempt=2)
+    zombie, successor = make_commit_metadata(1, attempt=1), make_commit_metadata(1, attempt=2)
 
     def overtaken() -> Any:
         assert commit(spark, target, successor, lambda: lambda: append(frame(spark, (1, "a", "second")), target))
@@ -91,23 +91,23 @@ def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: 
     found = commit(spark, target, zombie, overtaken)
     assert found
     assert (is_own(found, zombie), is_own(found, successor)) == (False, True)
-    assert found.stamp.end == successor.end
+    assert found.commit_metadata.end == successor.end
     assert read_rows(target.location) == [(1, "a", "second")]
     assert commit(spark, target, zombie, lambda: pytest.fail("a step that has committed is not prepared again")) == found
 
 
 @pytest.mark.tier1
-def test_an_attempt_whose_lane_has_moved_on_is_refused(spark: SparkSession, target: Target) -> None:
-    commit(spark, target, make_stamp(2), lambda: lambda: append(frame(spark, (1, "a", "x")), target))
-    with pytest.raises(LaneConflictError, match="its lane has committed step 2"):
-        commit(spark, target, make_stamp(1), lambda: lambda: append(frame(spark, (2, "a", "late")), target))
+def test_an_attempt_whose_consumer_has_moved_on_is_refused(spark: SparkSession, target: Target) -> None:
+    commit(spark, target, make_commit_metadata(2), lambda: lambda: append(frame(spark, (1, "a", "x")), target))
+    with pytest.raises(ConsumerConflictError, match="its consumer has committed step 2"):
+        commit(spark, target, make_commit_metadata(1), lambda: lambda: append(frame(spark, (2, "a", "late")), target))
     assert read_rows(target.location) == [(1, "a", "x")]
 
 
 def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: SparkSession, target: Target) -> None:
     """The broken twin of law 13: what the check above would see if the transaction's version were not the step."""
     for attempt in (1, 2):
-        twin = replace(make_stamp(1), step=10 + attempt)
+        twin = replace(make_commit_metadata(1), step=10 + attempt)
         with stamped(spark, twin):
             append(frame(spark, (1, "a", "x")), target)
     assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]
@@ -116,13 +116,13 @@ def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: 
 @pytest.mark.tier1
 def test_nothing_to_do_leaves_no_commit(spark: SparkSession, target: Target) -> None:
     before = target.log.version
-    assert commit(spark, target, make_stamp(1), lambda: None) is None
+    assert commit(spark, target, make_commit_metadata(1), lambda: None) is None
     assert target.log.version == before
 
 
 @pytest.mark.tier1
 def test_a_writer_that_loses_a_conflict_reads_and_writes_again(spark: SparkSession, target: Target) -> None:
-    commit(spark, target, make_stamp(1), lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target))
+    commit(spark, target, make_commit_metadata(1), lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target))
     tries = []
 
     def prepare() -> Any:
@@ -136,6 +136,6 @@ def test_a_writer_that_loses_a_conflict_reads_and_writes_again(spark: SparkSessi
 
         return conflicting
 
-    assert commit(spark, target, make_stamp(2), prepare)
+    assert commit(spark, target, make_commit_metadata(2), prepare)
     assert len(tries) == 2
     assert read_rows(target.location) == [(1, "a", "mine"), (2, "a", "x")]

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.tables.tables import RefreshMode
-from tests.support.refreshes import Source, make_flow
+from tests.support.refreshes import Source, make_subscription
 
 pytestmark = pytest.mark.spark
 
@@ -42,12 +42,12 @@ def recreate(source: Source) -> None:
 def test_a_target_is_replaced_whatever_its_mode(spark: SparkSession, tmp_path: Path, mode: RefreshMode) -> None:
     source = Source(tmp_path / "flights", SCHEMA, ("day",))
     source.write((FIRST, 1, "JFK"), (SECOND, 2, "LGA"))
-    flow = make_flow(spark, tmp_path, {"flights": source}, refresh=mode, **MODES[mode])
-    flow.run()
-    assert len(flow.rows) == 2
+    subscription = make_subscription(spark, tmp_path, {"flights": source}, refresh=mode, **MODES[mode])
+    subscription.run()
+    assert len(subscription.rows) == 2
     recreate(source)
-    result = flow.run()
+    result = subscription.run()
     assert (result.sources[0].verdict, result.replaced) == (Verdict.RECREATED, True)
     assert any("flights is RECREATED" in note for note in result.notes), result.notes
     assert result.counts.is_balanced, result.counts
-    assert flow.rows == AFTER[mode]
+    assert subscription.rows == AFTER[mode]

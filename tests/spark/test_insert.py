@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.spark import commit as insert
 from lakechime_dagster.spark.commit import Target, append_nothing, commit
 from lakechime_dagster.spark.job import Outcome
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
-from tests.support.refreshes import Flow, Source, balanced, make_flow, open_log
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from tests.support.refreshes import Source, Subscription, balanced, make_subscription, open_log
 
 pytestmark = pytest.mark.spark
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -26,31 +26,31 @@ def source(tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, source: Source) -> Flow:
-    return make_flow(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",))
+def subscription(spark: SparkSession, tmp_path: Path, source: Source) -> Subscription:
+    return make_subscription(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",))
 
 
 @pytest.fixture
-def begun(flow: Flow, source: Source) -> Flow:
-    """The flow after its first step."""
+def begun(subscription: Subscription, source: Source) -> Subscription:
+    """The subscription after its first step."""
     source.write((1, "a"))
-    flow.run()
-    return flow
+    subscription.run()
+    return subscription
 
 
-def operations(flow: Flow) -> list[str]:
-    return [one["operation"] for one in reversed(DeltaTable(flow.job.location).history())]
+def operations(subscription: Subscription) -> list[str]:
+    return [one["operation"] for one in reversed(DeltaTable(subscription.job.location).history())]
 
 
-def overwrite(flow: Flow) -> None:
+def overwrite(subscription: Subscription) -> None:
     """As another engine does it, which replaces what is there."""
-    Source(Path(flow.job.location), ROWS).write((1, "a"), (2, "theirs"), mode="overwrite")
+    Source(Path(subscription.job.location), ROWS).write((1, "a"), (2, "theirs"), mode="overwrite")
 
 
-def append(flow: Flow) -> None:
+def append(subscription: Subscription) -> None:
     """As a session of Spark's does it, which reads nothing of the table."""
-    theirs = flow.spark.newSession().createDataFrame([(2, "theirs")], "k BIGINT, v STRING")
-    theirs.write.format("delta").mode("append").save(flow.job.location)
+    theirs = subscription.spark.newSession().createDataFrame([(2, "theirs")], "k BIGINT, v STRING")
+    theirs.write.format("delta").mode("append").save(subscription.job.location)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
@@ -66,34 +66,34 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
 
 
 @pytest.mark.tier1
-def test_rows_of_new_keys_are_added_and_others_merged(flow: Flow, source: Source) -> None:
+def test_rows_of_new_keys_are_added_and_others_merged(subscription: Subscription, source: Source) -> None:
     source.write((1, "a"), (2, "b"))
-    assert balanced(flow.run()).counts.inserted == 2
+    assert balanced(subscription.run()).counts.inserted == 2
     source.write((3, "c"))
-    assert balanced(flow.run()).counts.inserted == 1
+    assert balanced(subscription.run()).counts.inserted == 1
     source.update({"v": "'d'"}, "k = 3")
     source.write((4, "e"))
-    counts = balanced(flow.run()).counts
-    assert (counts.inserted, counts.updated, operations(flow)[1:]) == (1, 1, ["WRITE", "WRITE", "MERGE"])
-    assert flow.rows == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
-    changes = pa.table(DeltaTable(flow.job.location).load_cdf(starting_version=1)).to_pylist()
+    counts = balanced(subscription.run()).counts
+    assert (counts.inserted, counts.updated, operations(subscription)[1:]) == (1, 1, ["WRITE", "WRITE", "MERGE"])
+    assert subscription.rows == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
+    changes = pa.table(DeltaTable(subscription.job.location).load_cdf(starting_version=1)).to_pylist()
     assert sorted((one["k"], one["_change_type"], one["_commit_version"]) for one in changes if one["_commit_version"] < 3) == [
         (1, "insert", 1), (2, "insert", 1), (3, "insert", 2),
     ]  # fmt: skip
 
 
 def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: Path, source: Source) -> None:
-    flow = make_flow(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",), partitioned_by=("v",))
+    subscription = make_subscription(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",), partitioned_by=("v",))
     source.write((99, "a"))
-    flow.run()
+    subscription.run()
     source.write(*[(number, "ab"[number % 2]) for number in range(40)])
-    result = flow.run()
+    result = subscription.run()
     assert (result.counts.inserted, result.files, result.partitions) == (40, 2, (("a",), ("b",)))
 
 
 @pytest.mark.parametrize("write", [append, overwrite])
 def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
-    begun: Flow, source: Source, monkeypatch: pytest.MonkeyPatch, write: Callable[[Flow], None]
+    begun: Subscription, source: Source, monkeypatch: pytest.MonkeyPatch, write: Callable[[Subscription], None]
 ) -> None:
     source.write((2, "ours"))
     meanwhile(monkeypatch, lambda: write(begun))
@@ -103,25 +103,25 @@ def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
 
 
 def test_an_attempt_that_another_one_overtakes_adds_nothing(
-    spark: SparkSession, begun: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, begun: Subscription, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one's commit is empty, so that it is its transaction alone that tells of it."""
     source.write((2, "b"))
     target = Target(name="target", location=begun.job.location, log=open_log(begun.job.location, "target"), keys=("k",))
-    other = CommitStamp(lane=begun.lane, step=2, attempt=2, execution_id="e2", end=Place())
+    other = CommitMetadata(consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Place())
     meanwhile(monkeypatch, lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)))
     result, _ = begun.attempt(2, 1)
     assert result.outcome is Outcome.SKIPPED
     assert begun.rows == [(1, "a")]
 
 
-def test_lanes_of_keys_merge(flow: Flow, source: Source) -> None:
+def test_consumers_of_keys_merge(subscription: Subscription, source: Source) -> None:
     source.write((1, "a"))
-    replace(flow, lane=LaneId("test", "flow", "one")).run()
-    assert operations(flow)[-1] == "MERGE"
+    replace(subscription, consumer=ConsumerId("test", "subscription", "one")).run()
+    assert operations(subscription)[-1] == "MERGE"
 
 
-def test_rows_with_a_new_column_are_merged(begun: Flow, source: Source) -> None:
+def test_rows_with_a_new_column_are_merged(begun: Subscription, source: Source) -> None:
     source.write((2, "b"))
     begun.run(compute=lambda source: source.withColumn("w", source.v))
     assert operations(begun)[-1] == "MERGE"

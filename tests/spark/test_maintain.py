@@ -19,9 +19,9 @@ from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
 from lakechime_dagster.tables.maintenance import BEFORE, FILES, Maintenance, opened
 from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, TableFiles, plan
-from tests.spark.test_commit import make_stamp
+from tests.spark.test_commit import make_commit_metadata
 from tests.support.older import make_older
-from tests.support.refreshes import DAYS, Source, flights_source, make_flow, open_log, read_rows
+from tests.support.refreshes import DAYS, Source, flights_source, make_subscription, open_log, read_rows
 
 pytestmark = pytest.mark.spark
 
@@ -55,8 +55,8 @@ def test_a_table_is_kept_as_planned_and_nobody_downstream_reads_anything_again(s
     for k in (30, 31):
         flights.write((DAYS[1], k, "LGA", k))
     delete_by_vectors(spark, flights, "k IN (3, 4)")
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights)
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
+    subscription.run()
     rows, seen = read_rows(flights.location), flights.log.seen(flights.log.version)
 
     made = planned(flights)
@@ -74,7 +74,7 @@ def test_a_table_is_kept_as_planned_and_nobody_downstream_reads_anything_again(s
     operations = [commit.operation for commit in flights.log.commits(int(seen.snapshot_id), flights.log.version)]
     assert operations == ["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"]
     assert flights.log.changes_after(seen).events == ()
-    again = flow.run()
+    again = subscription.run()
     assert ([source.method for source in again.sources], again.version) == ([ReadMethod.NOTHING], None)
 
 
@@ -102,7 +102,7 @@ def test_a_merge_that_meets_maintenance_half_way_is_tried_again_and_done(spark: 
 
     def write() -> None:
         try:
-            assert commit(session, target, make_stamp(1), prepare)
+            assert commit(session, target, make_commit_metadata(1), prepare)
         except BaseException as failure:  # noqa: BLE001 - it is the test's
             failures.append(failure)
 

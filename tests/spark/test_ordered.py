@@ -16,7 +16,7 @@ from lakechime_dagster.spark.job import Counts, Outcome
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Span
-from tests.support.refreshes import DAYS, Source, balanced, flights_source, make_flow
+from tests.support.refreshes import DAYS, Source, balanced, flights_source, make_subscription
 
 pytestmark = pytest.mark.spark
 
@@ -37,16 +37,16 @@ def test_rows_of_the_ordered_days_are_computed_again_with_what_came_and_a_second
     spark: SparkSession, tmp_path: Path
 ) -> None:
     flights = flights_source(tmp_path, *ROWS)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, version(1), keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, version(1), keys=("k",))
+    subscription.run()
     flights.write((DAYS[2], 5, "EWR", 3))
     flights.update({"delay": "6"}, "k = 1")  # which is both ordered and touched
-    result = flow.run(compute=version(10), ordered=(FIRST_DAY,))
+    result = subscription.run(compute=version(10), ordered=(FIRST_DAY,))
     balanced(result)
-    assert by_key(flow.rows) == {1: 60, 2: 70, 3: 9, 4: 1, 5: 30}
+    assert by_key(subscription.rows) == {1: 60, 2: 70, 3: 9, 4: 1, 5: 30}
     assert result.counts == Counts(rows_in=3, returned=3, inserted=1, updated=2)
     assert result.notes == ("taken again for a backfill: rows of flights with DAY >= 2013-01-01 and < 2013-01-02",)
-    again = flow.run(compute=version(10), ordered=(FIRST_DAY,))
+    again = subscription.run(compute=version(10), ordered=(FIRST_DAY,))
     assert (again.outcome, again.committed, again.counts.unchanged) == (Outcome.NOTHING, None, 2)
 
 
@@ -70,13 +70,13 @@ def test_ordered_times_are_those_of_the_session_wherever_the_machine_is(spark: S
     def marked(text: str) -> Callable[..., DataFrame]:
         return lambda visits: visits.select("k", F.lit(text).alias("by"))
 
-    flow = make_flow(spark, tmp_path, {"visits": visits}, marked("old"), keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"visits": visits}, marked("old"), keys=("k",))
+    subscription.run()
     span = Span(tables=("visits",), column="at", since="2013-01-02", until="2013-01-02T06:00")
-    flow.run(compute=marked("new"), ordered=(span,))
-    assert by_key(flow.rows) == {0: "new", 5: "new", 6: "old", 23: "old"}
-    flow.run(compute=marked("newer"), ordered=(replace(span, since="2013-01-02T06", until="2013-01-02T23:00:00.5"),))
-    assert by_key(flow.rows) == {0: "new", 5: "new", 6: "newer", 23: "newer"}
+    subscription.run(compute=marked("new"), ordered=(span,))
+    assert by_key(subscription.rows) == {0: "new", 5: "new", 6: "old", 23: "old"}
+    subscription.run(compute=marked("newer"), ordered=(replace(span, since="2013-01-02T06", until="2013-01-02T23:00:00.5"),))
+    assert by_key(subscription.rows) == {0: "new", 5: "new", 6: "newer", 23: "newer"}
 
 
 def test_groups_of_the_ordered_days_are_computed_whole_again_where_a_part_of_a_day_is_all_of_it(
@@ -84,26 +84,26 @@ def test_groups_of_the_ordered_days_are_computed_whole_again_where_a_part_of_a_d
 ) -> None:
     flights = flights_source(tmp_path, *ROWS)
     text = "SELECT origin, {} AS delay FROM flights GROUP BY origin"
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights}, sql=text.format("sum(delay)"), keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS
     )
-    flow.run()
+    subscription.run()
     hours = replace(FIRST_DAY, since="2013-01-01T08:00", until="2013-01-01T20:00")
-    flow.run(sql=text.format("-sum(delay)"), ordered=(hours,))
-    assert by_key(flow.rows) == {"JFK": -14, "LGA": -7, "EWR": 1}
+    subscription.run(sql=text.format("-sum(delay)"), ordered=(hours,))
+    assert by_key(subscription.rows) == {"JFK": -14, "LGA": -7, "EWR": 1}
 
 
 def test_partitions_and_whole_tables_are_computed_again(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, *ROWS)
     text = "SELECT day, {} AS delay FROM flights GROUP BY day"
     for mode, wanted in ((RefreshMode.PARTITIONS, [-12, 9, 1]), (RefreshMode.FULL, [-12, -9, -1])):
-        flow = make_flow(
+        subscription = make_subscription(
             spark, tmp_path / mode, {"flights": flights}, sql=text.format("sum(delay)"), partitioned_by=("day",), refresh=mode
         )  # fmt: skip
-        flow.run()
-        flow.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,))
-        assert [delay for _, delay in flow.rows] == wanted
-    assert flow.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,)).outcome is Outcome.NOTHING
+        subscription.run()
+        subscription.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,))
+        assert [delay for _, delay in subscription.rows] == wanted
+    assert subscription.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,)).outcome is Outcome.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_what_joins_an_ordered_table_is_computed_again(
         return lambda flights, weather: flights.join(weather, "origin", "left").select("k", (F.col("wind") * factor).alias("wind"))
 
     sources = {"flights": flights_source(tmp_path, *ROWS), "weather": weather}
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, sources, joined(1), keys=("k",), inputs={"flights": read, "weather": {"mode": ReadMode.SNAPSHOT}}
     )  # fmt: skip
-    flow.run()
-    flow.run(compute=joined(10), ordered=(Span(tables=tables, column="day", since="2013-01-01", until="2013-01-02"),))
-    assert by_key(flow.rows) == wanted
+    subscription.run()
+    subscription.run(compute=joined(10), ordered=(Span(tables=tables, column="day", since="2013-01-01", until="2013-01-02"),))
+    assert by_key(subscription.rows) == wanted

@@ -20,7 +20,7 @@ from lakechime_dagster.spark.job import Counts, Outcome
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
-from tests.support.refreshes import DAYS, FLIGHTS, Source, balanced, flights_source, make_flow, read_rows
+from tests.support.refreshes import DAYS, FLIGHTS, Source, balanced, flights_source, make_subscription, read_rows
 
 pytestmark = pytest.mark.spark
 
@@ -87,28 +87,28 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
     flights.write(*[(DAYS[i % 3], 10 + i, ORIGINS[i % 2], i) for i in range(6)])
     alone, both = {"flights": flights}, {"flights": flights, "weather": weather}
     rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
-    flows = {
-        "rows": make_flow(spark, folder / "rows", both, with_weather, keys=("k",), inputs=rejoin),
-        "groups": make_flow(spark, folder / "groups", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS),
-        "days": make_flow(spark, folder / "days", both, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS),
-        "full": make_flow(spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL),
+    subscriptions = {
+        "rows": make_subscription(spark, folder / "rows", both, with_weather, keys=("k",), inputs=rejoin),
+        "groups": make_subscription(spark, folder / "groups", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS),
+        "days": make_subscription(spark, folder / "days", both, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS),
+        "full": make_subscription(spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL),
     }
-    for flow in flows.values():
-        balanced(flow.run())
+    for subscription in subscriptions.values():
+        balanced(subscription.run())
     key = 100
     for commits in history:
         for action in commits:
             change(flights, weather, key, action)
             key += 1
-        for flow in flows.values():
-            balanced(flow.run())
+        for subscription in subscriptions.values():
+            balanced(subscription.run())
         for module in (session, ranges):
             monkeypatch.setattr(module, "MAX_LITERALS", 1)
-        assert {name: flow.rows for name, flow in flows.items()} == computed_anew(spark, both), history
+        assert {name: subscription.rows for name, subscription in subscriptions.items()} == computed_anew(spark, both), history
 
 
 def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each flow's table, by its definition over everything there is."""
+    """The rows of each subscription's table, by its definition over everything there is."""
     now = {alias: spark.read.format("delta").load(str(source.location)) for alias, source in sources.items()}
     for alias, frame in now.items():
         frame.createOrReplaceTempView(alias)
@@ -125,18 +125,18 @@ def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, 
 def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession, tmp_path: Path) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights, "weather": weather}, with_weather, keys=("k",), partitioned_by=("day",),
         inputs=rejoin, watermark="day", comment="Flights with weather",
     )  # fmt: skip
-    first = balanced(flow.run())
+    first = balanced(subscription.run())
     assert (first.outcome, first.version, first.counts.inserted, first.counts.rows_in) == (Outcome.COMMITTED, "1", 2, 2)
     assert first.partitions == (("2013-01-01",), ("2013-01-02",))
     assert first.watermark == 1357084800000
     flights.write((DAYS[2], 3, "JFK", 1))
     flights.delete("k = 1")
     weather.update({"wind": "99"}, "origin = 'LGA'")
-    second = balanced(flow.run())
+    second = balanced(subscription.run())
     counts = second.counts
     assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged, counts.rows_in) == (1, 1, 1, 0, 2)
     assert [(s.alias, s.method, s.verdict, s.start, s.end, s.commits) for s in second.sources] == [
@@ -144,10 +144,10 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
     ]  # fmt: skip
     assert second.watermark == 1357171200000
     assert second.committed
-    assert second.committed.stamp.watermark == second.watermark
+    assert second.committed.commit_metadata.watermark == second.watermark
     assert set(second.seconds) == {"read", "compute", "quarantine", "write"}
     assert second.bytes > 0
-    assert flow.rows == [(2, DAYS[1], "LGA", 7, 99), (3, DAYS[2], "JFK", 1, 10)]
+    assert subscription.rows == [(2, DAYS[1], "LGA", 7, 99), (3, DAYS[2], "JFK", 1, 10)]
     assert not [table for table in spark.catalog.listTables() if table.name.startswith("lakechime")]
 
 
@@ -155,130 +155,132 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
 def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], None, "JFK", 6), (DAYS[0], 2, "JFK", 7), (DAYS[0], 2, "JFK", 8))
     flights.write((DAYS[0], 3, "JFK", 9), (DAYS[0], 3, "JFK", 9), (DAYS[0], 4, "JFK", -1), (DAYS[0], 5, "JFK", None))
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), expect={"not early": "delay >= 0"})
-    result = balanced(flow.run())
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), expect={"not early": "delay >= 0"}
+    )
+    result = balanced(subscription.run())
     counts = result.counts
     assert (counts.returned, counts.inserted, counts.deduplicated, counts.quarantined) == (8, 2, 1, 5)
-    assert [row[1] for row in flow.rows] == [1, 3]
-    held = read_rows(f"{flow.job.location}__quarantine")
+    assert [row[1] for row in subscription.rows] == [1, 3]
+    held = read_rows(f"{subscription.job.location}__quarantine")
     assert sorted((row[3], json.loads(row[4])["k"]) for row in held if json.loads(row[4])["k"] is not None) == [
         ("another row has the same key (k) and other values", 2), ("another row has the same key (k) and other values", 2),
         ("not early: delay >= 0", 4), ("not early: delay >= 0", 5),
     ]  # fmt: skip
-    assert {row[:3] for row in held} == {(str(flow.lane), 1, "e1")}
+    assert {row[:3] for row in held} == {(str(subscription.consumer), 1, "e1")}
 
 
 def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[0], None, "JFK", 1))
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
-    assert flow.attempt(1, 1)[0].outcome is Outcome.NOTHING
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    assert subscription.attempt(1, 1)[0].outcome is Outcome.NOTHING
     flights.write((DAYS[0], None, "JFK", 2))
-    second, _ = flow.attempt(1, 2, may_settle_empty=False)
+    second, _ = subscription.attempt(1, 2, may_settle_empty=False)
     assert second.outcome is Outcome.FENCED
-    assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{flow.job.location}__quarantine")) == [1, 2]
-    late, _ = flow.attempt(1, 1)
+    assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{subscription.job.location}__quarantine")) == [1, 2]
+    late, _ = subscription.attempt(1, 1)
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
 
 
 def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
 
     def overtaken(flights: DataFrame) -> DataFrame:
-        flow.attempt(1, 2)
+        subscription.attempt(1, 2)
         return flights
 
-    late, _ = flow.attempt(1, 1, compute=overtaken)
+    late, _ = subscription.attempt(1, 1, compute=overtaken)
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
     assert balanced(late).counts == Counts()
 
 
 def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[2], 1, "JFK", 5))
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), watermark="day")
-    newest = flow.run().watermark
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), watermark="day")
+    newest = subscription.run().watermark
     flights.write((DAYS[0], 2, "JFK", 5))
-    late = flow.run()
+    late = subscription.run()
     assert late.committed
-    assert (late.watermark, late.committed.stamp.watermark) == (newest, newest)
+    assert (late.watermark, late.committed.commit_metadata.watermark) == (newest, newest)
     flights.delete("k = 1")
-    assert flow.run(refresh=RefreshMode.FULL).watermark == 1356998400000
+    assert subscription.run(refresh=RefreshMode.FULL).watermark == 1356998400000
 
 
 def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription.run()
     for i in range(3):
         flights.write((DAYS[0], 10 + i, "EWR", i))
     flights.delete("k = 1")
     DeltaTable(str(flights.location)).create_checkpoint()
     for version in (0, 1, 2):
         (flights.location / "_delta_log" / f"{version:020d}.json").unlink()
-    result = balanced(flow.run())
+    result = balanced(subscription.run())
     assert result.replaced
     assert result.sources[0].verdict is Verdict.EXPIRED
     assert "flights is EXPIRED (the log was cleaned up past commit 1)" in result.notes[0]
-    assert [row[1] for row in flow.rows] == [10, 11, 12, 2]
+    assert [row[1] for row in subscription.rows] == [10, 11, 12, 2]
 
 
 def test_a_target_without_keys_appends_and_is_replaced_when_rows_change(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.where("delay > 5"))
-    balanced(flow.run())
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights.where("delay > 5"))
+    balanced(subscription.run())
     flights.write((DAYS[0], 3, "EWR", 9))
-    appended = balanced(flow.run())
+    appended = balanced(subscription.run())
     assert (appended.replaced, appended.counts.inserted) == (False, 1)
     flights.update({"delay": "6"}, "k = 1")
-    replaced = balanced(flow.run())
+    replaced = balanced(subscription.run())
     assert (replaced.replaced, replaced.counts.inserted, replaced.counts.unchanged) == (True, 1, 2)
     assert "without keys" in replaced.notes[0]
-    assert [row[1] for row in flow.rows] == [1, 3, 2]
+    assert [row[1] for row in subscription.rows] == [1, 3, 2]
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)], ids=["unkeyed", "keyed"])
-def test_a_lane_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
+def test_a_consumer_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
     spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]
 ) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys)
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys)
+    subscription.run()
     flights.delete("k = 1")
-    flow.place = {}
-    again = balanced(flow.run())
+    subscription.place = {}
+    again = balanced(subscription.run())
     assert (again.replaced, again.counts.deleted) == (True, 1)
     assert again.notes == ("flights is read again from the beginning: the target is replaced",)
-    assert [row[1] for row in flow.rows] == [2]
+    assert [row[1] for row in subscription.rows] == [2]
 
 
-def test_a_target_that_was_dropped_under_its_lane_is_computed_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_target_that_was_dropped_under_its_consumer_is_computed_whole(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
-    flow.run()
-    shutil.rmtree(flow.job.location)
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription.run()
+    shutil.rmtree(subscription.job.location)
     flights.write((DAYS[2], 3, "EWR", 9))
-    whole = balanced(flow.run(has_committed=True))
+    whole = balanced(subscription.run(has_committed=True))
     assert (whole.replaced, whole.counts.inserted) == (True, 3)
-    assert "no longer holds what its lane has committed" in whole.notes[0]
+    assert "no longer holds what its consumer has committed" in whole.notes[0]
     flights.write((DAYS[2], 4, "EWR", 9))
-    assert (balanced(flow.run(has_committed=True)).replaced, len(flow.rows)) == (False, 4)
+    assert (balanced(subscription.run(has_committed=True)).replaced, len(subscription.rows)) == (False, 4)
 
 
-def test_a_lane_that_has_written_nothing_yet_leaves_what_others_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_consumer_that_has_written_nothing_yet_leaves_what_others_wrote(spark: SparkSession, tmp_path: Path) -> None:
     flights, target = flights_source(tmp_path), Source(tmp_path / "target", FLIGHTS)
     target.write((DAYS[0], 9, "SFO", 0))
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
-    assert balanced(flow.run()).replaced is False
-    assert sorted(row[1] for row in flow.rows) == [1, 2, 9]
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    assert balanced(subscription.run()).replaced is False
+    assert sorted(row[1] for row in subscription.rows) == [1, 2, 9]
 
 
-def test_an_input_that_the_lane_has_not_read_before_is_added_to_what_it_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_input_that_the_consumer_has_not_read_before_is_added_to_what_it_wrote(spark: SparkSession, tmp_path: Path) -> None:
     flights, more = flights_source(tmp_path), Source(tmp_path / "more", FLIGHTS)
     more.write((DAYS[0], 3, "EWR", 9))
-    flow = make_flow(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
-    flow.run()
-    both = make_flow(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
-    both.step, both.place, both.position = flow.step, flow.place, flow.position
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
+    subscription.run()
+    both = make_subscription(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
+    both.step, both.place, both.position = subscription.step, subscription.place, subscription.position
     flights.write((DAYS[0], 4, "EWR", 9))
     added = balanced(both.run())
     assert (added.replaced, added.counts.inserted) == (False, 2)
@@ -287,20 +289,20 @@ def test_an_input_that_the_lane_has_not_read_before_is_added_to_what_it_wrote(sp
 
 def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSession, tmp_path: Path) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights, "weather": weather}, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
     )  # fmt: skip
-    flow.run()
+    subscription.run()
     flights.update({"origin": "'EWR'"}, "true")
-    result = balanced(flow.run(partitions=(("2013-01-02",), ("2013-01-03",))))
+    result = balanced(subscription.run(partitions=(("2013-01-02",), ("2013-01-03",))))
     assert (result.partitions, result.replaced) == ((("2013-01-02",),), False)
-    assert [row[:2] for row in flow.rows] == [(DAYS[0], "JFK"), (DAYS[1], "EWR")]
-    again, _ = flow.attempt(3, 1, partitions=(("2013-01-02",),))
+    assert [row[:2] for row in subscription.rows] == [(DAYS[0], "JFK"), (DAYS[1], "EWR")]
+    again, _ = subscription.attempt(3, 1, partitions=(("2013-01-02",),))
     assert again.outcome is Outcome.NOTHING
     flights.delete("day = '2013-01-02'")
-    emptied = balanced(flow.run(partitions=(("2013-01-02",),)))
+    emptied = balanced(subscription.run(partitions=(("2013-01-02",),)))
     assert emptied.counts.deleted == 1
-    assert [row[:2] for row in flow.rows] == [(DAYS[0], "JFK")]
+    assert [row[:2] for row in subscription.rows] == [(DAYS[0], "JFK")]
 
 
 @pytest.mark.parametrize("keys", [(), ("day", "k")], ids=["unkeyed", "keyed"])
@@ -308,60 +310,60 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
     )
     compared = write._difference
 
     def overtaken(*args: Any, **wishes: Any) -> Any:
-        spark.sql(f"INSERT INTO delta.`{flow.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)")
+        spark.sql(f"INSERT INTO delta.`{subscription.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)")
         return compared(*args, **wishes)
 
     monkeypatch.setattr(write, "_difference", overtaken)
-    assert balanced(flow.run(partitions=(("2013-01-01",),))).counts.deleted == 0
-    assert [row[:2] for row in flow.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
+    assert balanced(subscription.run(partitions=(("2013-01-01",),))).counts.deleted == 0
+    assert [row[:2] for row in subscription.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
 
 
 def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(spark: SparkSession, tmp_path: Path) -> None:
     hours = [dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.timezone.utc) for hour in (5, 6)]  # 01:30 in New York, both
     source = Source(tmp_path / "hourly", pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.int64())]))
     source.write((hours[0], 1), (hours[1], 2))
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"hourly": source}, lambda hourly: hourly, partitioned_by=("at",), refresh=RefreshMode.PARTITIONS
     )  # fmt: skip
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        flow.run()
+        subscription.run()
         source.update({"k": "k + 10"}, "true")
-        balanced(flow.run())
+        balanced(subscription.run())
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
-    assert sorted(row[1] for row in flow.rows) == [11, 12]
+    assert sorted(row[1] for row in subscription.rows) == [11, 12]
 
 
 def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL)
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL)
+    subscription.run()
     flights.write((DAYS[0], 3, "JFK", 0))
     flights.delete("k = 3")
-    assert flow.run().outcome is Outcome.NOTHING
-    assert flow.run(always_write=True).outcome is Outcome.COMMITTED
+    assert subscription.run().outcome is Outcome.NOTHING
+    assert subscription.run(always_write=True).outcome is Outcome.COMMITTED
 
 
 def test_a_full_table_whose_column_changes_its_type_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights}, sql="SELECT k, origin AS what FROM flights", keys=("k",), refresh=RefreshMode.FULL
     )
-    flow.run()
+    subscription.run()
     flights.write((DAYS[0], 3, "JFK", 0))
-    flow.job = replace(flow.job, sql="SELECT k, delay AS what FROM flights")
-    result = balanced(flow.run())
+    subscription.job = replace(subscription.job, sql="SELECT k, delay AS what FROM flights")
+    result = balanced(subscription.run())
     assert (result.replaced, result.counts.inserted, result.counts.deleted) == (True, 3, 2)
-    assert flow.rows == [(1, 5), (2, 7), (3, 0)]
+    assert subscription.rows == [(1, 5), (2, 7), (3, 0)]
     flights.write((DAYS[0], 4, "JFK", 1))
-    assert balanced(flow.run()).counts.inserted == 1
+    assert balanced(subscription.run()).counts.inserted == 1
 
 
 @pytest.mark.parametrize(
@@ -375,7 +377,7 @@ def test_the_empty_string_is_null_in_a_partition_column(
     spark: SparkSession, tmp_path: Path, mode: RefreshMode, keys: tuple[str, ...], changed: int
 ) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 2, None, 6), (DAYS[0], 3, "JFK", 7))
-    flow = make_flow(
+    subscription = make_subscription(
         spark,
         tmp_path,
         {"flights": flights},
@@ -384,25 +386,27 @@ def test_the_empty_string_is_null_in_a_partition_column(
         partitioned_by=("origin",),
         refresh=mode,
     )
-    flow.run()
+    subscription.run()
     flights.update({"delay": "9"}, f"k = {changed}")
-    assert balanced(flow.run()).counts.changed == (1 if keys else 2)
-    assert flow.rows[changed - 1] == (changed, None, 9)
-    assert [row[0] for row in flow.rows] == [1, 2, 3]
-    again, _ = flow.attempt(3, 1, **({"partitions": (("",), (None,))} if mode is RefreshMode.PARTITIONS else {"refresh": RefreshMode.FULL}))
+    assert balanced(subscription.run()).counts.changed == (1 if keys else 2)
+    assert subscription.rows[changed - 1] == (changed, None, 9)
+    assert [row[0] for row in subscription.rows] == [1, 2, 3]
+    again, _ = subscription.attempt(
+        3, 1, **({"partitions": (("",), (None,))} if mode is RefreshMode.PARTITIONS else {"refresh": RefreshMode.FULL})
+    )
     assert again.outcome is Outcome.NOTHING
 
 
 def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 3, "JFK", 7))
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), partitioned_by=("origin",), refresh=RefreshMode.AFFECTED_KEYS
     )
-    assert balanced(flow.run()).counts.quarantined == 1
+    assert balanced(subscription.run()).counts.quarantined == 1
     flights.update({"delay": "9"}, "true")
-    result = balanced(flow.run())
+    result = balanced(subscription.run())
     assert (result.counts.quarantined, result.counts.updated, result.counts.deleted) == (1, 1, 0)
-    assert flow.rows == [("JFK", 1, 9)]
+    assert subscription.rows == [("JFK", 1, 9)]
 
 
 def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, tmp_path: Path) -> None:
@@ -410,24 +414,24 @@ def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, 
     sql = "SELECT concat('O''', f.origin) AS place, sum(delay) AS delay FROM flights f GROUP BY 1"
     table = sql_table("gold.places", sql=sql, keys=["place"], refresh="affected_keys")
     inputs = {"flights": {"key_columns": table.key_columns["flights"]}}
-    flow = make_flow(spark, tmp_path, {"flights": flights}, sql=sql, keys=table.keys, refresh=table.refresh, inputs=inputs)
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql=sql, keys=table.keys, refresh=table.refresh, inputs=inputs)
+    subscription.run()
     flights.update({"delay": "9"}, "k = 1")
-    result = balanced(flow.run())
+    result = balanced(subscription.run())
     assert (result.counts.updated, result.counts.unchanged, result.replaced) == (1, 0, False)
-    assert flow.rows == [("O'JFK", 9), ("O'LGA", 7)]
+    assert subscription.rows == [("O'JFK", 9), ("O'LGA", 7)]
 
 
 def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("tags", pa.map_(pa.string(), pa.string()))])
     source = Source(tmp_path / "tagged", schema)
     source.write((1, "a", {"x": "1"}), (2, "b", {}), (None, "c", {"y": "2"}))
-    flow = make_flow(spark, tmp_path, {"tagged": source}, sql="SELECT k, v, tags['x'] AS x FROM tagged", keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"tagged": source}, sql="SELECT k, v, tags['x'] AS x FROM tagged", keys=("k",))
+    subscription.run()
     source.update({"v": "'z'"}, "true")
-    result = balanced(flow.run())
+    result = balanced(subscription.run())
     assert (result.counts.updated, result.counts.quarantined) == (2, 1)
-    assert flow.rows == [(1, "z", "1"), (2, "z", None)]
+    assert subscription.rows == [(1, "z", "1"), (2, "z", None)]
 
 
 @pytest.mark.parametrize("declared", [(), ("k.id",)], ids=["looked up", "guaranteed key"])
@@ -435,39 +439,41 @@ def test_column_names_may_hold_dots(spark: SparkSession, tmp_path: Path, declare
     source = Source(tmp_path / "dotted", pa.schema([("k.id", pa.int64()), ("v.text", pa.string())]))
     source.write((1, "a"), (2, "b"), (None, "c"))
     sql = "SELECT `k.id`, `v.text` FROM dotted"
-    flow = make_flow(spark, tmp_path, {"dotted": source}, sql=sql, keys=("k.id",), inputs={"dotted": {"keys": declared}})
-    assert balanced(flow.run()).counts.quarantined == 1
+    subscription = make_subscription(spark, tmp_path, {"dotted": source}, sql=sql, keys=("k.id",), inputs={"dotted": {"keys": declared}})
+    assert balanced(subscription.run()).counts.quarantined == 1
     source.write((1, "z"), (3, "c"), (None, "d"), mode="overwrite")
-    result = balanced(flow.run())
+    result = balanced(subscription.run())
     assert (result.counts.inserted, result.counts.updated, result.counts.deleted, result.counts.quarantined) == (1, 1, 1, 1)
-    assert flow.rows == [(1, "z"), (3, "c")]
+    assert subscription.rows == [(1, "z"), (3, "c")]
 
 
 def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "dotted", pa.schema([("k.id", pa.int64()), ("v.text", pa.string())]))
     source.write((1, "a"), (2, "b"))
     sql = "SELECT `k.id`, `v.text` FROM dotted"
-    flow = make_flow(spark, tmp_path, {"dotted": source}, sql=sql, partitioned_by=("v.text",), refresh=RefreshMode.PARTITIONS)
-    flow.run()
+    subscription = make_subscription(
+        spark, tmp_path, {"dotted": source}, sql=sql, partitioned_by=("v.text",), refresh=RefreshMode.PARTITIONS
+    )
+    subscription.run()
     source.write((3, "b"), (4, "a"), mode="overwrite")
-    assert balanced(flow.run()).counts.changed == 4
-    assert flow.rows == [(3, "b"), (4, "a")]
+    assert balanced(subscription.run()).counts.changed == 4
+    assert subscription.rows == [(3, "b"), (4, "a")]
 
 
 def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path)
-    flow = make_flow(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
     with pytest.raises(DeclarationError, match="returned a int; return a DataFrame"):
-        flow.run()
+        subscription.run()
 
 
 def test_a_key_that_has_no_value_in_the_type_of_the_target_goes_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "texts", pa.schema([("k", pa.string()), ("v", pa.string())]))
     source.write(("1", "a"), ("2", "b"))
-    flow = make_flow(spark, tmp_path, {"texts": source}, sql="SELECT try_cast(k AS bigint) AS k, v FROM texts", keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"texts": source}, sql="SELECT try_cast(k AS bigint) AS k, v FROM texts", keys=("k",))
+    subscription.run()
     source.write(("3", "c"), ("abc", "poison"))
     source.delete("k = '1'")
-    counts = balanced(flow.run()).counts
+    counts = balanced(subscription.run()).counts
     assert (counts.inserted, counts.deleted, counts.quarantined) == (1, 1, 1)
-    assert flow.rows == [(2, "b"), (3, "c")]
+    assert subscription.rows == [(2, "b"), (3, "c")]

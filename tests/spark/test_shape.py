@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.spark.rows import shaped
-from tests.support.refreshes import Source, make_flow
+from tests.support.refreshes import Source, make_subscription
 
 pytestmark = pytest.mark.spark
 
@@ -55,9 +55,9 @@ def test_a_value_that_a_type_cannot_hold_is_refused(spark: SparkSession, before:
 def test_a_struct_that_grows_is_merged_and_compared(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(tmp_path / "source", pa.schema([("k", pa.int64()), ("v", pa.string())]))
     source.write((1, "a"), (2, "b"))
-    flow = make_flow(spark, tmp_path, {"source": source}, sql="SELECT k, struct(v AS a) AS s FROM source", keys=("k",))
-    flow.run()
+    subscription = make_subscription(spark, tmp_path, {"source": source}, sql="SELECT k, struct(v AS a) AS s FROM source", keys=("k",))
+    subscription.run()
     source.update({"v": "'z'"}, "k = 2")
-    flow.job = replace(flow.job, sql="SELECT k, struct(upper(v) AS b, v AS a) AS s FROM source")
-    assert flow.run().counts.updated == 1
-    assert flow.rows == [(1, {"a": "a", "b": None}), (2, {"a": "z", "b": "Z"})]
+    subscription.job = replace(subscription.job, sql="SELECT k, struct(upper(v) AS b, v AS a) AS s FROM source")
+    assert subscription.run().counts.updated == 1
+    assert subscription.rows == [(1, {"a": "a", "b": None}), (2, {"a": "z", "b": "Z"})]

@@ -18,7 +18,7 @@ from lakechime_dagster.tables.options import personal
 from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.follows import Followed
 from tests.support.orders import order
-from tests.support.refreshes import Source, make_flow, open_log, read_rows
+from tests.support.refreshes import Source, make_subscription, open_log, read_rows
 from tests.support.streams import event, stream
 
 PEOPLE = pa.schema([("id", pa.int64()), ("email", pa.string()), ("town", pa.string())])
@@ -69,22 +69,24 @@ def test_no_file_of_a_computed_table_tells_of_a_personal_column(spark: SparkSess
     def computed(people: DataFrame) -> DataFrame:
         return people.select("id", "email", "town", *[F.lit(name).alias(name) for name in extra])
 
-    flow = make_flow(spark, tmp_path, {"people": people}, computed, keys=("id",), personal=("email",), expect={"lives": "town <> ''"})
-    flow.run()
+    subscription = make_subscription(
+        spark, tmp_path, {"people": people}, computed, keys=("id",), personal=("email",), expect={"lives": "town <> ''"}
+    )
+    subscription.run()
     people.write((1, "ann@example.org", "Ulm"), (3, "cy@example.com", ""))
-    flow.run()
-    assert [row[1] for row in read_rows(flow.job.location)] == ["ann@example.org", "bob@example.com"]
-    assert bounded(flow.job.location) == [{"id", "town"}] * len(told(flow.job.location))
+    subscription.run()
+    assert [row[1] for row in read_rows(subscription.job.location)] == ["ann@example.org", "bob@example.com"]
+    assert bounded(subscription.job.location) == [{"id", "town"}] * len(told(subscription.job.location))
     extra.append("country")
     people.write((4, "di@example.com", "Rom"))
-    flow.run()
-    assert bounded(flow.job.location)[-1] == {"id", "town"}
+    subscription.run()
+    assert bounded(subscription.job.location)[-1] == {"id", "town"}
     people.write((5, "ed@example.com", "Wien"))
-    flow.run()
-    assert bounded(flow.job.location)[-1] == {"id", "town", "country"}
-    for location in (flow.job.location, f"{flow.job.location}__quarantine"):
+    subscription.run()
+    assert bounded(subscription.job.location)[-1] == {"id", "town", "country"}
+    for location in (subscription.job.location, f"{subscription.job.location}__quarantine"):
         assert "example" not in log_text(location)
-    assert told(f"{flow.job.location}__quarantine")
+    assert told(f"{subscription.job.location}__quarantine")
 
 
 @pytest.mark.spark
@@ -93,15 +95,15 @@ def test_a_whole_table_may_lose_a_listed_column(spark: SparkSession, tmp_path: P
     people = Source(tmp_path / "people", PEOPLE)
     people.write((1, "ann@example.com", "Ulm"))
     columns = ["id", "email", "town"]
-    flow = make_flow(
+    subscription = make_subscription(
         spark, tmp_path, {"people": people}, lambda people: people.select(*columns), refresh=RefreshMode.FULL, personal=("email",)
     )
-    flow.run()
+    subscription.run()
     columns.remove("town")
     people.write((2, "bob@example.com", "Bonn"))
-    assert flow.run().outcome is Outcome.COMMITTED
-    assert read_rows(flow.job.location) == [(1, "ann@example.com"), (2, "bob@example.com")]
-    first, *others = bounded(flow.job.location)
+    assert subscription.run().outcome is Outcome.COMMITTED
+    assert read_rows(subscription.job.location) == [(1, "ann@example.com"), (2, "bob@example.com")]
+    first, *others = bounded(subscription.job.location)
     assert first == {"id", "town"}
     assert others
     assert {*map(frozenset, others)} == {frozenset({"id"})}
@@ -111,13 +113,13 @@ def test_a_whole_table_may_lose_a_listed_column(spark: SparkSession, tmp_path: P
 def test_a_table_that_told_of_a_column_before_tells_no_more(spark: SparkSession, tmp_path: Path) -> None:
     people = Source(tmp_path / "people", PEOPLE)
     people.write((1, "ann@example.com", "Ulm"))
-    flow = make_flow(spark, tmp_path, {"people": people}, lambda people: people)
-    flow.run()
-    assert LISTED not in open_log(flow.job.location, "target").properties()
+    subscription = make_subscription(spark, tmp_path, {"people": people}, lambda people: people)
+    subscription.run()
+    assert LISTED not in open_log(subscription.job.location, "target").properties()
     people.write((2, "bob@example.com", "Bonn"))
-    flow.attempt(2, 1, personal=("email",))
-    assert "ann@example.com" in log_text(flow.job.location)
-    assert "bob@example.com" not in log_text(flow.job.location)
+    subscription.attempt(2, 1, personal=("email",))
+    assert "ann@example.com" in log_text(subscription.job.location)
+    assert "bob@example.com" not in log_text(subscription.job.location)
 
 
 @pytest.mark.spark

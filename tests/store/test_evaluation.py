@@ -1,4 +1,4 @@
-"""Evaluation of snapshot triggers over a real store: when a flow fires, what it is handed, and why it does not (laws 9 to 11)."""
+"""Evaluation of snapshot triggers over a real store: when a subscription fires, what it is handed, and why it does not (laws 9 to 11)."""
 
 import datetime as dt
 from dataclasses import replace
@@ -13,12 +13,12 @@ from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
-from tests.support.world import World, a_flow, nothing_committed, one, place
+from tests.support.world import World, a_subscription, nothing_committed, one, place
 
 COMPLETE = {"complete": "true"}
 
@@ -34,203 +34,207 @@ def snapshots(execution: Execution) -> dict[str, tuple[str | None, str]]:
 def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None:
     world.change(version=0)
     world.change(version=1)
-    execution = one(world.fire(a_flow()))
+    execution = one(world.fire(a_subscription()))
     assert snapshots(execution) == {"bronze.orders": (None, "1")}
     assert execution.reason == "2 events came (2 of bronze.orders)"
 
 
 def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
     world.change(version=0)
-    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.ledger.settle(one(world.fire(a_subscription())), None)
     world.change(version=1)
-    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": ("0", "1")}
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": ("0", "1")}
 
 
 def test_nothing_new_does_not_fire_and_says_so(world: World) -> None:
     world.change(version=0)
-    world.ledger.settle(one(world.fire(a_flow())), None)
-    decision = world.decide(a_flow())
+    world.ledger.settle(one(world.fire(a_subscription())), None)
+    decision = world.decide(a_subscription())
     assert not decision.fires
     assert decision.sentence == "nothing new in bronze.orders"
 
 
 def test_an_open_execution_holds_the_next_one_back(world: World) -> None:
     world.change(version=0)
-    execution = one(world.fire(a_flow()))
+    execution = one(world.fire(a_subscription()))
     world.change(version=1)
-    decision = world.decide(a_flow())
+    decision = world.decide(a_subscription())
     assert not decision.fires
     assert decision.waits
     assert "step 1 is with a run that has not begun (attempt 1)" in decision.sentence
     world.ledger.settle(execution, None)
-    assert world.decide(a_flow()).fires
+    assert world.decide(a_subscription()).fires
 
 
 def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
-    flow = replace(a_flow(), max_commits=2)
+    subscription = replace(a_subscription(), max_commits=2)
     ranges = []
     for version in range(2):
         world.change(version=version)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     for version in range(2, 6):
         world.change(version=version)
         world.change("bronze.items", version)
     last = world.change(version=6)
     world.change("bronze.items", 6)
-    while world.decide(flow).fires:
-        execution = one(world.fire(flow))
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
         ranges.append(snapshots(execution)["bronze.orders"])
         world.ledger.settle(execution, None)
     assert ranges == [("1", "3"), ("3", "5"), ("5", "6")]
-    assert world.ledger.lanes(world.evaluator.activate(flow))[""].place.position > last.position
+    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].place.position > last.position
 
 
 def test_a_first_claim_takes_all_that_came(world: World) -> None:
     for version in range(3):
         world.change(version=version)
-    assert snapshots(one(world.fire(replace(a_flow(), max_commits=1)))) == {"bronze.orders": (None, "2")}
+    assert snapshots(one(world.fire(replace(a_subscription(), max_commits=1)))) == {"bronze.orders": (None, "2")}
 
 
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
-    flow = a_flow("joined", "bronze.orders", "bronze.items")
+    subscription = a_subscription("joined", "bronze.orders", "bronze.items")
     world.change("bronze.orders", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.change("bronze.items", 4)
-    assert snapshots(one(world.fire(flow))) == {"bronze.items": (None, "4")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.items": (None, "4")}
 
 
 def test_a_table_that_is_only_read_is_pinned_but_does_not_fire(world: World) -> None:
-    flow = a_flow("joined", "bronze.orders", reads=("bronze.rates",))
+    subscription = a_subscription("joined", "bronze.orders", reads=("bronze.rates",))
     world.change("bronze.rates", 3)
-    assert not world.decide(flow).fires
+    assert not world.decide(subscription).fires
     world.change("bronze.orders", 0)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "0"), "bronze.rates": (None, "3")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "0"), "bronze.rates": (None, "3")}
 
 
 def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     world.change(version=0)
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.sentence == "1 event of bronze.orders came, none with complete=true"
     world.change(version=1, tags=COMPLETE)
     world.change(version=2)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "1")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
 
 
 def test_tags_must_be_all_on_one_event(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
     world.change(version=0, tags={"a": "1"})
     world.change(version=1, tags={"b": "2"})
-    assert not world.decide(flow).fires
-    assert Sweep(world.evaluator, [flow]).decisions() == {}
+    assert not world.decide(subscription).fires
+    assert Sweep(world.evaluator, [subscription]).decisions() == {}
     world.change(version=2, tags={"a": "1", "b": "2", "c": "3"})
-    assert world.decide(flow).fires
-    assert Sweep(world.evaluator, [flow]).decisions()["silver"].fires
+    assert world.decide(subscription).fires
+    assert Sweep(world.evaluator, [subscription]).decisions()["silver"].fires
 
 
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
     for number, odd in enumerate(["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]):
-        flow = a_flow(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
+        subscription = a_subscription(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
         world.change(f"odd.{number}", 0, tags={odd: odd + "x", "k": odd})
-        assert not world.decide(flow).fires, odd
+        assert not world.decide(subscription).fires, odd
         world.change(f"odd.{number}", 1, tags={odd: odd})
-        assert world.decide(flow).fires, odd
+        assert world.decide(subscription).fires, odd
 
 
 def test_a_mark_vouches_for_what_was_registered_before_it(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     world.change(version=0)
     world.change(version=1)
     world.change(tags=COMPLETE)
     world.change(version=2)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "1")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
 
 
 def test_a_mark_vouches_also_for_what_came_before_the_place_but_was_not_read(world: World) -> None:
-    flow = a_flow("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+    subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
     world.change("bronze.orders", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.change("bronze.orders", 1)
     world.change("bronze.items", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.change("bronze.orders", tags=COMPLETE)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
 def test_a_mark_alone_says_nothing_to_a_trigger_without_tags(world: World) -> None:
     world.change(tags=COMPLETE)
-    assert not world.decide(a_flow()).fires
+    assert not world.decide(a_subscription()).fires
 
 
 def test_an_amendment_fires_a_trigger_on_its_tags(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     world.change(version=0)
-    assert not world.tick_of_the_sensor(flow).fires
+    assert not world.tick_of_the_sensor(subscription).fires
     world.change(version=0, tags=COMPLETE)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "0")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "0")}
 
 
 def test_an_amendment_alone_changes_no_data_for_a_trigger_without_tags(world: World) -> None:
     world.change(version=0)
-    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.ledger.settle(one(world.fire(a_subscription())), None)
     world.change(version=0, tags=COMPLETE)
-    assert not world.decide(a_flow()).fires
+    assert not world.decide(a_subscription()).fires
 
 
 def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
-    sweep = Sweep(world.evaluator, [flow])
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    sweep = Sweep(world.evaluator, [subscription])
     world.change(version=0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     assert sweep.decisions() == {}
     world.change(version=1)
     assert sweep.decisions() == {}
     world.change(version=0, tags={"owner": "ops"})
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.sentence == "2 events of bronze.orders came, none with complete=true"
-    assert (sweep.decisions(), Sweep(world.evaluator, [flow]).decisions()) == ({}, {})
+    assert (sweep.decisions(), Sweep(world.evaluator, [subscription]).decisions()) == ({}, {})
     world.change(version=2, tags=COMPLETE)
-    assert sweep.decisions()["silver"].reasons == Sweep(world.evaluator, [flow]).decisions()["silver"].reasons == world.decide(flow).reasons
-    assert one(world.fire(flow)).reason == "1 event came (1 of bronze.orders)"
+    assert (
+        sweep.decisions()["silver"].reasons
+        == Sweep(world.evaluator, [subscription]).decisions()["silver"].reasons
+        == world.decide(subscription).reasons
+    )
+    assert one(world.fire(subscription)).reason == "1 event came (1 of bronze.orders)"
 
 
 def test_a_repeating_amendment_vouches_for_nothing_when_another_table_fires(world: World) -> None:
-    flow = a_flow("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+    subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
     world.change("bronze.orders", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.change("bronze.orders", 1)
     world.change("bronze.orders", 0, tags={"owner": "ops"})
     world.change("bronze.items", 0, tags=COMPLETE)
-    assert snapshots(one(world.fire(flow))) == {"bronze.items": (None, "0")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.items": (None, "0")}
 
 
 def test_the_tags_that_several_amendments_bring_together_fire_once(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
-    sweep = Sweep(world.evaluator, [flow])
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
+    sweep = Sweep(world.evaluator, [subscription])
     sweep.decisions()
     for tags in ({}, {"a": "1"}):
         world.change(version=0, tags=tags)
-        assert not world.decide(flow).fires
+        assert not world.decide(subscription).fires
         assert sweep.decisions() == {}
     for tags in ({"b": "2"}, {"c": "3"}, {"d": "4"}):
         world.change(version=0, tags=tags)
-    assert sweep.decisions()["silver"].reasons == world.decide(flow).reasons
-    assert one(world.fire(flow)).reason == "1 event came (1 of bronze.orders)"
+    assert sweep.decisions()["silver"].reasons == world.decide(subscription).reasons
+    assert one(world.fire(subscription)).reason == "1 event came (1 of bronze.orders)"
 
 
 def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(world: World) -> None:
     for version in (8, 10, 9):
         world.change(version=version)
-    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": (None, "10")}
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "10")}
 
 
 def test_an_older_version_that_is_registered_late_does_not_move_the_place_back(world: World) -> None:
     world.change(version=10)
-    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.ledger.settle(one(world.fire(a_subscription())), None)
     world.change(version=9)
-    execution = one(world.fire(a_flow()))
+    execution = one(world.fire(a_subscription()))
     assert snapshots(execution) == {}
     assert execution.end.sources["bronze.orders"].snapshot_id == "10"
 
@@ -238,88 +242,88 @@ def test_an_older_version_that_is_registered_late_does_not_move_the_place_back(w
 def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_no_newer(world: World) -> None:
     for snapshot, time in (("77", 2_000), ("12", 1_000), ("99", None)):
         world.change(table_format=TableFormat.ICEBERG, snapshot_id=snapshot, snapshot_ts=time)
-    assert snapshots(one(world.fire(a_flow()))) == {"bronze.orders": (None, "77")}
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "77")}
 
 
 def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
     world.store.register([], [Seen("bronze.orders", TableUid("old"), SnapshotId("0"))])
     world.change(version=7, table_uid="old")
-    world.ledger.settle(one(world.fire(a_flow())), None)
+    world.ledger.settle(one(world.fire(a_subscription())), None)
     world.store.register([], [Seen("bronze.orders", TableUid("new"), SnapshotId("0"))])
     world.change(version=1, table_uid="new")
-    execution = one(world.fire(a_flow()))
+    execution = one(world.fire(a_subscription()))
     assert execution.end.sources["bronze.orders"] == SnapshotPlace(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
     assert execution.ranges()["bronze.orders"].is_recreated
 
 
 def test_missed_grid_points_collapse_into_one_evaluation(world: World) -> None:
     decade = 3_650
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", every(days=decade)))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", every(days=decade)))
     for version in range(3):
         world.change(version=version)
-    assert "3 events wait (3 of bronze.orders); the next grid point is" in world.decide(flow).sentence
+    assert "3 events wait (3 of bronze.orders); the next grid point is" in world.decide(subscription).sentence
     world.let_pass(2 * decade * 86_400_000)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": (None, "2")}
-    assert world.fire(flow) == []
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "2")}
+    assert world.fire(subscription) == []
 
 
 def test_a_trigger_may_wait_until_nothing_came_for_a_while(world: World) -> None:
     wait, most = dt.timedelta(minutes=10), dt.timedelta(hours=1)
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", wait_after_last=wait, max_wait=most))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", wait_after_last=wait, max_wait=most))
     world.change(version=0)
-    assert "waiting until none came for 0:10:00" in world.decide(flow).sentence
+    assert "waiting until none came for 0:10:00" in world.decide(subscription).sentence
     world.let_pass(11 * 60_000)
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
     world.change(version=1)
-    assert not world.decide(flow).fires
+    assert not world.decide(subscription).fires
     world.let_pass(50 * 60_000)
     world.change(version=2)
-    assert world.decide(flow).fires, "the first one has waited for more than an hour"
+    assert world.decide(subscription).fires, "the first one has waited for more than an hour"
 
 
 def test_a_table_of_another_cluster_is_another_table(world: World) -> None:
     world.change(version=0, cluster="eu")
-    assert not world.decide(a_flow()).fires
-    assert world.decide(a_flow("eu", cluster="eu")).fires
+    assert not world.decide(a_subscription()).fires
+    assert world.decide(a_subscription("eu", cluster="eu")).fires
 
 
 # Start
 
 
-def test_a_flow_that_starts_now_does_not_read_what_was_there(world: World) -> None:
+def test_a_subscription_that_starts_now_does_not_read_what_was_there(world: World) -> None:
     world.change(version=5)
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
-    assert not world.decide(flow).fires
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert not world.decide(subscription).fires
     world.change(version=6)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("5", "6")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("5", "6")}
 
 
-def test_a_flow_starts_from_a_position(world: World) -> None:
+def test_a_subscription_starts_from_a_position(world: World) -> None:
     world.change(version=0)
     middle = world.change(version=1).position
     world.change(version=2)
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=str(middle)))
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("1", "2")}
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=str(middle)))
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("1", "2")}
 
 
-def test_a_flow_that_starts_from_a_position_that_was_not_reached_yet_starts_now(world: World) -> None:
+def test_a_subscription_that_starts_from_a_position_that_was_not_reached_yet_starts_now(world: World) -> None:
     world.change(version=0)
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="99999999-1"))
-    assert world.fire(flow) == []
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="99999999-1"))
+    assert world.fire(subscription) == []
     world.change(version=1)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
-def test_a_flow_starts_from_a_time(world: World) -> None:
+def test_a_subscription_starts_from_a_time(world: World) -> None:
     world.change(version=0)
     world.let_pass(3_600_000)
     world.change(version=1)
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
-def test_a_flow_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
+def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
     world.change(version=0)
     waited = world.change(version=1)  # its registration began first and then waited for a lock
     world.change(version=2)
@@ -328,40 +332,40 @@ def test_a_flow_that_starts_from_a_time_is_handed_whatever_was_registered_since_
         of_event = dce_event.c.seq == waited.position.seq
         connection.execute(sa.update(dce_event).where(of_event).values(event_ts=waited.event_ts))
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "2")}
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "2")}
 
 
-def test_a_flow_that_starts_from_a_time_to_come_is_not_activated_before(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="2999-01-01"))
+def test_a_subscription_that_starts_from_a_time_to_come_is_not_activated_before(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="2999-01-01"))
     with pytest.raises(InvalidValueError, match="start_from '2999-01-01': lies in the future; give `now` or a time that has passed"):
-        world.evaluator.activate(flow)
-    assert world.ledger.flow(flow.name) is None
+        world.evaluator.activate(subscription)
+    assert world.ledger.subscription(subscription.name) is None
 
 
-def test_a_lane_cannot_be_put_at_a_time_to_come(world: World) -> None:
+def test_a_consumer_cannot_be_put_at_a_time_to_come(world: World) -> None:
     world.change(version=0)
-    world.ledger.settle(one(world.fire(a_flow())), None)
-    row, place_at = world.evaluator.activate(a_flow()), world.evaluator.place_at(a_flow(), StartFrom("2999-01-01"))
+    world.ledger.settle(one(world.fire(a_subscription())), None)
+    row, place_at = world.evaluator.activate(a_subscription()), world.evaluator.place_at(a_subscription(), StartFrom("2999-01-01"))
     with pytest.raises(InvalidValueError, match="time '2999-01-01': lies in the future"):
         world.people.seek(row, None, By(who="me", reason="later"), place_at)
 
 
-def test_a_flow_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
+def test_a_subscription_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
     world.change(version=0)
     world.let_pass(3_600_000)
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from=before))
-    assert world.fire(flow) == []
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert world.fire(subscription) == []
     world.change(version=1)
-    assert snapshots(one(world.fire(flow))) == {"bronze.orders": ("0", "1")}
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
 def test_the_start_is_asked_once(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
-    assert not world.decide(flow).fires
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert not world.decide(subscription).fires
     world.change(version=0)
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 # Several daemons
@@ -369,72 +373,72 @@ def test_the_start_is_asked_once(world: World) -> None:
 
 def test_what_another_daemon_claimed_first_is_left_out(world: World) -> None:
     world.change(version=0)
-    flow = a_flow()
-    row = world.evaluator.activate(flow)
-    decision = world.decide(flow)
-    first = world.evaluator.fire(flow, row, decision, nothing_committed)
-    assert (len(first), world.evaluator.fire(flow, row, decision, nothing_committed)) == (1, [])
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
+    decision = world.decide(subscription)
+    first = world.evaluator.fire(subscription, row, decision, nothing_committed)
+    assert (len(first), world.evaluator.fire(subscription, row, decision, nothing_committed)) == (1, [])
 
 
-def test_a_decision_does_not_claim_a_lane_that_was_claimed_and_settled_meanwhile(world: World) -> None:
+def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_settled_meanwhile(world: World) -> None:
     world.change(version=0)
-    flow = a_flow()
-    row = world.evaluator.activate(flow)
-    slow = world.decide(flow)
-    world.ledger.settle(one(world.fire(flow)), None)
-    assert world.evaluator.fire(flow, row, slow, nothing_committed) == []
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
+    slow = world.decide(subscription)
+    world.ledger.settle(one(world.fire(subscription)), None)
+    assert world.evaluator.fire(subscription, row, slow, nothing_committed) == []
 
 
-def test_a_lane_that_the_ledger_lost_goes_on_from_its_targets_commit(world: World) -> None:
+def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: World) -> None:
     for version in range(3):
         world.change(version=version)
-    flow = a_flow(target="silver.orders")
-    row = world.evaluator.activate(flow)
+    subscription = a_subscription(target="silver.orders")
+    row = world.evaluator.activate(subscription)
     end = place(0, bronze__orders=1)
 
-    def target(lane: Any) -> Committed:
-        return Committed(version=SnapshotId("4"), stamp=CommitStamp(lane=lane, step=3, attempt=1, end=end))
+    def target(consumer: Any) -> Committed:
+        return Committed(version=SnapshotId("4"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end))
 
-    assert world.evaluator.fire(flow, row, world.decide(flow), target) == []
-    execution = one(world.fire(flow))
+    assert world.evaluator.fire(subscription, row, world.decide(subscription), target) == []
+    execution = one(world.fire(subscription))
     assert (execution.step, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
 
 
 # Pause
 
 
-def test_a_paused_flow_does_not_fire_and_says_since_why(world: World) -> None:
+def test_a_paused_subscription_does_not_fire_and_says_since_why(world: World) -> None:
     world.change(version=0)
-    flow = a_flow()
-    row = world.evaluator.activate(flow)
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
     world.people.pause(row, By(who="ada", reason="month end"))
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.reasons[0] == "paused: month end"
-    row = world.evaluator.activate(flow)
+    row = world.evaluator.activate(subscription)
     world.people.resume(row, By(who="ada", reason="closed"))
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_an_explanation_of_a_past_time_shows_what_held_then(world: World) -> None:
-    flow = a_flow()
-    world.evaluator.activate(flow)
+    subscription = a_subscription()
+    world.evaluator.activate(subscription)
     world.change(version=0)
     world.let_pass(60_000)
     then = world.store.now() - 30_000
-    world.ledger.settle(one(world.fire(flow)), None)
-    assert not world.decide(flow).fires
-    assert world.decide(flow, at_ms=then).fires
+    world.ledger.settle(one(world.fire(subscription)), None)
+    assert not world.decide(subscription).fires
+    assert world.decide(subscription, at_ms=then).fires
 
 
-def test_an_explanation_of_a_past_time_does_not_change_when_the_flow_has_rested_since(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger(["bronze.orders"], tags=COMPLETE))
-    world.evaluator.activate(flow)
+def test_an_explanation_of_a_past_time_does_not_change_when_the_subscription_has_rested_since(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger(["bronze.orders"], tags=COMPLETE))
+    world.evaluator.activate(subscription)
     world.change(version=0, tags=COMPLETE)
     world.let_pass(60_000)
     then = world.store.now() - 30_000
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     for version in (1, 2):
         world.change(version=version)
-        world.tick_of_the_sensor(flow)
-    assert world.decide(flow, at_ms=then).fires
+        world.tick_of_the_sensor(subscription)
+    assert world.decide(subscription, at_ms=then).fires

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver.schema import TypePlace
 from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup, Hint, checked_groups, event_group
@@ -73,7 +73,7 @@ def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: S
     known = types.types("shop")["buy"]
     moved(types, SHOP, VIP)
     for late in (learning(known, prototype(b=1)), learning(NEW, prototype(b=1))):
-        with pytest.raises(LaneConflictError, match="shop: buy is a type of vip by now"):
+        with pytest.raises(ConsumerConflictError, match="shop: buy is a type of vip by now"):
             types.learn("shop", [late])
     assert ([*types.types("shop")], types.types("vip")["buy"].layout_version) == (["sell"], 1)
 
@@ -81,14 +81,14 @@ def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: S
 def test_a_type_that_came_to_both_groups_first_is_of_one(types: SqlEventTypes) -> None:
     new = replace(NEW, type="gift", table="gift")
     types.learn("vip", [learning(replace(new, home="shop"), prototype(a=1))])
-    with pytest.raises(LaneConflictError, match="gift is a type of vip by now"):
+    with pytest.raises(ConsumerConflictError, match="gift is a type of vip by now"):
         types.learn("shop", [learning(new, prototype(a=1))])
 
 
 def test_of_two_groups_of_a_stream_that_meet_a_type_at_once_one_learns_of_it(types: SqlEventTypes) -> None:
     gift, together = replace(NEW, type="gift", table="gift"), replace(types, beside=frozenset(("shop", "vip")))
     together.learn("vip", [learning(gift, prototype(a=1))])
-    with pytest.raises(LaneConflictError, match="shop: gift has become a type of vip meanwhile"):
+    with pytest.raises(ConsumerConflictError, match="shop: gift has become a type of vip meanwhile"):
         together.learn("shop", [learning(gift, prototype(a=1))])
     assert ("gift" in types.types("shop"), "gift" in types.types("vip")) == (False, True)
     together.learn("vip", [learning(types.types("vip")["gift"], prototype(b=1))])

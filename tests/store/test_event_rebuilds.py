@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.schema import KnownType, Layout, Learning, next_layout
 from lakechime_dagster.silver.store import Replays, SqlEventTypes
@@ -83,7 +83,7 @@ def test_who_found_out_something_under_the_former_layout_is_refused(types: SqlEv
     known = types.types("shop")["buy"]
     types.propose("shop", anew(known), 1)
     types.adopt("shop", "buy", 2, 3)
-    with pytest.raises(LaneConflictError, match="the layout of buy is number 3 by now, and was read as 2"):
+    with pytest.raises(ConsumerConflictError, match="the layout of buy is number 3 by now, and was read as 2"):
         types.learn("shop", [learning(known, prototype(b=1))])
-    with pytest.raises(LaneConflictError):
+    with pytest.raises(ConsumerConflictError):
         types.propose("shop", anew(known), 1)

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver import store
 from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
 from lakechime_dagster.silver.metrics import measures
@@ -17,7 +17,7 @@ from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, Type
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import LeftType, SqlEventTypes
 from lakechime_dagster.tables.events import Contract
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
 
@@ -52,8 +52,10 @@ def settle(types: SqlEventTypes, execution: str, *results: TypeResult, uid: str 
 
 
 def result(end: int, step: int | None = None, error: str = "", rows: int = 1) -> TypeResult:
-    stamp = None if step is None else CommitStamp(lane=LaneId("test", "shop", "buy"), step=step, attempt=1, end=Place())
-    commits = () if stamp is None else (Committed(version=SnapshotId("1"), stamp=stamp),)
+    commit_metadata = (
+        None if step is None else CommitMetadata(consumer=ConsumerId("test", "shop", "buy"), step=step, attempt=1, end=Place())
+    )
+    commits = () if commit_metadata is None else (Committed(version=SnapshotId("1"), commit_metadata=commit_metadata),)
     return TypeResult(type="buy", table="buy", start=0, end=end, rows=rows, written=rows, commits=commits, error=error)
 
 
@@ -73,7 +75,7 @@ def test_a_layout_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEven
     one, other = learning(known, prototype(b=1)), learning(known, prototype(c=1))
     new = learning(replace(NEW, type="sell", table="sell"), prototype(a=1))
     types.learn("shop", [one])
-    with pytest.raises(LaneConflictError, match="the layout of buy is number 2 by now, and was read as 1"):
+    with pytest.raises(ConsumerConflictError, match="the layout of buy is number 2 by now, and was read as 1"):
         types.learn("shop", [new, other])
     assert [*types.types("shop")] == ["buy"]
     assert [version.decision for version in types.history("shop", "buy")] == ["+ a long", "+ b long"]
@@ -159,7 +161,7 @@ def test_a_conflict_is_counted_once_by_whom_its_layout_is_kept(types: SqlEventTy
     known = types.types("shop")["buy"]
     one, other = learning(known, prototype(a="x")), learning(known, prototype(a=1.5, b=[{"c": 1}, {"c": True}]))
     types.learn("shop", [one])
-    with pytest.raises(LaneConflictError):
+    with pytest.raises(ConsumerConflictError):
         types.learn("shop", [other])
     assert measures(types).types[0].conflicts == 1
     types.learn("shop", [learning(types.types("shop")["buy"], *other.prototypes)])

@@ -12,11 +12,11 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.retention import expire, needs
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
 from tests.factories import make_event
-from tests.support.world import World, a_flow, one
+from tests.support.world import World, a_subscription, one
 
 FAR = 4_000_000_000_000
 ORDERS = "bronze.orders"
@@ -24,17 +24,17 @@ COMPLETE = {"complete": "true"}
 
 
 def fold(world: World, tag_keys: Sequence[str] = ("complete",)) -> None:
-    """Fold all that no live lane needs."""
+    """Fold all that no live consumer needs."""
     expire(world.engine, FAR, needed={name: need.position for name, need in needs(world.engine).items()}, tag_keys=tag_keys)
 
 
-def from_now(tags: dict[str, str] | None = None) -> Flow:
-    return a_flow("new", trigger=SnapshotTrigger(ORDERS, tags=tags or {}, start_from="now"))
+def from_now(tags: dict[str, str] | None = None) -> Subscription:
+    return a_subscription("new", trigger=SnapshotTrigger(ORDERS, tags=tags or {}, start_from="now"))
 
 
-def start_of(world: World, flow: Flow) -> tuple[str | None, str | None]:
-    """The uid and snapshot of the table at which a flow stands."""
-    place = world.evaluator.activate(flow).start.sources.get(ORDERS, SnapshotPlace())
+def start_of(world: World, subscription: Subscription) -> tuple[str | None, str | None]:
+    """The uid and snapshot of the table at which a subscription stands."""
+    place = world.evaluator.activate(subscription).start.sources.get(ORDERS, SnapshotPlace())
     return place.table_uid, place.snapshot_id
 
 
@@ -47,38 +47,38 @@ def test_the_head_does_not_go_back_when_everything_is_folded(world: World) -> No
     assert world.store.feed(Position.ORIGIN).through >= position
 
 
-def test_a_flow_that_starts_now_reads_only_what_comes_after_the_folded_snapshots(world: World) -> None:
+def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_folded_snapshots(world: World) -> None:
     for version in range(3):
         world.change(version=version)
     fold(world)
-    flow = from_now()
-    assert world.fire(flow) == []
+    subscription = from_now()
+    assert world.fire(subscription) == []
 
     world.change(version=3)
-    range_ = one(world.fire(flow)).ranges()[ORDERS]
+    range_ = one(world.fire(subscription)).ranges()[ORDERS]
 
     assert (range_.start, range_.end) == ("2", "3")
 
 
-def test_a_flow_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(world: World) -> None:
+def test_a_subscription_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(world: World) -> None:
     world.change(version=1)
     world.let_pass(3_600_000)
     world.change(version=2)
     fold(world)
     before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
 
-    assert start_of(world, a_flow(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
+    assert start_of(world, a_subscription(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
 
 
 def test_a_claim_that_takes_so_many_commits_at_most_counts_folded_ones_too(world: World) -> None:
-    flow = replace(a_flow("new"), max_commits=2)
+    subscription = replace(a_subscription("new"), max_commits=2)
     world.change(version=0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     for version in range(1, 4):
         world.change(version=version)
     fold(world)
     world.change(version=4)
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
 
     assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == ("0", "2")
 
@@ -96,7 +96,7 @@ def test_a_table_that_is_only_read_has_its_folded_snapshot(world: World) -> None
     fold(world)
     world.change(version=1)
 
-    execution = one(world.fire(a_flow("silver", reads=(ORDERS, "bronze.rates"))))
+    execution = one(world.fire(a_subscription("silver", reads=(ORDERS, "bronze.rates"))))
 
     assert execution.end.sources["bronze.rates"].snapshot_id == "4"
 
@@ -136,82 +136,82 @@ def test_a_folded_mark_vouches_for_the_snapshots_before_it(world: World) -> None
 
 
 def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_folded(world: World) -> None:
-    flow = a_flow("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=5)
-    assert not world.tick_of_the_sensor(flow).fires
+    assert not world.tick_of_the_sensor(subscription).fires
     fold(world)
     assert world.store.fetch(EventQuery()) == []
 
     world.change(tags=COMPLETE)
 
-    assert one(world.fire(flow)).end.sources[ORDERS].snapshot_id == "5"
+    assert one(world.fire(subscription)).end.sources[ORDERS].snapshot_id == "5"
 
 
 def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(world: World) -> None:
-    flow = a_flow("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=1, tags=COMPLETE)
-    assert world.tick_of_the_sensor(flow).fires
+    assert world.tick_of_the_sensor(subscription).fires
     world.change(version=1, tags={"complete": "false"})
-    assert not world.tick_of_the_sensor(flow).fires
+    assert not world.tick_of_the_sensor(subscription).fires
     fold(world)
 
-    sweep = Sweep(world.evaluator, [flow])
+    sweep = Sweep(world.evaluator, [subscription])
     assert sweep.decisions() == {}
     world.change(version=1, tags=COMPLETE)
 
-    assert not world.decide(flow).fires
+    assert not world.decide(subscription).fires
     assert sweep.decisions() == {}
 
 
-def test_a_flow_that_begins_with_a_folded_history_fires_for_it_at_once(world: World) -> None:
+def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(world: World) -> None:
     for version in range(3):
         world.change(version=version)
     fold(world)
-    flow = a_flow()
-    tagged = a_flow("tagged", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
-    assert Sweep(world.evaluator, [flow, tagged]).decisions()[flow.name].fires
-    assert (world.decide(flow).sentence, world.decide(tagged).fires) == ("3 events came (3 of bronze.orders)", False)
+    subscription = a_subscription()
+    tagged = a_subscription("tagged", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    assert Sweep(world.evaluator, [subscription, tagged]).decisions()[subscription.name].fires
+    assert (world.decide(subscription).sentence, world.decide(tagged).fires) == ("3 events came (3 of bronze.orders)", False)
 
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
     assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == (None, "2")
     world.ledger.settle(execution, None)
 
-    assert not world.decide(flow).fires
-    assert Sweep(world.evaluator, [flow, tagged]).decisions() == {}
+    assert not world.decide(subscription).fires
+    assert Sweep(world.evaluator, [subscription, tagged]).decisions() == {}
 
 
-def test_a_flow_that_is_put_back_behind_a_folded_history_reads_it_again(world: World) -> None:
-    flow = a_flow()
+def test_a_subscription_that_is_put_back_behind_a_folded_history_reads_it_again(world: World) -> None:
+    subscription = a_subscription()
     world.change(version=1)
-    assert world.tick_of_the_sensor(flow).fires
+    assert world.tick_of_the_sensor(subscription).fires
     fold(world)
-    row = world.evaluator.activate(flow)
+    row = world.evaluator.activate(subscription)
 
-    world.people.seek(row, None, By(who="ann", reason="read it again"), world.evaluator.place_at(flow, StartFrom("beginning")))
+    world.people.seek(row, None, By(who="ann", reason="read it again"), world.evaluator.place_at(subscription, StartFrom("beginning")))
 
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_came(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"shop": "a"}, PartitionLevels.of({"shop": "string"}))
     once = every(days=1, start="2013-01-01", until="2013-01-01")
-    flows = [a_flow(), Flow(name="shops", trigger=PartitionTrigger(condition, once))]
+    subscriptions = [a_subscription(), Subscription(name="shops", trigger=PartitionTrigger(condition, once))]
     world.change("bronze.other", version=0)
     world.let_pass(7_200_000)
-    for flow in flows:
-        world.evaluator.activate(flow)
+    for subscription in subscriptions:
+        world.evaluator.activate(subscription)
     world.let_pass(3_600_000)
     world.change(version=1, partition=["a"])
     world.let_pass(3_600_000)
     before, since = world.store.now() - 5_400_000, world.store.now() - 1_800_000
-    told = [[world.decide(flow, at).sentence for at in (before, since)] for flow in flows]
-    for flow in [*flows, *flows]:  # fire, then look through
-        world.tick_of_the_sensor(flow)
+    told = [[world.decide(subscription, at).sentence for at in (before, since)] for subscription in subscriptions]
+    for subscription in [*subscriptions, *subscriptions]:  # fire, then look through
+        world.tick_of_the_sensor(subscription)
     fold(world)
 
     assert world.store.fetch(EventQuery()) == []
-    assert [[world.decide(flow, at).fires for at in (before, since)] for flow in flows] == [[False, True]] * 2
-    assert [world.decide(flow, since).sentence for flow in flows] == [sentences[1] for sentences in told]
+    assert [[world.decide(subscription, at).fires for at in (before, since)] for subscription in subscriptions] == [[False, True]] * 2
+    assert [world.decide(subscription, since).sentence for subscription in subscriptions] == [sentences[1] for sentences in told]
 
 
 # Repeats of what was folded
@@ -249,4 +249,4 @@ def test_a_table_that_was_created_anew_has_no_snapshot_before_its_first_commit(w
     world.store.register([], [Seen(table="bronze.rates", cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))])
     world.change(version=1)
 
-    assert "bronze.rates has no snapshot yet" in world.decide(a_flow("silver", reads=(ORDERS, "bronze.rates"))).sentence
+    assert "bronze.rates has no snapshot yet" in world.decide(a_subscription("silver", reads=(ORDERS, "bronze.rates"))).sentence

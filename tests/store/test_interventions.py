@@ -1,51 +1,51 @@
-"""What people do to flows and lanes: each with a reason, kept as who, when, before and after."""
+"""What people do to subscriptions and consumers: each with a reason, kept as who, when, before and after."""
 
 import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import Action, By, PlaceAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.progress import overview
-from lakechime_dagster.triggers.registry import TICK_NOTE_MS, FlowRow
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.retention import expire, mark_stale, needs, tags_needed
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
-from tests.support.world import World, a_flow, place
+from tests.support.world import World, a_subscription, place
 
 ADA = By(who="ada", reason="month end")
 
 
 def at(world: World, where: str) -> PlaceAt:
-    return world.evaluator.place_at(a_flow(), StartFrom(where))
+    return world.evaluator.place_at(a_subscription(), StartFrom(where))
 
 
-def consumed(world: World, *versions: int) -> FlowRow:
-    """A flow that has consumed these versions."""
+def consumed(world: World, *versions: int) -> SubscriptionRow:
+    """A subscription that has consumed these versions."""
     for version in versions:
         world.change(version=version)
-        (execution,) = world.fire(a_flow())
+        (execution,) = world.fire(a_subscription())
         world.ledger.settle(execution, None)
-    return world.evaluator.activate(a_flow())
+    return world.evaluator.activate(a_subscription())
 
 
-def held(world: World) -> tuple[FlowRow, Execution]:
+def held(world: World) -> tuple[SubscriptionRow, Execution]:
     world.change(version=0)
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     newest: Execution | None = execution
     while newest is not None:
         execution, newest = newest, world.ledger.lose(newest, "disk full", immediately=True)
     assert execution.attempt == MAX_ATTEMPTS
-    return world.evaluator.activate(a_flow()), execution
+    return world.evaluator.activate(a_subscription()), execution
 
 
-def snapshot_of(world: World, row: FlowRow) -> str | None:
-    source = world.ledger.lanes(row)[""].place.sources.get("bronze.orders")
+def snapshot_of(world: World, row: SubscriptionRow) -> str | None:
+    source = world.ledger.consumers(row)[""].place.sources.get("bronze.orders")
     return source.snapshot_id if source else None
 
 
@@ -60,9 +60,9 @@ def test_a_pause_holds_claims_back_and_resuming_consumes_all_that_waited(world: 
     world.people.pause(row, ADA)
     world.change(version=1)
     world.change(version=2)
-    assert world.fire(a_flow()) == []
-    world.people.resume(world.evaluator.activate(a_flow()), By(who="bob", reason="closed"))
-    assert world.fire(a_flow())[0].ranges()["bronze.orders"].end == "2"
+    assert world.fire(a_subscription()) == []
+    world.people.resume(world.evaluator.activate(a_subscription()), By(who="bob", reason="closed"))
+    assert world.fire(a_subscription())[0].ranges()["bronze.orders"].end == "2"
     assert [(one.action, one.who, one.reason) for one in world.people.history(row)] == [
         (Action.RESUME, "bob", "closed"),
         (Action.PAUSE, "ada", "month end"),
@@ -73,10 +73,10 @@ def test_resuming_at_the_latest_passes_over_what_waited(world: World) -> None:
     row = consumed(world, 0)
     world.people.pause(row, ADA)
     world.change(version=1)
-    world.people.resume(world.evaluator.activate(a_flow()), ADA, at(world, "now"))
-    assert world.fire(a_flow()) == []
+    world.people.resume(world.evaluator.activate(a_subscription()), ADA, at(world, "now"))
+    assert world.fire(a_subscription()) == []
     world.change(version=2)
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
 
 
@@ -85,20 +85,20 @@ def test_resuming_since_a_position_passes_over_what_came_before(world: World) ->
     world.people.pause(row, ADA)
     middle = world.change(version=1).position
     world.change(version=2)
-    world.people.resume(world.evaluator.activate(a_flow()), ADA, at(world, str(middle)))
-    (execution,) = world.fire(a_flow())
+    world.people.resume(world.evaluator.activate(a_subscription()), ADA, at(world, str(middle)))
+    (execution,) = world.fire(a_subscription())
     assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
     kept = world.people.history(row, limit=1)[0]
     assert kept.before["places"][0][1]["sources"]["bronze.orders"][1] == "0"
     assert kept.after["places"][0][1]["sources"]["bronze.orders"][1] == "1"
 
 
-def test_a_seek_puts_a_lane_back_and_its_range_is_read_again(world: World) -> None:
+def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -> None:
     row = consumed(world, 0, 1)
-    assert not world.tick_of_the_sensor(a_flow()).fires
+    assert not world.tick_of_the_sensor(a_subscription()).fires
     ((before, after),) = world.people.seek(row, "", ADA, at(world, "beginning"))
     assert (before.place.sources["bronze.orders"].snapshot_id, after) == ("1", place(0))
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     assert (execution.step, execution.ranges()["bronze.orders"].start) == (3, None)
     assert world.people.history(row)[0].action is Action.SEEK
 
@@ -110,26 +110,26 @@ def test_a_dry_seek_moves_and_keeps_nothing(world: World) -> None:
     assert world.people.history(row) == []
 
 
-def test_a_seek_of_a_lane_that_is_open_is_refused_and_changes_nothing(world: World) -> None:
+def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world: World) -> None:
     row = consumed(world, 0)
     world.change(version=1)
-    world.fire(a_flow())
-    with pytest.raises(LaneConflictError, match="has an open execution; wait for it, or skip it first"):
+    world.fire(a_subscription())
+    with pytest.raises(ConsumerConflictError, match="has an open execution; wait for it, or skip it first"):
         world.people.seek(row, "", ADA, at(world, "beginning"))
     assert snapshot_of(world, row) == "0"
     assert world.people.history(row) == []
 
 
-def test_a_seek_of_a_lane_that_is_not_there_says_where_to_look(world: World) -> None:
+def test_a_seek_of_a_consumer_that_is_not_there_says_where_to_look(world: World) -> None:
     with pytest.raises(NotFoundError, match="lakechime trigger show silver"):
         world.people.seek(consumed(world, 0), "day=2013-01-01", ADA, at(world, "beginning"))
 
 
-def test_a_held_execution_that_is_skipped_lets_the_lane_go_on_after_its_range(world: World) -> None:
+def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(world: World) -> None:
     row, execution = held(world)
     world.people.skip(execution, ADA)
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.state, lane.settled, snapshot_of(world, row)) == (LaneState.ACTIVE, 1, "0")
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.state, consumer.settled, snapshot_of(world, row)) == (ConsumerState.ACTIVE, 1, "0")
     skipped = world.ledger.execution(execution.execution_id)
     assert skipped is not None
     assert (skipped.state, skipped.reason) == (ExecutionState.SKIPPED, "skipped by ada: month end")
@@ -143,7 +143,7 @@ def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: Wo
     following = world.people.retry(execution, ADA)
     assert following.attempt == execution.attempt + 1
     assert (following.next_attempt_ts or 0) <= world.store.now()
-    assert world.ledger.lanes(row)[""].state is LaneState.ACTIVE
+    assert world.ledger.consumers(row)[""].state is ConsumerState.ACTIVE
     assert world.ledger.begin(following.execution_id, "run-9").run_id == "run-9"
     kept = world.people.history(row)[0]
     assert (kept.before, kept.after) == ({"attempt": 5}, {"attempt": 6})
@@ -151,34 +151,34 @@ def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: Wo
 
 def test_what_a_live_run_is_at_is_not_retried(world: World) -> None:
     world.change(version=0)
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     world.ledger.begin(execution.execution_id, "run-1")
-    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
+    with pytest.raises(ConsumerConflictError, match="run run-1 is at execution"):
         world.people.retry(execution, ADA)
 
 
-def test_a_step_of_a_lane_that_lost_events_is_not_retried(world: World) -> None:
+def test_a_step_of_a_consumer_that_lost_events_is_not_retried(world: World) -> None:
     world.change(version=0)
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     world.change(version=1)
     needed = {"bronze.orders": Position.ORIGIN}
     expire(world.engine, world.store.now() + 1_000, needed=needed, force=True, when_forced=mark_stale)
-    with pytest.raises(LaneConflictError, match=r"silver is STALE: .* `lakechime trigger seek silver` goes on, after `lakechime exec"):
+    with pytest.raises(ConsumerConflictError, match=r"silver is STALE: .* `lakechime trigger seek silver` goes on, after `lakechime exec"):
         world.people.retry(execution, ADA)
-    (lane,) = world.ledger.lanes(world.evaluator.activate(a_flow())).values()
-    assert lane.state is LaneState.STALE
+    (consumer,) = world.ledger.consumers(world.evaluator.activate(a_subscription())).values()
+    assert consumer.state is ConsumerState.STALE
 
 
 def test_what_is_settled_is_neither_skipped_nor_retried(world: World) -> None:
     world.change(version=0)
-    (execution,) = world.fire(a_flow())
+    (execution,) = world.fire(a_subscription())
     world.ledger.settle(execution, None)
     for act in (world.people.skip, world.people.retry):
-        with pytest.raises(LaneConflictError, match="is settled already; nothing was changed"):
+        with pytest.raises(ConsumerConflictError, match="is settled already; nothing was changed"):
             act(execution, ADA)
 
 
-def test_no_lane_is_put_past_what_was_registered(world: World) -> None:
+def test_no_consumer_is_put_past_what_was_registered(world: World) -> None:
     row = consumed(world, 0)
     beyond = at(world, "99999999-1")
     for move in (lambda: world.people.seek(row, None, ADA, beyond), lambda: world.people.resume(row, ADA, beyond)):
@@ -187,23 +187,28 @@ def test_no_lane_is_put_past_what_was_registered(world: World) -> None:
     assert snapshot_of(world, row) == "0"
 
 
-def test_a_flow_that_is_forgotten_holds_retention_back_no_longer_and_is_gone(world: World) -> None:
+def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_gone(world: World) -> None:
     row = consumed(world, 0)
     world.change(version=1)
-    assert needs(world.engine)["bronze.orders"].flow == "silver"
+    assert needs(world.engine)["bronze.orders"].subscription == "silver"
     forgotten = world.people.forget(row, ADA)
-    assert [lane.settled for lane in forgotten] == [1]
+    assert [consumer.settled for consumer in forgotten] == [1]
     assert (needs(world.engine), tags_needed(world.engine)) == ({}, frozenset())
-    assert (world.ledger.flows(), world.ledger.flow("silver"), overview(world.ledger), world.ledger.executions()) == ([], None, [], [])
+    assert (world.ledger.subscriptions(), world.ledger.subscription("silver"), overview(world.ledger), world.ledger.executions()) == (
+        [],
+        None,
+        [],
+        [],
+    )
     kept = world.people.history(row)[0]
     assert (kept.action, kept.who, kept.before["places"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
 
 
-def test_a_flow_that_is_declared_again_after_it_was_forgotten_begins_anew(world: World) -> None:
+def test_a_subscription_that_is_declared_again_after_it_was_forgotten_begins_anew(world: World) -> None:
     row = consumed(world, 0, 1)
     world.people.pause(row, ADA)
     world.people.forget(row, ADA)
-    from_now = a_flow(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    from_now = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
     assert world.fire(from_now) == []
     assert world.evaluator.activate(from_now).activated_ts >= row.activated_ts
     world.change(version=2)
@@ -211,37 +216,37 @@ def test_a_flow_that_is_declared_again_after_it_was_forgotten_begins_anew(world:
     assert (execution.step, execution.ranges()["bronze.orders"].start) == (1, "1")
 
 
-def test_a_flow_of_a_partition_trigger_is_forgotten_with_its_fired_keys(world: World) -> None:
+def test_a_subscription_of_a_partition_trigger_is_forgotten_with_its_fired_keys(world: World) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": "a"})
-    flow = a_flow(trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02")))
+    subscription = a_subscription(trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02")))
     world.change(version=0, partition=("a",))
-    world.tick_of_the_sensor(flow)
-    world.people.forget(world.evaluator.activate(flow), ADA)
-    assert world.decide(flow).fires
+    world.tick_of_the_sensor(subscription)
+    world.people.forget(world.evaluator.activate(subscription), ADA)
+    assert world.decide(subscription).fires
 
 
-def test_a_flow_with_an_open_execution_is_not_forgotten(world: World) -> None:
+def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.change(version=1)
-    world.fire(a_flow())
+    world.fire(a_subscription())
     for dry_run in (True, False):
-        with pytest.raises(LaneConflictError, match="has an open execution; wait for it, or skip it first"):
+        with pytest.raises(ConsumerConflictError, match="has an open execution; wait for it, or skip it first"):
             world.people.forget(row, ADA, dry_run=dry_run)
-    assert list(world.ledger.lanes(row)) == [""]
+    assert list(world.ledger.consumers(row)) == [""]
 
 
-def test_a_flow_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
+def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.ledger.note_tick([row], world.store.now())
-    with pytest.raises(LaneConflictError, match="the sensor of silver looked at it less than 2 minutes ago"):
+    with pytest.raises(ConsumerConflictError, match="the sensor of silver looked at it less than 2 minutes ago"):
         world.people.forget(row, ADA)
     assert world.people.history(row) == []
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.flow).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
+        connection.execute(sa.update(schema.subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
     assert world.people.forget(row, ADA)
 
 
-def test_a_flow_is_forgotten_once(world: World) -> None:
+def test_a_subscription_is_forgotten_once(world: World) -> None:
     row = consumed(world, 0)
     assert len(world.people.forget(row, ADA, dry_run=True)) == 1
     world.people.forget(row, ADA)

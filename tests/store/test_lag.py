@@ -7,7 +7,7 @@ from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.triggers.consumers import FeedLag, FilesPlace, KafkaPlace, TopicPlace
 from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_flow, elsewhere
+from tests.support.world import World, a_subscription, elsewhere
 
 ORDERS = "bronze.orders"
 
@@ -27,8 +27,8 @@ def amounts(world: World, consumer: str = "silver", source: str = ORDERS) -> dic
 
 
 def test_what_a_consumer_has_not_consumed_is_counted_by_source(world: World) -> None:
-    flow = a_flow("silver", ORDERS, "bronze.people")
-    world.evaluator.activate(flow)
+    subscription = a_subscription("silver", ORDERS, "bronze.people")
+    world.evaluator.activate(subscription)
     assert amounts(world) == {"events": 0, "versions": 0}
     first = world.change(ORDERS, 1, partition=("2024-01-01",))
     world.change(ORDERS, 1, partition=("2024-01-02",))
@@ -37,19 +37,19 @@ def test_what_a_consumer_has_not_consumed_is_counted_by_source(world: World) -> 
     assert lags(world)["silver", ORDERS].since_ts == first.event_ts
     assert amounts(world, source="bronze.people") == {"events": 0, "versions": 0}
 
-    (execution,) = world.fire(flow)
+    (execution,) = world.fire(subscription)
     assert amounts(world) == {"events": 3, "versions": 2}  # until it is complete
     world.change(ORDERS, 3)
     world.ledger.settle(execution, None)
     assert amounts(world) == {"events": 1, "versions": 1}
-    world.tick_of_the_sensor(flow)
+    world.tick_of_the_sensor(subscription)
     assert lags(world)["silver", ORDERS] == ConsumerLag(consumer="silver", source=ORDERS, amounts={"events": 0, "versions": 0})
 
 
 def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_tags(world: World) -> None:
-    plain, tagged = a_flow("plain"), a_flow("tagged", trigger=SnapshotTrigger([ORDERS], tags={"ok": "yes"}))
-    for flow in (plain, tagged):
-        world.evaluator.activate(flow)
+    plain, tagged = a_subscription("plain"), a_subscription("tagged", trigger=SnapshotTrigger([ORDERS], tags={"ok": "yes"}))
+    for subscription in (plain, tagged):
+        world.evaluator.activate(subscription)
     world.change(ORDERS, 1)
     world.tick_of_the_sensor(tagged)
     assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 0)
@@ -58,15 +58,15 @@ def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_
 
 
 def test_consumers_of_other_deployments_and_events_of_other_clusters_are_not_counted(world: World) -> None:
-    world.evaluator.activate(a_flow())
-    elsewhere(world, "production").evaluator.activate(a_flow("other"))
+    world.evaluator.activate(a_subscription())
+    elsewhere(world, "production").evaluator.activate(a_subscription("other"))
     world.change(ORDERS, 1, cluster="west")
     assert amounts(world)["events"] == 0
     assert {consumer for consumer, _ in lags(world)} == {"silver"}
 
 
 def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:
-    row = world.evaluator.activate(a_flow("bronze.changes", trigger=SnapshotTrigger(())))
+    row = world.evaluator.activate(a_subscription("bronze.changes", trigger=SnapshotTrigger(())))
     assert lags(world) == {}
     world.ledger.note_feed(row, FeedLag(unread=12, unit="events", since_ms=5, step=1))
     assert lags(world) == {

@@ -1,4 +1,4 @@
-"""One lane under every interleaving that hypothesis finds: the real ledger, a real Delta table, and what breaks without each rule.
+"""One consumer under every interleaving that hypothesis finds: the real ledger, a real Delta table, and what breaks without each rule.
 
 Source commits are 1..n; the range (start, end] appends a row per commit to the target, but for the pairs in which the
 second commit undoes the first: a range of nothing but such pairs has no net effect, which makes the fence necessary.
@@ -24,12 +24,12 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, ExecutionState, LaneId
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS, Beside, Ledger
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import rows, write
 from tests.support.world import World
@@ -41,7 +41,7 @@ COMMITS = 8
 UNDONE = {(1, 2), (4, 5), (7, 8)}  # the second commit of a pair undoes the first
 MAX_RUNS = 3
 SCHEMA = pa.schema([("commit", pa.int64())])
-FLOW = Flow(name="silver", trigger=SnapshotTrigger(SOURCE), target=TARGET)
+SUBSCRIPTION = Subscription(name="silver", trigger=SnapshotTrigger(SOURCE), target=TARGET)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Run:
     at: str = "launched"  # launched, begun, looked, written
 
 
-class LaneMachine(RuleBasedStateMachine):
+class ConsumerMachine(RuleBasedStateMachine):
     """The protocol as it is; the broken twins override one rule each."""
 
     engine: ClassVar[Engine]
@@ -66,7 +66,7 @@ class LaneMachine(RuleBasedStateMachine):
         with writing(self.engine) as connection:
             for table in reversed(metadata.sorted_tables):
                 connection.execute(table.delete())
-        self.folder = Path(tempfile.mkdtemp(prefix="lakechime-lane-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="lakechime-consumer-"))
         self.log = DeltaLog(str(self.folder / "target"), TARGET)
         self.world = World(self.engine)
         self.ledger = self.ledger_of(self.world)
@@ -85,8 +85,8 @@ class LaneMachine(RuleBasedStateMachine):
     def txn_of(self, execution: Execution) -> int:
         return execution.step
 
-    def last_committed(self, lane: LaneId) -> Committed | None:
-        return self.log.last_committed(lane)
+    def last_committed(self, consumer: ConsumerId) -> Committed | None:
+        return self.log.last_committed(consumer)
 
     def end_of(self, execution: Execution, found: Committed) -> Committed:
         return found
@@ -101,9 +101,9 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule()
     def the_sensor_claims_and_launches(self) -> None:
-        row = self.world.evaluator.activate(FLOW)
-        decision = self.world.evaluator.evaluate(FLOW, row)
-        for execution in self.world.evaluator.fire(FLOW, row, decision, self.last_committed):
+        row = self.world.evaluator.activate(SUBSCRIPTION)
+        decision = self.world.evaluator.evaluate(SUBSCRIPTION, row)
+        for execution in self.world.evaluator.fire(SUBSCRIPTION, row, decision, self.last_committed):
             self.launch(execution)
 
     @precondition(lambda self: self.may_be_lost() and len(self.runs) < MAX_RUNS)
@@ -113,9 +113,9 @@ class LaneMachine(RuleBasedStateMachine):
         assert execution is not None
         if self.settled_by_commit(execution, execution.step):
             return
-        row = self.world.evaluator.activate(FLOW)
-        lane = self.world.ledger.lanes(row)[""]
-        end = self.world.evaluator.end_of(FLOW, row, lane) if is_widened else None
+        row = self.world.evaluator.activate(SUBSCRIPTION)
+        consumer = self.world.ledger.consumers(row)[""]
+        end = self.world.evaluator.end_of(SUBSCRIPTION, row, consumer) if is_widened else None
         following = self.world.ledger.lose(execution, "its lease was over", end=end, immediately=True)
         if following is not None:  # else it is held
             self.launch(following)
@@ -125,7 +125,14 @@ class LaneMachine(RuleBasedStateMachine):
     def the_ledger_is_lost(self) -> None:
         self.losses += 1
         with writing(self.engine) as connection:
-            for table in (schema.intervention, schema.attempt, schema.execution, schema.lane_partition, schema.lane, schema.flow):
+            for table in (
+                schema.intervention,
+                schema.attempt,
+                schema.execution,
+                schema.consumer_partition,
+                schema.consumer,
+                schema.subscription,
+            ):
                 connection.execute(sa.delete(table))
 
     @precondition(lambda self: self.runs)
@@ -163,7 +170,7 @@ class LaneMachine(RuleBasedStateMachine):
             else:
                 self.runs.remove(run)
                 self.settled_by_commit(run.execution, run.txn)
-        except (LaneConflictError, NotFoundError):  # it ends, saying what to do
+        except (ConsumerConflictError, NotFoundError):  # it ends, saying what to do
             if run in self.runs:
                 self.runs.remove(run)
 
@@ -183,21 +190,23 @@ class LaneMachine(RuleBasedStateMachine):
         run.at = "written"
         if (self.reached() or 0) >= run.txn:
             return  # Spark skips it
-        stamp = CommitStamp(lane=run.execution.lane, step=run.execution.step, attempt=run.execution.attempt, end=run.execution.end)
+        commit_metadata = CommitMetadata(
+            consumer=run.execution.consumer, step=run.execution.step, attempt=run.execution.attempt, end=run.execution.end
+        )
         data = rows(*[(commit,) for commit in commits], schema=SCHEMA)
-        write(self.log.location, data, transaction=(stamp.txn_app_id, run.txn), user_metadata=stamp.to_text())
+        write(self.log.location, data, transaction=(commit_metadata.txn_app_id, run.txn), user_metadata=commit_metadata.to_text())
 
     def settled_empty(self, run: Run) -> bool:
         try:
             return self.world.ledger.settle(run.execution, None) or True
-        except LaneConflictError:
+        except ConsumerConflictError:
             return False
 
     def settled_by_commit(self, execution: Execution, txn: int) -> bool:
-        found = self.log.committed(execution.lane, txn) if self.log.exists() else None
+        found = self.log.committed(execution.consumer, txn) if self.log.exists() else None
         if found is None:
             return False
-        assert found.stamp.step == txn or type(self) is not LaneMachine
+        assert found.commit_metadata.step == txn or type(self) is not ConsumerMachine
         self.world.store.register(self.log.events_of_commit(int(found.version)))
         self.world.ledger.settle(execution, self.end_of(execution, found))
         return True
@@ -215,7 +224,7 @@ class LaneMachine(RuleBasedStateMachine):
             assert not missing, f"lost or half applied: {sorted(missing)}; the target has {sorted(held)}"
 
     def teardown(self) -> None:
-        """From wherever it is, the lane comes to rest with nothing lost."""
+        """From wherever it is, the consumer comes to rest with nothing lost."""
         try:
             self.runs.clear()
             for _ in range(12):
@@ -230,7 +239,7 @@ class LaneMachine(RuleBasedStateMachine):
                     break
             assert self.is_quiet(), f"stuck: {self.opened()}"
             self.applied = tuple(sorted(self.held()))
-            LaneMachine.rested += 1
+            ConsumerMachine.rested += 1
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -240,7 +249,7 @@ class LaneMachine(RuleBasedStateMachine):
         return self.runs[which % len(self.runs)]
 
     def opened(self) -> Execution | None:
-        return next(iter(self.world.ledger.executions(flow=FLOW.name, state=ExecutionState.OPEN)), None)
+        return next(iter(self.world.ledger.executions(subscription=SUBSCRIPTION.name, state=ExecutionState.OPEN)), None)
 
     def may_be_lost(self) -> bool:
         """Whether an attempt is left, and one more for the end."""
@@ -248,14 +257,14 @@ class LaneMachine(RuleBasedStateMachine):
         return opened is not None and opened.attempt < 4
 
     def is_quiet(self) -> bool:
-        row = self.world.ledger.flow(FLOW.name)
-        lane = self.world.ledger.lanes(row).get("") if row else None
-        source = lane.place.sources.get(SOURCE) if lane else None
+        row = self.world.ledger.subscription(SUBSCRIPTION.name)
+        consumer = self.world.ledger.consumers(row).get("") if row else None
+        source = consumer.place.sources.get(SOURCE) if consumer else None
         at = int(source.snapshot_id or 0) if source else 0
         return not self.runs and self.opened() is None and at == self.head
 
     def reached(self) -> int | None:
-        return DeltaTable(self.log.location).transaction_version(str(LaneId("test", FLOW.name))) if self.log.exists() else None
+        return DeltaTable(self.log.location).transaction_version(str(ConsumerId("test", SUBSCRIPTION.name))) if self.log.exists() else None
 
     def held(self) -> list[int]:
         if not self.log.exists():
@@ -290,19 +299,19 @@ def is_undone(first: int, last: int) -> bool:
 # The broken twins
 
 
-class VersionPerAttempt(LaneMachine):
+class VersionPerAttempt(ConsumerMachine):
     """Every attempt commits with a version of its own instead of the step."""
 
     def txn_of(self, execution: Execution) -> int:
         return self.launched
 
 
-class OwnEnd(LaneMachine):
+class OwnEnd(ConsumerMachine):
     """The place moves to one's own end instead of the end in the step's commit."""
 
     def end_of(self, execution: Execution, found: Committed) -> Committed:
         current = self.ledger.execution(execution.execution_id) or execution
-        return replace(found, stamp=replace(found.stamp, end=current.end))
+        return replace(found, commit_metadata=replace(found.commit_metadata, end=current.end))
 
 
 class _WithoutFence(Ledger):
@@ -316,27 +325,27 @@ class _WithoutFence(Ledger):
         return True
 
 
-class NoFence(LaneMachine):
+class NoFence(ConsumerMachine):
     """A step with nothing to do settles without a commit while another attempt may be alive."""
 
     def ledger_of(self, world: World) -> Ledger:
         return _WithoutFence(world.engine, world.deployment)
 
 
-class FreshFromZero(LaneMachine):
-    """After the loss of the ledger a lane starts from zero instead of from the target's log."""
+class FreshFromZero(ConsumerMachine):
+    """After the loss of the ledger a consumer starts from zero instead of from the target's log."""
 
-    def last_committed(self, lane: LaneId) -> Committed | None:
+    def last_committed(self, consumer: ConsumerId) -> Committed | None:
         return None
 
 
 # Ways through which each rule shows its worth
 
 
-def go(machine: LaneMachine, *steps: str) -> tuple[int, ...]:
+def go(machine: ConsumerMachine, *steps: str) -> tuple[int, ...]:
     """Take steps by name: `source`, `claim`, `lost` (widened), `ledger lost`, or `run-2` (that run's next step).
 
-    Returns the commits that the target holds when the lane has come to rest.
+    Returns the commits that the target holds when the consumer has come to rest.
     """
     for step in steps:
         match step:
@@ -377,25 +386,25 @@ FEW = settings(
 
 
 @pytest.fixture
-def lane_engine(engine: Engine) -> Iterator[Engine]:
+def consumer_engine(engine: Engine) -> Iterator[Engine]:
     """The database of the machines, on each kind."""
-    LaneMachine.engine = engine
+    ConsumerMachine.engine = engine
     yield engine
-    del LaneMachine.engine
+    del ConsumerMachine.engine
 
 
 @pytest.fixture
-def lane_on_sqlite(sqlite_engine: Engine) -> Iterator[None]:
-    LaneMachine.engine = sqlite_engine
+def consumer_on_sqlite(sqlite_engine: Engine) -> Iterator[None]:
+    ConsumerMachine.engine = sqlite_engine
     yield
-    del LaneMachine.engine
+    del ConsumerMachine.engine
 
 
-def test_each_source_commit_is_applied_once_whatever_happens(lane_engine: Engine) -> None:
-    few = FEW if lane_engine.dialect.name == "sqlite" else settings(FEW, max_examples=5)
-    before = LaneMachine.rested
-    run_state_machine_as_test(LaneMachine, settings=few)
-    assert LaneMachine.rested > before, "no machine came to rest: this test no longer proves anything"
+def test_each_source_commit_is_applied_once_whatever_happens(consumer_engine: Engine) -> None:
+    few = FEW if consumer_engine.dialect.name == "sqlite" else settings(FEW, max_examples=5)
+    before = ConsumerMachine.rested
+    run_state_machine_as_test(ConsumerMachine, settings=few)
+    assert ConsumerMachine.rested > before, "no machine came to rest: this test no longer proves anything"
 
 
 TWINS = [
@@ -407,14 +416,14 @@ TWINS = [
 
 
 @pytest.mark.parametrize(("twin", "way", "harm"), TWINS)
-def test_without_one_of_the_rules_a_commit_is_lost_or_doubled_or_the_lane_is_stuck(
-    twin: type[LaneMachine], way: list[str], harm: str, lane_engine: Engine
+def test_without_one_of_the_rules_a_commit_is_lost_or_doubled_or_the_consumer_is_stuck(
+    twin: type[ConsumerMachine], way: list[str], harm: str, consumer_engine: Engine
 ) -> None:
-    go(LaneMachine(), *way)
+    go(ConsumerMachine(), *way)
     with pytest.raises(AssertionError, match=harm):
         go(twin(), *way)
 
 
-@pytest.mark.usefixtures("lane_on_sqlite")
+@pytest.mark.usefixtures("consumer_on_sqlite")
 def test_a_zombie_of_a_lost_ledger_and_an_empty_step_do_not_lose_a_commit() -> None:
-    assert go(LaneMachine(), *A_ZOMBIE_OF_A_LOST_LEDGER) == (1, 2, 3, 4, 5)
+    assert go(ConsumerMachine(), *A_ZOMBIE_OF_A_LOST_LEDGER) == (1, 2, 3, 4, 5)

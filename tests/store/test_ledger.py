@@ -8,61 +8,61 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.errors import LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, ExecutionState, LaneState
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from tests.support.world import World, a_flow, committed, elsewhere, lane_id, place
+from tests.support.world import World, a_subscription, committed, consumer_id, elsewhere, place
 
 # Claims
 
 
 def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+    row = world.ledger.ensure_subscription(a_subscription())
     world.ledger.settle(world.claim(row, 3), None)
-    execution = world.ledger.claim(row, world.ledger.lanes(row)[""], Claim(end=place(8, bronze__orders=5), reason="2 events wait"))
+    execution = world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=place(8, bronze__orders=5), reason="2 events wait"))
     assert (execution.step, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
     assert (execution.start, execution.end) == (place(3), place(8, bronze__orders=5))
     assert execution.reason == "2 events wait"
     assert world.ledger.execution(execution.execution_id) == execution
 
 
-def test_a_lane_has_at_most_one_open_execution(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_a_consumer_has_at_most_one_open_execution(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     world.claim(row)
-    with pytest.raises(LaneConflictError, match="open execution"):
+    with pytest.raises(ConsumerConflictError, match="open execution"):
         world.claim(row, 2)
 
 
-def test_a_claim_of_a_lane_that_moved_on_is_refused(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
-    seen = world.ledger.ensure_lane(row, "")
+def test_a_claim_of_a_consumer_that_moved_on_is_refused(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
+    seen = world.ledger.ensure_consumer(row, "")
     world.ledger.settle(world.claim(row), None)
-    with pytest.raises(LaneConflictError, match="moved on"):
+    with pytest.raises(ConsumerConflictError, match="moved on"):
         world.ledger.claim(row, seen, Claim(end=place(2)))
 
 
-def test_a_claim_of_a_lane_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
-    lane = world.ledger.ensure_lane(row, "")
-    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, lane: place(5))
-    with pytest.raises(LaneConflictError, match="moved on"):
-        world.ledger.claim(row, lane, Claim(end=place(3)))
+def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
+    consumer = world.ledger.ensure_consumer(row, "")
+    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, consumer: place(5))
+    with pytest.raises(ConsumerConflictError, match="moved on"):
+        world.ledger.claim(row, consumer, Claim(end=place(3)))
 
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
-    lane = world.ledger.ensure_lane(row, "")
+    row = world.ledger.ensure_subscription(a_subscription())
+    consumer = world.ledger.ensure_consumer(row, "")
     start = threading.Barrier(6)
 
     def race(number: int) -> Execution | None:
         start.wait(10)
         try:
-            return world.ledger.claim(row, lane, Claim(end=place(number + 1)))
-        except LaneConflictError:
+            return world.ledger.claim(row, consumer, Claim(end=place(number + 1)))
+        except ConsumerConflictError:
             return None
 
     with ThreadPoolExecutor(6) as pool:
@@ -74,14 +74,14 @@ def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> N
 @pytest.mark.dialect
 @pytest.mark.several_connections
 def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     start = threading.Barrier(6)
 
     def race(number: int) -> bool:
         start.wait(10)
         try:
             world.ledger.begin(execution.execution_id, f"run-{number}")
-        except LaneConflictError:
+        except ConsumerConflictError:
             return False
         return True
 
@@ -91,20 +91,20 @@ def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
-def test_of_many_that_make_a_flow_and_its_lane_at_once_all_get_the_same(world: World) -> None:
+def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_same(world: World) -> None:
     start = threading.Barrier(6)
 
     def race(number: int) -> tuple[int, int]:
         start.wait(10)
-        row = world.ledger.ensure_flow(a_flow())
-        return row.flow_id, world.ledger.ensure_lane(row, "k").lane_id
+        row = world.ledger.ensure_subscription(a_subscription())
+        return row.subscription_id, world.ledger.ensure_consumer(row, "k").consumer_id
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(race, range(6)))) == 1
 
 
-def test_lanes_of_one_flow_are_apart(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_consumers_of_one_subscription_are_apart(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     first, second = world.claim(row, 1, "a"), world.claim(row, 1, "b")
     assert {execution.execution_id for execution in world.ledger.open_executions(row)} == {first.execution_id, second.execution_id}
 
@@ -113,7 +113,7 @@ def test_lanes_of_one_flow_are_apart(world: World) -> None:
 
 
 def test_a_run_begins_its_execution_with_a_lease_of_a_minute(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     before = world.store.now()
     begun = world.ledger.begin(execution.execution_id, "run-1")
     assert begun.run_id == "run-1"
@@ -122,20 +122,20 @@ def test_a_run_begins_its_execution_with_a_lease_of_a_minute(world: World) -> No
 
 
 def test_to_begin_again_by_the_same_run_changes_nothing(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     world.ledger.begin(execution.execution_id, "run-1")
     assert world.ledger.begin(execution.execution_id, "run-1").attempt == 1
 
 
 def test_a_second_run_is_told_who_is_at_it(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     world.ledger.begin(execution.execution_id, "run-1")
-    with pytest.raises(LaneConflictError, match="run run-1 is at execution"):
+    with pytest.raises(ConsumerConflictError, match="run run-1 is at execution"):
         world.ledger.begin(execution.execution_id, "run-2")
 
 
 def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     first = world.ledger.begin(execution.execution_id, "run-1")
     world.end_leases()
     second = world.ledger.begin(execution.execution_id, "run-2")
@@ -145,9 +145,9 @@ def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World
 
 
 def test_a_settled_execution_ends_a_run_that_names_the_command_which_replays(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     world.ledger.settle(execution, None)
-    with pytest.raises(LaneConflictError, match=r"settled already.*lakechime trigger seek silver"):
+    with pytest.raises(ConsumerConflictError, match=r"settled already.*lakechime trigger seek silver"):
         world.ledger.begin(execution.execution_id, "run-1")
 
 
@@ -157,7 +157,7 @@ def test_an_execution_that_nobody_claimed_is_not_found(world: World) -> None:
 
 
 def test_the_newest_attempt_renews_its_lease(world: World) -> None:
-    execution = world.ledger.begin(world.claim(world.ledger.ensure_flow(a_flow())).execution_id, "run-1")
+    execution = world.ledger.begin(world.claim(world.ledger.ensure_subscription(a_subscription())).execution_id, "run-1")
     world.end_leases()
     assert world.ledger.renew(execution.execution_id, 1, "run-1")
     found = world.ledger.execution(execution.execution_id)
@@ -167,7 +167,7 @@ def test_the_newest_attempt_renews_its_lease(world: World) -> None:
 
 
 def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()), 3)
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()), 3)
     following = world.ledger.lose(execution, "it died", end=place(9))
     assert following is not None
     assert (following.step, following.attempt) == (1, 2)
@@ -176,7 +176,7 @@ def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -
 
 
 def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
-    execution: Execution | None = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution: Execution | None = world.claim(world.ledger.ensure_subscription(a_subscription()))
     pauses = []
     while execution is not None and execution.attempt < MAX_ATTEMPTS:
         now = world.store.now()
@@ -186,8 +186,8 @@ def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
     assert all(0 <= pause - planned < 5_000 for pause, planned in zip(pauses, BACKOFF_MS[1:], strict=True))
 
 
-def test_after_the_fifth_lost_attempt_the_lane_is_held_with_the_reason(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_after_the_fifth_lost_attempt_the_consumer_is_held_with_the_reason(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     newest = execution
     for _ in range(MAX_ATTEMPTS):
@@ -195,26 +195,26 @@ def test_after_the_fifth_lost_attempt_the_lane_is_held_with_the_reason(world: Wo
         newest = execution
         execution = world.ledger.lose(execution, "disk full")
     assert execution is None
-    lane = world.ledger.lanes(row)[""]
-    assert lane.state is LaneState.HELD
-    assert "disk full" in lane.state_reason
+    consumer = world.ledger.consumers(row)[""]
+    assert consumer.state is ConsumerState.BLOCKED
+    assert "disk full" in consumer.state_reason
     assert newest is not None
-    with pytest.raises(LaneConflictError, match=r"HELD.*disk full.*lakechime execution retry"):
+    with pytest.raises(ConsumerConflictError, match=r"BLOCKED.*disk full.*lakechime execution retry"):
         world.ledger.begin(newest.execution_id, "run-9")
 
 
 def test_the_error_that_a_run_noted_is_the_reason_that_is_shown(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+    row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     for _ in range(MAX_ATTEMPTS):
         assert execution is not None
         world.ledger.note_error(execution, "RuntimeError: boom")
         execution = world.ledger.lose(execution, "run failed")
-    assert "RuntimeError: boom" in world.ledger.lanes(row)[""].state_reason
+    assert "RuntimeError: boom" in world.ledger.consumers(row)[""].state_reason
 
 
 def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+    row = world.ledger.ensure_subscription(a_subscription())
     execution = world.claim(row)
     world.ledger.note_error(execution, "cannot read \udcff.csv\x00")
     following: Execution | None = world.ledger.lose(execution, "run failed", immediately=True)
@@ -222,40 +222,40 @@ def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: Worl
         following = world.ledger.lose(following, "run \udcff failed", immediately=True)
     errors = [attempt.error for attempt in world.ledger.attempts(execution.execution_id)]
     assert errors == ["cannot read \ufffd.csv\ufffd", *["run \ufffd failed"] * (MAX_ATTEMPTS - 1)]
-    assert world.ledger.lanes(row)[""].state_reason.endswith("failed: run \ufffd failed")
+    assert world.ledger.consumers(row)[""].state_reason.endswith("failed: run \ufffd failed")
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_stale_lane_stays_stale_when_its_open_step_settles_or_is_lost(world: World, commit: bool) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_a_stale_consumer_stays_stale_when_its_open_step_settles_or_is_lost(world: World, commit: bool) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     assert execution is not None
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.lane).values(state=LaneState.STALE.value, state_reason="events were expired by force"))
+        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.STALE.value, state_reason="events were expired by force"))
     if commit:
         assert world.ledger.settle(execution, committed(execution))
     else:
         while execution is not None:
             execution = world.ledger.lose(execution, "disk full")
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.state, lane.state_reason) == (LaneState.STALE, "events were expired by force")
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.state, consumer.state_reason) == (ConsumerState.STALE, "events were expired by force")
 
 
-def test_a_held_lane_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     newest = execution
     while execution is not None:
         newest, execution = execution, world.ledger.lose(execution, "disk full")
     assert newest is not None
     assert world.ledger.settle(newest, committed(newest))
-    assert world.ledger.lanes(row)[""].state is LaneState.ACTIVE
+    assert world.ledger.consumers(row)[""].state is ConsumerState.ACTIVE
 
 
 def test_an_attempt_is_lost_once(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_flow(a_flow()))
+    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     world.ledger.lose(execution, "it died")
-    with pytest.raises(LaneConflictError, match="moved on"):
+    with pytest.raises(ConsumerConflictError, match="moved on"):
         world.ledger.lose(execution, "it died")
 
 
@@ -263,37 +263,37 @@ def test_an_attempt_is_lost_once(world: World) -> None:
 
 
 def test_the_place_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     first = world.claim(row, 3)
     world.ledger.lose(first, "its lease was over", end=place(9))
     assert world.ledger.settle(first, committed(first, end=place(3), version=4))
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.settled, lane.place) == (1, place(3))
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.settled, consumer.place) == (1, place(3))
     settled = world.ledger.execution(first.execution_id)
     assert settled is not None
     assert (settled.state, settled.end, settled.version) == (ExecutionState.SETTLED, place(3), "4")
 
 
 def test_a_step_is_settled_once(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     assert world.ledger.settle(execution, committed(execution))
     assert not world.ledger.settle(execution, committed(execution, end=place(99)))
-    assert world.ledger.lanes(row)[""].place == place(3)
+    assert world.ledger.consumers(row)[""].place == place(3)
 
 
 def test_a_zombie_that_settles_an_earlier_step_moves_nothing(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     first = world.claim(row, 3)
     world.ledger.settle(first, committed(first))
     second = world.claim(row, 5)
     assert not world.ledger.settle(first, committed(first))
     assert world.ledger.open_executions(row) == [second]
-    assert world.ledger.lanes(row)[""].place == place(3)
+    assert world.ledger.consumers(row)[""].place == place(3)
 
 
-def test_a_lane_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+def test_a_consumer_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     world.ledger.settle(world.claim(row, 1), None)
     second = world.claim(row, 2)
     assert not world.ledger.has_committed(second)
@@ -304,64 +304,66 @@ def test_a_lane_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: W
 
 
 def test_the_first_attempt_may_settle_a_step_with_nothing_to_do(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     assert world.ledger.settle(world.claim(row, 3), None, reason="nothing to do")
-    assert world.ledger.lanes(row)[""].place == place(3)
+    assert world.ledger.consumers(row)[""].place == place(3)
 
 
 def test_an_attempt_that_was_superseded_may_not_settle_without_a_commit(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     first = world.claim(row, 3)
     world.ledger.lose(first, "its lease was over")
-    with pytest.raises(LaneConflictError, match="may not settle without a commit"):
+    with pytest.raises(ConsumerConflictError, match="may not settle without a commit"):
         world.ledger.settle(first, None)
-    assert world.ledger.lanes(row)[""].settled == 0
+    assert world.ledger.consumers(row)[""].settled == 0
 
 
 def test_a_later_attempt_may_not_settle_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     second = world.ledger.lose(world.claim(row, 3), "its lease was over")
     assert second is not None
-    with pytest.raises(LaneConflictError, match="empty commit"):
+    with pytest.raises(ConsumerConflictError, match="empty commit"):
         world.ledger.settle(second, None)
 
 
-def test_a_later_attempt_of_a_flow_without_a_target_settles_by_its_success(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow())
+def test_a_later_attempt_of_a_subscription_without_a_target_settles_by_its_success(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription())
     second = world.ledger.lose(world.claim(row, 3), "it died")
     assert second is not None
     assert world.ledger.settle(second, None)
 
 
-def test_a_commit_whose_stamp_is_lost_settles_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+def test_a_commit_whose_commit_metadata_is_lost_settles_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     found = committed(execution, end=place(0))
-    lost = type(found)(version=found.version, stamp=found.stamp, is_stamp_lost=True)
+    lost = type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
     assert world.ledger.settle(execution, lost)
-    assert world.ledger.lanes(row)[""].place == place(3)
+    assert world.ledger.consumers(row)[""].place == place(3)
 
 
-def test_a_commit_whose_stamp_is_lost_needs_a_person_if_there_were_several_attempts(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+def test_a_commit_whose_commit_metadata_is_lost_needs_a_person_if_there_were_several_attempts(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     second = world.ledger.lose(world.claim(row, 3), "it died", end=place(9))
     assert second is not None
     found = committed(second)
     remedy = rf"lakechime execution skip {second.execution_id}`, then `lakechime trigger seek silver --to"
     for _ in range(2):
-        with pytest.raises(LaneConflictError, match=remedy):
-            world.ledger.settle(second, type(found)(version=found.version, stamp=found.stamp, is_stamp_lost=True))
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.state, "no longer says up to where" in lane.state_reason) == (LaneState.HELD, True)
+        with pytest.raises(ConsumerConflictError, match=remedy):
+            world.ledger.settle(
+                second, type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
+            )
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.state, "no longer says up to where" in consumer.state_reason) == (ConsumerState.BLOCKED, True)
     by = By(who="me", reason="the log was cleaned up")
     world.people.skip(second, by)
-    assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, lane: place(3))] == [place(3)]
+    assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, consumer: place(3))] == [place(3)]
 
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
 def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     start = threading.Barrier(2)
 
@@ -373,87 +375,92 @@ def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
         start.wait(10)
         try:
             return world.ledger.lose(execution, "its lease was over") is not None
-        except LaneConflictError:
+        except ConsumerConflictError:
             return False
 
     with ThreadPoolExecutor(2) as pool:
         settled, _ = pool.submit(settle), pool.submit(lose)
         assert settled.result()
     assert world.ledger.open_executions(row) == []
-    assert world.ledger.lanes(row)[""].settled == 1
+    assert world.ledger.consumers(row)[""].settled == 1
 
 
 # A lost ledger
 
 
-def test_a_lane_that_the_ledger_does_not_know_goes_on_from_the_last_commit_of_its_target(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+def test_a_consumer_that_the_ledger_does_not_know_goes_on_from_the_last_commit_of_its_target(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     last = committed(execution, end=place(3, bronze__orders=2))
     with writing(world.engine) as connection:
-        for table in (schema.attempt, schema.execution, schema.lane, schema.flow):
+        for table in (schema.attempt, schema.execution, schema.consumer, schema.subscription):
             connection.execute(sa.delete(table))
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
-    lane = world.ledger.ensure_lane(row, "", last)
-    assert (lane.settled, lane.place, lane.fired) == (1, place(3, bronze__orders=2), True)
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
+    consumer = world.ledger.ensure_consumer(row, "", last)
+    assert (consumer.settled, consumer.place, consumer.fired) == (1, place(3, bronze__orders=2), True)
     assert world.claim(row, 5).step == 2
 
 
-def test_a_lane_that_is_there_is_not_rebuilt(world: World) -> None:
-    row = world.ledger.ensure_flow(a_flow(target="silver.orders"))
+def test_a_consumer_that_is_there_is_not_rebuilt(world: World) -> None:
+    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
-    lane = world.ledger.ensure_lane(row, "", committed(execution))
-    assert (lane.settled, lane.fired) == (0, True)
+    consumer = world.ledger.ensure_consumer(row, "", committed(execution))
+    assert (consumer.settled, consumer.fired) == (0, True)
 
 
-# Flows and deployments
+# Subscriptions and deployments
 
 
-def test_a_flow_is_activated_once_and_keeps_its_start(world: World) -> None:
-    first = world.ledger.ensure_flow(a_flow(), lambda connection: place(5))
-    again = world.ledger.ensure_flow(a_flow("silver", "bronze.other"), lambda connection: place(9))
-    assert (again.flow_id, again.activated_ts, again.start) == (first.flow_id, first.activated_ts, place(5))
+def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> None:
+    first = world.ledger.ensure_subscription(a_subscription(), lambda connection: place(5))
+    again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: place(9))
+    assert (again.subscription_id, again.activated_ts, again.start) == (first.subscription_id, first.activated_ts, place(5))
     assert again.tables == ("bronze.other",)
 
 
 def test_deployments_of_one_store_do_not_see_each_other(world: World) -> None:
     other = elsewhere(world, "staging")
-    row = world.ledger.ensure_flow(a_flow())
+    row = world.ledger.ensure_subscription(a_subscription())
     execution = world.claim(row)
-    assert other.ledger.flow("silver") is None
-    assert other.ledger.flows() == []
+    assert other.ledger.subscription("silver") is None
+    assert other.ledger.subscriptions() == []
     assert other.ledger.executions() == []
     assert other.ledger.execution(execution.execution_id) is None
     with pytest.raises(NotFoundError):
         other.ledger.begin(execution.execution_id, "run-1")
-    claimed = other.claim(other.ledger.ensure_flow(a_flow()))
-    assert claimed.lane != execution.lane
+    claimed = other.claim(other.ledger.ensure_subscription(a_subscription()))
+    assert claimed.consumer != execution.consumer
     assert (claimed.step, claimed.execution_id == execution.execution_id) == (1, False)
 
 
-def test_a_lane_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(world: World) -> None:
+def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(world: World) -> None:
     world.change(version=0)
-    flow = a_flow(target="silver.orders")
-    row = world.evaluator.activate(flow)
-    stamp = CommitStamp(lane=lane_id("silver"), step=7, attempt=0, end=place(0))
-    lost = Committed(version=SnapshotId("9"), stamp=stamp, is_stamp_lost=True)
-    assert world.evaluator.fire(flow, row, world.decide(flow), lambda lane: lost) == []
-    lane = world.ledger.lanes(row)[""]
-    assert (lane.settled, lane.state) == (7, LaneState.HELD)
-    assert world.decide(flow).reasons[0] == (
-        "silver is HELD: its target holds step 7, but its log no longer says up to where; "
+    subscription = a_subscription(target="silver.orders")
+    row = world.evaluator.activate(subscription)
+    commit_metadata = CommitMetadata(consumer=consumer_id("silver"), step=7, attempt=0, end=place(0))
+    lost = Committed(version=SnapshotId("9"), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
+    assert world.evaluator.fire(subscription, row, world.decide(subscription), lambda consumer: lost) == []
+    consumer = world.ledger.consumers(row)[""]
+    assert (consumer.settled, consumer.state) == (7, ConsumerState.BLOCKED)
+    assert world.decide(subscription).reasons[0] == (
+        "silver is BLOCKED: its target holds step 7, but its log no longer says up to where; "
         "`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek silver`"
     )
-    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, lane: place(0))
-    assert world.fire(flow)[0].step == 8
+    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: place(0))
+    assert world.fire(subscription)[0].step == 8
 
 
-def test_executions_are_listed_newest_first_by_flow_and_state(world: World) -> None:
-    one, other = world.ledger.ensure_flow(a_flow("one")), world.ledger.ensure_flow(a_flow("other"))
+def test_executions_are_listed_newest_first_by_subscription_and_state(world: World) -> None:
+    one, other = world.ledger.ensure_subscription(a_subscription("one")), world.ledger.ensure_subscription(a_subscription("other"))
     first = world.claim(one)
     world.ledger.settle(first, None)
     second = world.claim(one, 2)
     world.claim(other)
-    assert {execution.execution_id for execution in world.ledger.executions(flow="one")} == {first.execution_id, second.execution_id}
-    assert [execution.execution_id for execution in world.ledger.executions(flow="one", state=ExecutionState.OPEN)] == [second.execution_id]
+    assert {execution.execution_id for execution in world.ledger.executions(subscription="one")} == {
+        first.execution_id,
+        second.execution_id,
+    }
+    assert [execution.execution_id for execution in world.ledger.executions(subscription="one", state=ExecutionState.OPEN)] == [
+        second.execution_id
+    ]
     assert len(world.ledger.executions(limit=2)) == 2

@@ -57,7 +57,7 @@ def test_a_network_is_read_from_every_database(engine: Engine) -> None:
     assert told(network_at(engine, 1)) == told(network_of([first]))
 
 
-def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_flow_reads(engine: Engine) -> None:
+def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscription_reads(engine: Engine) -> None:
     lineage, planned = SqlLineage(engine), make_statement("planned", a="s.x")
     declared = [planned, Statement(target="planned", inputs=("s",)), *DECLARED]
     current = CurrentNetwork(engine, declared, "lake")
@@ -68,7 +68,7 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_flow_read
     assert told(current.network()) == told(network_of(others, declared, ()))
     assert ("s", "t", Part.DECLARED) in told(current.network())[0]
     assert ("s.x", "planned.a", 1) in told(current.network())[1]
-    own = make_record(make_statement("t", b="s.y"), run="of the flow", namespace="lake", job="t")
+    own = make_record(make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t")
     lineage.record(own)
     assert told(current.network()) == told(network_at(engine, None, declared, "lake")) == told(network_of(others, declared, ("t",)))
     assert ("s", "t", Part.DECLARED) not in told(current.network())[0]

@@ -61,11 +61,11 @@ def test_data_sets_that_the_lake_does_not_declare_are_told_with_both_sides(engin
     assert (look(engine, most=2).more, look(engine, since=8).more) == (2, 0)
 
 
-def test_what_another_deployments_lanes_write_is_an_asset_there_and_not_shown(engine: Engine) -> None:
+def test_what_another_deployments_consumers_write_is_an_asset_there_and_not_shown(engine: Engine) -> None:
     from dataclasses import replace
 
     record = make_record(make_statement("their.table", n="gold.days.n"), namespace="theirs")
-    SqlLineage(engine).record(replace(record, lane="theirs/flow"))
+    SqlLineage(engine).record(replace(record, consumer="theirs/subscription"))
     assert look(engine).tables == ()
 
 

@@ -16,11 +16,11 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution, Place
-from lakechime_dagster.triggers.decision import AtomState, Firing, KeyEvidence, LaneView, Waiting, decide_partition, decide_snapshot
-from lakechime_dagster.triggers.registry import LaneRow
+from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Firing, KeyEvidence, Waiting, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import expire, needed_after, tags_needed
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.stores import fresh_memory
@@ -61,20 +61,20 @@ TRIGGERS = [
     *(partitioned("a", tags=tags, late=late) for tags, late in zip(TAGS, ("refire", "ignore", "refire", "refire"), strict=True)),
     partitioned("a", "b", tags=TAGS[1], late="refire", max_in_flight=1),
 ]
-FLOWS = [Flow(name=f"flow {number}", trigger=trigger) for number, trigger in enumerate(TRIGGERS)]
+SUBSCRIPTIONS = [Subscription(name=f"subscription {number}", trigger=trigger) for number, trigger in enumerate(TRIGGERS)]
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(history=steps)
 def test_the_evaluation_fires_what_the_whole_history_fires(history: list[tuple[str, dict]]) -> None:
-    check(in_memory(), FLOWS, history)
+    check(in_memory(), SUBSCRIPTIONS, history)
 
 
 @pytest.mark.services
 @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=steps)
 def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(postgres_engine: Engine, history: list[tuple[str, dict]]) -> None:
-    check(World(postgres_engine), FLOWS, history)
+    check(World(postgres_engine), SUBSCRIPTIONS, history)
 
 
 @cache
@@ -85,24 +85,24 @@ def in_memory() -> World:
 
 def test_an_evaluation_that_moves_on_too_early_is_caught() -> None:
     first, late = ({"table": "a", "partition": ["2013-01-01"], "version": version} for version in (0, 1))
-    flows = [Flow(name="flow", trigger=partitioned("a", late="refire"))]
+    subscriptions = [Subscription(name="subscription", trigger=partitioned("a", late="refire"))]
     history = [("register", first), ("tick", {}), ("register", late), ("tick", {}), ("settle", {})]
-    check(in_memory(), flows, history)
+    check(in_memory(), subscriptions, history)
     with pytest.raises(AssertionError):
-        check(in_memory(), flows, history, is_hasty=True)
+        check(in_memory(), subscriptions, history, is_hasty=True)
 
 
-def check(world: World, flows: Sequence[Flow], history: list[tuple[str, dict]], *, is_hasty: bool = False) -> None:
+def check(world: World, subscriptions: Sequence[Subscription], history: list[tuple[str, dict]], *, is_hasty: bool = False) -> None:
     """Go through a history; at each tick all decisions must be the same. The hasty twin forgets what still waits."""
     with writing(world.engine) as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
-    sweep = Sweep(world.evaluator, flows)
+    sweep = Sweep(world.evaluator, subscriptions)
     every_event: list[RegisteredEvent] = []  # also those that were folded
     has_folded = False
     for action, event in (*history, ("tick", {})):
         if action == "tick":
-            _tick(world, flows, sweep, every_event, is_hasty)
+            _tick(world, subscriptions, sweep, every_event, is_hasty)
         elif action == "register":
             # a drop that is registered after what it does not withdraw was folded is a matter of test_folded_history.py
             event = {**event, "operation_type": OperationType.APPEND} if has_folded else event
@@ -110,9 +110,9 @@ def check(world: World, flows: Sequence[Flow], history: list[tuple[str, dict]], 
         elif action == "fold":
             has_folded = _folded(world, every_event) or has_folded
         else:
-            for flow in flows:
-                if opened := world.ledger.open_executions(world.evaluator.activate(flow)):
-                    _end(world, flow, opened[0], lost=action == "lose")
+            for subscription in subscriptions:
+                if opened := world.ledger.open_executions(world.evaluator.activate(subscription)):
+                    _end(world, subscription, opened[0], lost=action == "lose")
 
 
 def _folded(world: World, every_event: Sequence[RegisteredEvent]) -> bool:
@@ -122,53 +122,61 @@ def _folded(world: World, every_event: Sequence[RegisteredEvent]) -> bool:
     return bool(expired.folded)
 
 
-def _tick(world: World, flows: Sequence[Flow], sweep: Sweep, every_event: Sequence[RegisteredEvent], is_hasty: bool) -> None:
-    """Each flow decides as the whole history says, and a sweep over all of them comes to that too, whatever it looked at before."""
+def _tick(
+    world: World, subscriptions: Sequence[Subscription], sweep: Sweep, every_event: Sequence[RegisteredEvent], is_hasty: bool
+) -> None:
+    """Each subscription decides as the whole history says, and a sweep over all of them comes to that too, whatever it looked at before."""
     swept = sweep.decisions()
-    for flow in flows:
-        row = world.evaluator.activate(flow)
-        decision = world.evaluator.evaluate(flow, row)
-        assert decision.firings == whole(world, flow, every_event), decision
-        assert (swept[flow.name].firings if flow.name in swept else ()) == decision.firings, (decision, swept.get(flow.name))
-        assert flow.name in swept or not decision.waits
-        world.evaluator.fire(flow, row, decision, nothing_committed)
+    for subscription in subscriptions:
+        row = world.evaluator.activate(subscription)
+        decision = world.evaluator.evaluate(subscription, row)
+        assert decision.firings == whole(world, subscription, every_event), decision
+        assert (swept[subscription.name].firings if subscription.name in swept else ()) == decision.firings, (
+            decision,
+            swept.get(subscription.name),
+        )
+        assert subscription.name in swept or not decision.waits
+        world.evaluator.fire(subscription, row, decision, nothing_committed)
         if is_hasty or (not decision.fires and not decision.waits):
             world.evaluator.looked_through(row, decision.through)
 
 
-def _end(world: World, flow: Flow, execution: Execution, *, lost: bool) -> None:
-    row = world.evaluator.activate(flow)
+def _end(world: World, subscription: Subscription, execution: Execution, *, lost: bool) -> None:
+    row = world.evaluator.activate(subscription)
     if not lost:
         world.ledger.settle(execution, None)
     elif execution.attempt < 3:
-        lane = world.ledger.lanes(row)[execution.lane.key]
-        world.ledger.lose(execution, "it died", end=world.evaluator.end_of(flow, row, lane), immediately=True)
+        consumer = world.ledger.consumers(row)[execution.consumer.key]
+        world.ledger.lose(execution, "it died", end=world.evaluator.end_of(subscription, row, consumer), immediately=True)
 
 
-def whole(world: World, flow: Flow, every_event: Sequence[RegisteredEvent]) -> tuple[Firing, ...]:
+def whole(world: World, subscription: Subscription, every_event: Sequence[RegisteredEvent]) -> tuple[Firing, ...]:
     """What the pure decision fires over every event that there was, counted in plain Python."""
-    row = world.evaluator.activate(flow)
-    lanes = world.ledger.lanes(row)
-    opened = {execution.lane.key for execution in world.ledger.open_executions(row)}
-    views = {key: LaneView(place=lane.place, settled=lane.settled, open="open" if key in opened else "") for key, lane in lanes.items()}
-    now, trigger = world.store.now(), flow.trigger
+    row = world.evaluator.activate(subscription)
+    consumers = world.ledger.consumers(row)
+    opened = {execution.consumer.key for execution in world.ledger.open_executions(row)}
+    views = {
+        key: ConsumerView(place=consumer.place, settled=consumer.settled, open="open" if key in opened else "")
+        for key, consumer in consumers.items()
+    }
+    now, trigger = world.store.now(), subscription.trigger
     if isinstance(trigger, SnapshotTrigger):
-        lane = views.get("", LaneView(place=row.start))
-        waiting = [_waiting(every_event, table, trigger, lane.place) for table in trigger.tables]
-        decision = decide_snapshot(flow.name, trigger, lane, waiting, now_ms=now, through=world.store.head())
+        consumer = views.get("", ConsumerView(place=row.start))
+        waiting = [_waiting(every_event, table, trigger, consumer.place) for table in trigger.tables]
+        decision = decide_snapshot(subscription.name, trigger, consumer, waiting, now_ms=now, through=world.store.head())
     else:
         keys = [
             KeyEvidence(
                 key=key,
-                lane=views.get(key.text, LaneView(place=row.start)),
-                fired=key.text in lanes and lanes[key.text].fired,
-                late_events=_late(every_event, key.atoms, lanes.get(key.text)),
+                consumer=views.get(key.text, ConsumerView(place=row.start)),
+                fired=key.text in consumers and consumers[key.text].fired,
+                late_events=_late(every_event, key.atoms, consumers.get(key.text)),
                 atoms={atom: _state(every_event, atom, trigger) for atom in key.atoms},
             )
             for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.timezone.utc))
         ]
         decision = decide_partition(
-            flow.name, trigger, keys, in_flight=len(opened), activated_ms=row.activated_ts, now_ms=now, through=world.store.head()
+            subscription.name, trigger, keys, in_flight=len(opened), activated_ms=row.activated_ts, now_ms=now, through=world.store.head()
         )
     return decision.firings
 
@@ -202,12 +210,12 @@ def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:
     return drop.position > other.position
 
 
-def _late(every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], lane: LaneRow | None) -> int:
-    if lane is None:
+def _late(every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], consumer: ConsumerRow | None) -> int:
+    if consumer is None:
         return 0
     partitions = {(atom.table, atom.canonical) for atom in atoms}
     return sum(
         1
         for event in every_event
-        if event.changes_data and event.position > lane.place.position and (event.event.table, event.canonical) in partitions
+        if event.changes_data and event.position > consumer.place.position and (event.event.table, event.canonical) in partitions
     )

@@ -1,4 +1,4 @@
-"""What retention must leave: needs of lanes, and lanes that lost events."""
+"""What retention must leave: needs of consumers, and consumers that lost events."""
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
@@ -11,24 +11,24 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import LaneState, Place
+from lakechime_dagster.triggers.consumers import ConsumerState, Place
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.registry import LaneRow
+from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_flow, elsewhere
+from tests.support.world import World, a_subscription, elsewhere
 
 ORDERS = "bronze.orders"
 FAR = 32_503_680_000_000  # the year 3000
 
 
-def daily(late: str = "refire") -> Flow:
-    """A flow that waits for two days of orders, and fires again by a late change unless told otherwise."""
+def daily(late: str = "refire") -> Subscription:
+    """A subscription that waits for two days of orders, and fires again by a late change unless told otherwise."""
     condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late))
+    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late))
 
 
 def expire_by_force(world: World) -> list[str]:
@@ -38,96 +38,98 @@ def expire_by_force(world: World) -> list[str]:
     return [table.table for table in report.forced]
 
 
-def states(world: World) -> dict[str, dict[str, LaneState]]:
-    """The state of each lane of each flow."""
-    return {row.name: {key: lane.state for key, lane in world.ledger.lanes(row).items()} for row in world.ledger.flows()}
+def states(world: World) -> dict[str, dict[str, ConsumerState]]:
+    """The state of each consumer of each subscription."""
+    return {
+        row.name: {key: consumer.state for key, consumer in world.ledger.consumers(row).items()} for row in world.ledger.subscriptions()
+    }
 
 
-def test_a_table_that_no_flow_reads_is_not_needed(world: World) -> None:
+def test_a_table_that_no_subscription_reads_is_not_needed(world: World) -> None:
     world.change("bronze.other", 1)
     assert needs(world.engine) == {}
 
 
-def test_a_flow_without_a_lane_needs_all_after_its_start(world: World) -> None:
+def test_a_subscription_without_a_consumer_needs_all_after_its_start(world: World) -> None:
     world.change(ORDERS, 1)
-    world.evaluator.activate(a_flow())
+    world.evaluator.activate(a_subscription())
     assert needs(world.engine)[ORDERS].position == Position.ORIGIN
 
 
-def test_a_settled_lane_needs_what_came_after_its_place(world: World) -> None:
+def test_a_settled_consumer_needs_what_came_after_its_place(world: World) -> None:
     event = world.change(ORDERS, 1)
-    world.tick_of_the_sensor(a_flow())
+    world.tick_of_the_sensor(a_subscription())
     later = world.change(ORDERS, 2)
     assert event.position <= needs(world.engine)[ORDERS].position < later.position
 
 
 def test_an_open_execution_needs_its_whole_range(world: World) -> None:
     event = world.change(ORDERS, 1)
-    world.fire(a_flow())
+    world.fire(a_subscription())
     assert needs(world.engine)[ORDERS].position < event.position
 
 
-def test_the_most_needy_flow_of_all_deployments_counts_and_is_named(world: World) -> None:
+def test_the_most_needy_subscription_of_all_deployments_counts_and_is_named(world: World) -> None:
     world.change(ORDERS, 1)
-    world.tick_of_the_sensor(a_flow("quick"))
-    elsewhere(world, "production").evaluator.activate(a_flow("slow"))
+    world.tick_of_the_sensor(a_subscription("quick"))
+    elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
     need = needs(world.engine)[ORDERS]
-    assert (need.deployment, need.flow, need.position) == ("production", "slow", Position.ORIGIN)
+    assert (need.deployment, need.subscription, need.position) == ("production", "slow", Position.ORIGIN)
 
 
-def test_the_tags_of_the_flows_of_all_deployments_are_needed(world: World) -> None:
-    world.evaluator.activate(a_flow("complete", trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"})))
-    world.evaluator.activate(a_flow("any"))
-    other = a_flow("checked", trigger=SnapshotTrigger(ORDERS, tags={"checked": "yes"}))
+def test_the_tags_of_the_subscriptions_of_all_deployments_are_needed(world: World) -> None:
+    world.evaluator.activate(a_subscription("complete", trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"})))
+    world.evaluator.activate(a_subscription("any"))
+    other = a_subscription("checked", trigger=SnapshotTrigger(ORDERS, tags={"checked": "yes"}))
     elsewhere(world, "production").evaluator.activate(other)
     assert tags_needed(world.engine) == {"complete", "checked"}
 
 
-def test_every_tag_is_needed_while_what_a_flow_asks_for_is_not_known(world: World) -> None:
-    world.evaluator.activate(a_flow())
+def test_every_tag_is_needed_while_what_a_subscription_asks_for_is_not_known(world: World) -> None:
+    world.evaluator.activate(a_subscription())
     with writing(world.engine) as connection:  # as an older program left it
-        connection.execute(sa.update(schema.flow).values(tag_keys=sa.null()))
+        connection.execute(sa.update(schema.subscription).values(tag_keys=sa.null()))
     assert tags_needed(world.engine) is None
 
 
-def test_only_lanes_that_lost_events_are_stale(world: World) -> None:
+def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
     world.change(ORDERS, 1)
-    behind, ahead = a_flow("behind"), a_flow("ahead")
+    behind, ahead = a_subscription("behind"), a_subscription("ahead")
     world.tick_of_the_sensor(behind)
     world.tick_of_the_sensor(ahead)
     world.change(ORDERS, 2)
     world.tick_of_the_sensor(ahead)
     assert expire_by_force(world) == [ORDERS]
-    assert states(world) == {"behind": {"": LaneState.STALE}, "ahead": {"": LaneState.ACTIVE}}
+    assert states(world) == {"behind": {"": ConsumerState.STALE}, "ahead": {"": ConsumerState.ACTIVE}}
 
 
-def test_a_flow_that_lost_events_before_its_first_step_is_stale(world: World) -> None:
-    world.evaluator.activate(a_flow())
+def test_a_subscription_that_lost_events_before_its_first_step_is_stale(world: World) -> None:
+    world.evaluator.activate(a_subscription())
     world.change(ORDERS, 1)
     expire_by_force(world)
-    assert states(world) == {"silver": {"": LaneState.STALE}}
-    assert "expired by force before they were consumed" in world.decide(a_flow()).sentence
+    assert states(world) == {"silver": {"": ConsumerState.STALE}}
+    assert "expired by force before they were consumed" in world.decide(a_subscription()).sentence
 
 
-def test_a_flow_that_lost_nothing_before_its_first_step_gets_no_lane(world: World) -> None:
+def test_a_subscription_that_lost_nothing_before_its_first_step_gets_no_consumer(world: World) -> None:
     world.change("bronze.items", 1)
     world.change(ORDERS, 1)
-    world.evaluator.activate(a_flow("late", trigger=SnapshotTrigger(ORDERS, start_from="now")))
-    world.evaluator.activate(a_flow("elsewhere", cluster="prod"))
+    world.evaluator.activate(a_subscription("late", trigger=SnapshotTrigger(ORDERS, start_from="now")))
+    world.evaluator.activate(a_subscription("elsewhere", cluster="prod"))
     world.evaluator.activate(daily())
     expire_by_force(world)
     assert states(world) == {"late": {}, "elsewhere": {}, "daily": {}}
 
 
 def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) -> None:
-    flow = daily()
+    subscription = daily()
     world.change(ORDERS, 0, partition=["2013-01-01"])
     world.change(ORDERS, 1, partition=["2013-01-02"])
-    world.tick_of_the_sensor(flow)
+    world.tick_of_the_sensor(subscription)
     world.change(ORDERS, 2, partition=["2013-01-01"])
     expire_by_force(world)
-    assert states(world) == {"daily": {"day=2013-01-01": LaneState.STALE, "day=2013-01-02": LaneState.ACTIVE}}
-    assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(flow).sentence
+    assert states(world) == {"daily": {"day=2013-01-01": ConsumerState.STALE, "day=2013-01-02": ConsumerState.ACTIVE}}
+    assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(subscription).sentence
 
 
 def test_a_fired_key_loses_nothing_where_late_changes_are_ignored(world: World) -> None:
@@ -135,18 +137,18 @@ def test_a_fired_key_loses_nothing_where_late_changes_are_ignored(world: World) 
     world.tick_of_the_sensor(daily(late="ignore"))
     world.change(ORDERS, 1, partition=["2013-01-01"])
     assert expire_by_force(world) == [ORDERS]
-    assert states(world) == {"daily": {"day=2013-01-01": LaneState.ACTIVE}}
+    assert states(world) == {"daily": {"day=2013-01-01": ConsumerState.ACTIVE}}
 
 
 @pytest.mark.services
-def test_expiry_waits_for_a_lane_that_is_being_put_back_and_leaves_its_events(postgres_engine: Engine) -> None:
+def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_events(postgres_engine: Engine) -> None:
     world = World(postgres_engine)
     world.change(ORDERS, 1)
-    world.tick_of_the_sensor(a_flow())
-    row = world.evaluator.activate(a_flow())
+    world.tick_of_the_sensor(a_subscription())
+    row = world.evaluator.activate(a_subscription())
     expiring: list[Future[Expired]] = []
 
-    def beginning(connection: Connection, lane: LaneRow) -> Place:
+    def beginning(connection: Connection, consumer: ConsumerRow) -> Place:
         expiring.append(pool.submit(expire, postgres_engine, FAR, needed=needed_after))
         while not expiring[0].done() and not waits_for_a_lock(postgres_engine):
             wait(expiring, timeout=0.01)
@@ -155,7 +157,7 @@ def test_expiry_waits_for_a_lane_that_is_being_put_back_and_leaves_its_events(po
     with ThreadPoolExecutor(1) as pool:
         world.people.seek(row, None, By(who="me", reason="replay"), beginning)
     assert (expiring[0].result().folded, expiring[0].result().held_back) == (0, 1)
-    assert world.decide(a_flow()).fires
+    assert world.decide(a_subscription()).fires
 
 
 def waits_for_a_lock(engine: Engine) -> bool:
@@ -167,16 +169,16 @@ def waits_for_a_lock(engine: Engine) -> bool:
 
 def test_what_is_needed_of_one_table_is_what_is_needed_of_all(world: World) -> None:
     world.change(ORDERS, 1)
-    world.tick_of_the_sensor(a_flow("quick"))
-    elsewhere(world, "production").evaluator.activate(a_flow("slow"))
+    world.tick_of_the_sensor(a_subscription("quick"))
+    elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
     with reading(world.engine) as connection:  # as a dry run does
         assert needed_after(connection, ORDERS) == Position.ORIGIN
         assert needed_after(connection, "bronze.other") is None
 
 
-def test_a_stale_lane_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:
+def test_a_stale_consumer_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:
     world.change(ORDERS, 1)
-    behind = a_flow("behind")
+    behind = a_subscription("behind")
     world.tick_of_the_sensor(behind)
     world.change(ORDERS, 2)
     sweep = Sweep(world.evaluator, [behind])

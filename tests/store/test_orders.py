@@ -8,36 +8,36 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import InvalidValueError, LaneConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution, Order, OrderState, Span
 from lakechime_dagster.triggers.interventions import Action, By
 from lakechime_dagster.triggers.ledger import Claim
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger
-from tests.support.world import World, a_flow, nothing_committed, one, place
+from tests.support.world import World, a_subscription, nothing_committed, one, place
 
 ME = By(who="me", reason="a column was wrong")
 SPAN = Span(tables=("bronze.orders",), column="day", since="2013-01-01", until="2013-01-02")
-SILVER = a_flow("silver", "bronze.orders", reads=("bronze.orders",))
-GOLD = a_flow("gold", "silver.orders", reads=("silver.orders",))
+SILVER = a_subscription("silver", "bronze.orders", reads=("bronze.orders",))
+GOLD = a_subscription("gold", "silver.orders", reads=("silver.orders",))
 
 
-def daily(**fields: Any) -> Flow:
-    """A flow per day that ignores what comes late."""
+def daily(**fields: Any) -> Subscription:
+    """A subscription per day that ignores what comes late."""
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    return Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))
+    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))
 
 
-def caught_up(world: World, *flows: Flow) -> None:
-    """What the flows read is there, and consumed."""
+def caught_up(world: World, *subscriptions: Subscription) -> None:
+    """What the subscriptions read is there, and consumed."""
     world.change("bronze.orders", 0, partition=["2013-01-01"])
     world.change("silver.orders", 0)
-    for flow in flows:
-        for execution in world.fire(flow):
+    for subscription in subscriptions:
+        for execution in world.fire(subscription):
             world.ledger.settle(execution, None)
 
 
@@ -47,7 +47,7 @@ def order(world: World, *orders: Order, most: int = 4) -> str:
 
 def chain(world: World) -> str:
     """A backfill of silver, and of gold which reads it."""
-    return order(world, Order(number=0, flow="silver", span=SPAN), Order(number=1, flow="gold", waits_for=(0,), span=SPAN))
+    return order(world, Order(number=0, subscription="silver", span=SPAN), Order(number=1, subscription="gold", waits_for=(0,), span=SPAN))
 
 
 def states(world: World, backfill: str) -> list[OrderState]:
@@ -58,10 +58,10 @@ def settle(world: World, execution: Execution) -> None:
     world.ledger.settle(execution, None)
 
 
-def test_a_lane_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(world: World) -> None:
+def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(world: World) -> None:
     caught_up(world, SILVER)
     assert not world.decide(SILVER).fires
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
     assert world.decide(SILVER).reasons == (f"ordered by backfill {backfill}",)
     execution = one(world.fire(SILVER))
     assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
@@ -75,14 +75,14 @@ def test_a_lane_runs_for_an_order_though_nothing_came_and_its_end_closes_the_ord
 def test_the_next_claim_takes_the_order_and_what_came_in_one_step(world: World) -> None:
     caught_up(world, SILVER)
     world.change("bronze.orders", 1, partition=["2013-01-02"])
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
     execution = one(world.fire(SILVER))
     assert (execution.ranges()["bronze.orders"].end, execution.backfill) == ("1", backfill)
     settle(world, execution)
     assert world.fire(SILVER) == []
 
 
-def test_nothing_claims_a_lane_while_an_order_of_its_input_is_open(world: World) -> None:
+def test_nothing_claims_a_consumer_while_an_order_of_its_input_is_open(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     world.change("silver.orders", 1)
@@ -99,10 +99,10 @@ def test_nothing_claims_a_lane_while_an_order_of_its_input_is_open(world: World)
 def test_an_order_that_came_after_the_look_is_not_passed_by_a_claim(world: World) -> None:
     caught_up(world, SILVER)
     row = world.evaluator.activate(SILVER)
-    lane = world.ledger.lanes(row)[""]
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
-    with pytest.raises(LaneConflictError, match="since it was looked at"):
-        world.ledger.claim(row, lane, Claim(end=place(9)))
+    consumer = world.ledger.consumers(row)[""]
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
+    with pytest.raises(ConsumerConflictError, match="since it was looked at"):
+        world.ledger.claim(row, consumer, Claim(end=place(9)))
     assert states(world, backfill) == [OrderState.WAITING]
 
 
@@ -124,7 +124,7 @@ def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(world
 def test_an_execution_that_was_claimed_before_leaves_the_order_for_the_next_one(world: World) -> None:
     caught_up(world)
     execution = one(world.fire(SILVER))
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN))
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
     settle(world, execution)
     assert (execution.backfill, states(world, backfill)) == ("", [OrderState.WAITING])
     assert one(world.fire(SILVER)).backfill == backfill
@@ -132,9 +132,9 @@ def test_an_execution_that_was_claimed_before_leaves_the_order_for_the_next_one(
 
 def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(world: World) -> None:
     caught_up(world, SILVER)
-    first = order(world, Order(number=0, flow="silver", span=SPAN))
+    first = order(world, Order(number=0, subscription="silver", span=SPAN))
     execution = one(world.fire(SILVER))
-    second = order(world, Order(number=0, flow="silver", span=SPAN))
+    second = order(world, Order(number=0, subscription="silver", span=SPAN))
     following = world.ledger.lose(execution, "killed")
     assert following is not None
     assert (following.attempt, following.backfill) == (2, first)
@@ -150,12 +150,14 @@ def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on
     assert one(world.fire(GOLD)).backfill == backfill
 
 
-def test_no_more_lanes_than_may_be_are_in_flight(world: World) -> None:
-    others = [a_flow(f"s{number}", "bronze.orders", reads=("bronze.orders",)) for number in range(3)]
+def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
+    others = [a_subscription(f"s{number}", "bronze.orders", reads=("bronze.orders",)) for number in range(3)]
     caught_up(world, *others)
-    backfill = order(world, *(Order(number=number, flow=flow.name, span=SPAN) for number, flow in enumerate(others)), most=2)
+    backfill = order(
+        world, *(Order(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)), most=2
+    )
     first, second = one(world.fire(others[0])), one(world.fire(others[1]))
-    assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 lanes in flight, which is as many as may be at once",)
+    assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 consumers in flight, which is as many as may be at once",)
     assert world.fire(others[2]) == []
     settle(world, first)
     settle(world, second)
@@ -163,24 +165,24 @@ def test_no_more_lanes_than_may_be_are_in_flight(world: World) -> None:
 
 
 def test_many_keys_that_one_decision_fires_are_no_more_than_may_be_in_flight(world: World) -> None:
-    flow = daily()
+    subscription = daily()
     for version, day in enumerate(("2013-01-01", "2013-01-02", "2013-01-03")):
         world.change("bronze.orders", version, partition=[day])
-    keys = [execution.lane.key for execution in world.fire(flow) if world.ledger.settle(execution, None)]
-    order(world, *(Order(number=number, flow="daily", key=key) for number, key in enumerate(keys)), most=2)
-    assert len(world.decide(flow).firings) == 3
-    assert len(world.fire(flow)) == 2
+    keys = [execution.consumer.key for execution in world.fire(subscription) if world.ledger.settle(execution, None)]
+    order(world, *(Order(number=number, subscription="daily", key=key) for number, key in enumerate(keys)), most=2)
+    assert len(world.decide(subscription).firings) == 3
+    assert len(world.fire(subscription)) == 2
 
 
 def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: World) -> None:
-    others = [a_flow(f"s{number}", "bronze.orders") for number in range(2)]
+    others = [a_subscription(f"s{number}", "bronze.orders") for number in range(2)]
     caught_up(world, *others)
-    order(world, *(Order(number=number, flow=flow.name, span=SPAN) for number, flow in enumerate(others)), most=1)
-    rows = [world.evaluator.activate(flow) for flow in others]
-    looks = [(row, world.ledger.lanes(row)[""], world.evaluator.orders(row, "").ids) for row in rows]
-    [first, second] = [(row, lane, Claim(end=place(9), orders=ids)) for row, lane, ids in looks]
+    order(world, *(Order(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)), most=1)
+    rows = [world.evaluator.activate(subscription) for subscription in others]
+    looks = [(row, world.ledger.consumers(row)[""], world.evaluator.orders(row, "").ids) for row in rows]
+    [first, second] = [(row, consumer, Claim(end=place(9), orders=ids)) for row, consumer, ids in looks]
     world.ledger.claim(*first)
-    with pytest.raises(LaneConflictError, match="has 1 lanes in flight"):
+    with pytest.raises(ConsumerConflictError, match="has 1 consumers in flight"):
         world.ledger.claim(*second)
 
 
@@ -194,11 +196,13 @@ def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_ba
 
 
 def test_a_fired_key_that_is_held_back_does_not_fire_for_what_came_late(world: World) -> None:
-    flow = daily(late="refire")
-    caught_up(world, flow, SILVER)
+    subscription = daily(late="refire")
+    caught_up(world, subscription, SILVER)
     world.change("bronze.orders", 1, partition=["2013-01-01"])
-    backfill = order(world, Order(number=0, flow="silver"), Order(number=1, flow="daily", key="day=2013-01-01", waits_for=(0,)))
-    decision = world.decide(flow)
+    backfill = order(
+        world, Order(number=0, subscription="silver"), Order(number=1, subscription="daily", key="day=2013-01-01", waits_for=(0,))
+    )
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.reasons[0] == f"day=2013-01-01: backfill {backfill} ordered it, after silver"
     assert decision.waits
@@ -217,106 +221,106 @@ def test_cancelling_drops_what_is_not_taken(world: World) -> None:
 
 
 def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow)
+    subscription = daily()
+    caught_up(world, subscription)
     world.change("bronze.orders", 1, partition=["2013-01-01"])
-    assert not world.decide(flow).fires
-    backfill = order(world, Order(number=0, flow="daily", key="day=2013-01-01"))
-    assert world.decide(flow).reasons[0] == f"day=2013-01-01 is ordered by backfill {backfill}"
-    execution = one(world.fire(flow))
+    assert not world.decide(subscription).fires
+    backfill = order(world, Order(number=0, subscription="daily", key="day=2013-01-01"))
+    assert world.decide(subscription).reasons[0] == f"day=2013-01-01 is ordered by backfill {backfill}"
+    execution = one(world.fire(subscription))
     assert (execution.step, execution.backfill) == (2, backfill)
     settle(world, execution)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_a_key_that_refires_does_so_once_for_its_order_and_what_came_late(world: World) -> None:
-    flow = daily(late="refire")
-    caught_up(world, flow)
+    subscription = daily(late="refire")
+    caught_up(world, subscription)
     world.change("bronze.orders", 1, partition=["2013-01-01"])
-    order(world, Order(number=0, flow="daily", key="day=2013-01-01"))
-    settle(world, one(world.fire(flow)))
-    assert world.fire(flow) == []
+    order(world, Order(number=0, subscription="daily", key="day=2013-01-01"))
+    settle(world, one(world.fire(subscription)))
+    assert world.fire(subscription) == []
 
 
 def test_a_key_that_has_not_fired_still_waits_for_its_partitions(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow)
-    backfill = order(world, Order(number=0, flow="daily", key="day=2013-01-02"))
-    assert not world.decide(flow).fires
+    subscription = daily()
+    caught_up(world, subscription)
+    backfill = order(world, Order(number=0, subscription="daily", key="day=2013-01-02"))
+    assert not world.decide(subscription).fires
     world.change("bronze.orders", 1, partition=["2013-01-02"])
-    assert one(world.fire(flow)).backfill == backfill
+    assert one(world.fire(subscription)).backfill == backfill
 
 
 def of_day(day: str, *, waits_for: tuple[int, ...] = (0,)) -> Order:
     """An order of a key whose partition was not there when it was planned."""
-    return Order(number=1, flow="daily", key=f"day={day}", waits_for=waits_for, state=OrderState.LATER)
+    return Order(number=1, subscription="daily", key=f"day={day}", waits_for=waits_for, state=OrderState.LATER)
 
 
 def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world: World) -> None:
     """It ignores what comes late, so that it would miss what the order of its input makes."""
-    flow = daily()
-    caught_up(world, flow, SILVER)
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02"))
+    subscription = daily()
+    caught_up(world, subscription, SILVER)
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
     world.change("bronze.orders", 1, partition=["2013-01-02"])
-    assert f"day=2013-01-02: backfill {backfill} ordered it, after silver" in world.decide(flow).reasons
+    assert f"day=2013-01-02: backfill {backfill} ordered it, after silver" in world.decide(subscription).reasons
     silver = one(world.fire(SILVER))
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
     settle(world, silver)
     assert Backfills(world.ledger).backfill(backfill).is_open is False
-    execution = one(world.fire(flow))
-    assert (execution.lane.key, execution.backfill) == ("day=2013-01-02", "")
+    execution = one(world.fire(subscription))
+    assert (execution.consumer.key, execution.backfill) == ("day=2013-01-02", "")
     assert states(world, backfill) == [OrderState.DONE, OrderState.CANCELLED]
 
 
 def test_a_key_that_fires_while_others_are_still_ordered_takes_its_order(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow, SILVER)
-    backfill = order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02", waits_for=()))
-    assert world.fire(flow) == []
+    subscription = daily()
+    caught_up(world, subscription, SILVER)
+    backfill = order(world, Order(number=0, subscription="silver", span=SPAN), of_day("2013-01-02", waits_for=()))
+    assert world.fire(subscription) == []
     world.change("bronze.orders", 1, partition=["2013-01-02"])
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
     assert (execution.backfill, states(world, backfill)) == (backfill, [OrderState.WAITING, OrderState.TAKEN])
     settle(world, execution)
     assert states(world, backfill) == [OrderState.WAITING, OrderState.DONE]
 
 
 def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_claimed_up_to_then(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow, SILVER)
+    subscription = daily()
+    caught_up(world, subscription, SILVER)
     world.change("bronze.orders", 1, partition=["2013-01-02"])
-    row = world.evaluator.activate(flow)
-    lane = world.ledger.ensure_lane(row, "day=2013-01-02", None, ())
-    order(world, Order(number=0, flow="silver", span=SPAN), of_day("2013-01-02"))
+    row = world.evaluator.activate(subscription)
+    consumer = world.ledger.ensure_consumer(row, "day=2013-01-02", None, ())
+    order(world, Order(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
     settle(world, one(world.fire(SILVER)))
-    with pytest.raises(LaneConflictError, match="since it was looked at"):
-        world.ledger.claim(row, lane, Claim(end=place(9)))
-    assert one(world.fire(flow)).lane.key == "day=2013-01-02"
+    with pytest.raises(ConsumerConflictError, match="since it was looked at"):
+        world.ledger.claim(row, consumer, Claim(end=place(9)))
+    assert one(world.fire(subscription)).consumer.key == "day=2013-01-02"
 
 
 def test_a_key_that_fired_since_it_was_planned_for_later_is_ordered_like_the_others(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow, SILVER)
+    subscription = daily()
+    caught_up(world, subscription, SILVER)
     assert states(world, order(world, of_day("2013-01-01", waits_for=()))) == [OrderState.WAITING]
 
 
 def test_nobody_waits_for_a_key_that_may_never_fire_and_cancelling_drops_its_order(world: World) -> None:
-    flow = daily()
-    caught_up(world, flow, GOLD)
-    backfill = order(world, of_day("2013-01-02", waits_for=()), Order(number=2, flow="gold", waits_for=(1,), span=SPAN))
+    subscription = daily()
+    caught_up(world, subscription, GOLD)
+    backfill = order(world, of_day("2013-01-02", waits_for=()), Order(number=2, subscription="gold", waits_for=(1,), span=SPAN))
     assert one(world.fire(GOLD)).backfill == backfill
     assert Backfills(world.ledger).cancel(backfill, ME) == 1
     assert states(world, backfill) == [OrderState.CANCELLED, OrderState.TAKEN]
 
 
-def test_a_flow_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(world: World) -> None:
+def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(world: World) -> None:
     caught_up(world, SILVER, GOLD)
-    other = a_flow("other", "bronze.orders")  # which is decided together with all that read nothing else
+    other = a_subscription("other", "bronze.orders")  # which is decided together with all that read nothing else
     world.tick_of_the_sensor(other)
     sweep = Sweep(world.evaluator, [SILVER, GOLD, other])
     while sweep.decisions():
         pass
     backfill = chain(world)
-    order(world, Order(number=0, flow="other"))
+    order(world, Order(number=0, subscription="other"))
     found = sweep.decisions()
     assert {name: decision.fires for name, decision in found.items()} == {"silver": True, "gold": False, "other": True}
     [execution] = world.evaluator.fire(SILVER, sweep.rows["silver"], found["silver"], nothing_committed)
@@ -325,15 +329,15 @@ def test_a_flow_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_f
     assert sweep.decisions()["gold"].reasons == (f"ordered by backfill {backfill}",)
 
 
-def test_what_people_did_is_kept_with_each_flow(world: World) -> None:
+def test_what_people_did_is_kept_with_each_subscription(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     Backfills(world.ledger).cancel(backfill, ME)
     done = [(one.action, one.before, one.after) for one in world.people.history(world.evaluator.activate(GOLD))]
-    assert done == [(Action.CANCEL, {"backfill": backfill}, {}), (Action.BACKFILL, {}, {"backfill": backfill, "lanes": 1})]
+    assert done == [(Action.CANCEL, {"backfill": backfill}, {}), (Action.BACKFILL, {}, {"backfill": backfill, "consumers": 1})]
 
 
-def test_a_flow_that_is_forgotten_holds_no_order(world: World) -> None:
+def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     world.people.forget(world.evaluator.activate(SILVER), ME)
@@ -350,7 +354,7 @@ def test_a_backfill_of_nothing_and_one_that_is_not_there_are_told(world: World) 
 
 
 @pytest.mark.services
-def test_a_lane_waits_until_what_the_order_of_its_input_made_can_be_read(postgres_engine: Engine) -> None:
+def test_a_consumer_waits_until_what_the_order_of_its_input_made_can_be_read(postgres_engine: Engine) -> None:
     """A transaction that began before holds back the feed: until it ends, the newest position is before the input's commit."""
     world = World(postgres_engine)
     caught_up(world, SILVER, GOLD)

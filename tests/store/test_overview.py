@@ -1,39 +1,42 @@
-"""Flows at a glance."""
+"""Subscriptions at a glance."""
 
 import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.progress import overview
-from tests.support.world import World, a_flow, elsewhere
+from tests.support.world import World, a_subscription, elsewhere
 
 
 def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None:
     world.change("bronze.orders", 1)
-    (execution,) = world.fire(a_flow("open"))
-    world.tick_of_the_sensor(a_flow("settled"))
+    (execution,) = world.fire(a_subscription("open"))
+    world.tick_of_the_sensor(a_subscription("settled"))
     world.change("bronze.orders", 2)
     world.change("bronze.other", 1)
     attempt = execution
     while (following := world.ledger.lose(attempt, "no space", immediately=True)) is not None:
         attempt = following
-    elsewhere(world, "production").evaluator.activate(a_flow("other"))
-    seen = {flow.row.name: (flow.lanes, flow.open, flow.held, flow.waiting) for flow in overview(world.ledger)}
+    elsewhere(world, "production").evaluator.activate(a_subscription("other"))
+    seen = {
+        subscription.row.name: (subscription.consumers, subscription.open, subscription.held, subscription.waiting)
+        for subscription in overview(world.ledger)
+    }
     assert seen == {"open": (1, 1, 1, 2), "settled": (1, 0, 0, 1)}
 
 
 def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:
     for name, cluster in (("here", ""), ("there", "west")):
-        world.evaluator.activate(a_flow(name, cluster=cluster))
+        world.evaluator.activate(a_subscription(name, cluster=cluster))
     for version, cluster in enumerate(("", "west", "west", "east")):
         world.change("bronze.orders", version, cluster=cluster)
-    assert {flow.row.name: flow.waiting for flow in overview(world.ledger)} == {"here": 1, "there": 2}
+    assert {subscription.row.name: subscription.waiting for subscription in overview(world.ledger)} == {"here": 1, "there": 2}
 
 
-def test_events_of_all_clusters_wait_for_a_flow_that_an_older_program_activated(world: World) -> None:
-    world.evaluator.activate(a_flow())
+def test_events_of_all_clusters_wait_for_a_subscription_that_an_older_program_activated(world: World) -> None:
+    world.evaluator.activate(a_subscription())
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.flow).values(cluster=None))
+        connection.execute(sa.update(schema.subscription).values(cluster=None))
     for cluster in ("", "west"):
         world.change("bronze.orders", 1, cluster=cluster)
-    assert [flow.waiting for flow in overview(world.ledger)] == [2]
+    assert [subscription.waiting for subscription in overview(world.ledger)] == [2]

@@ -10,20 +10,20 @@ from lakechime_dagster.triggers.consumers import Cause, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_flow, committed, one
+from tests.support.world import World, a_subscription, committed, one
 
 COMPLETE = {"complete": "true"}
 DAY = PartitionLevels.of({"day": "date"})
 DAYS = every(days=1, start="2013-01-02", until="2013-01-04")  # keys 2013-01-01, -02, -03
 
 
-def days(*tables: str, schedule: Any = DAYS, **fields: Any) -> Flow:
-    """A flow per day that waits for that day's partition of all tables."""
+def days(*tables: str, schedule: Any = DAYS, **fields: Any) -> Subscription:
+    """A subscription per day that waits for that day's partition of all tables."""
     conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in tables or ("bronze.orders",)]
-    return Flow(name="daily", trigger=PartitionTrigger(conditions, schedule, **fields))
+    return Subscription(name="daily", trigger=PartitionTrigger(conditions, schedule, **fields))
 
 
 def arrive(world: World, day: str, version: int, table: str = "bronze.orders", **fields: Any) -> None:
@@ -35,59 +35,59 @@ def fired(decision: Decision) -> list[str]:
 
 
 def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: World) -> None:
-    flow = days("bronze.orders", "bronze.items")
+    subscription = days("bronze.orders", "bronze.items")
     arrive(world, "2013-01-01", 0)
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.reasons[0] == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
     arrive(world, "2013-01-01", 0, "bronze.items")
-    execution = one(world.fire(flow))
-    assert (execution.lane.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
+    execution = one(world.fire(subscription))
+    assert (execution.consumer.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
     world.ledger.settle(execution, None)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -> None:
-    flow = days(max_in_flight=2)
+    subscription = days(max_in_flight=2)
     for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
         arrive(world, day, version)
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert fired(decision) == ["day=2013-01-01", "day=2013-01-02"]
     assert "1 key more is ready; 2 may run at once" in decision.reasons
-    first, _ = world.fire(flow)
-    assert world.fire(flow) == []
+    first, _ = world.fire(subscription)
+    assert world.fire(subscription) == []
     world.ledger.settle(first, None)
-    assert [execution.lane.key for execution in world.fire(flow)] == ["day=2013-01-03"]
+    assert [execution.consumer.key for execution in world.fire(subscription)] == ["day=2013-01-03"]
 
 
 def test_an_open_key_does_not_block_others(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 0)
-    world.fire(flow)
+    world.fire(subscription)
     arrive(world, "2013-01-02", 1)
-    assert fired(world.decide(flow)) == ["day=2013-01-02"]
+    assert fired(world.decide(subscription)) == ["day=2013-01-02"]
 
 
 def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: World) -> None:
-    flow = days(max_in_flight=1)
+    subscription = days(max_in_flight=1)
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         arrive(world, day, version)
-    execution: Execution | None = one(world.fire(flow))
+    execution: Execution | None = one(world.fire(subscription))
     while execution is not None:
         execution = world.ledger.lose(execution, "disk full")
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert fired(decision) == ["day=2013-01-02"]
-    assert "daily day=2013-01-01 is HELD: attempt 5 of step 1 failed: disk full" in decision.sentence
+    assert "daily day=2013-01-01 is BLOCKED: attempt 5 of step 1 failed: disk full" in decision.sentence
     assert decision.waits
 
 
 def test_a_partition_needs_all_tags_on_one_event(world: World) -> None:
-    flow = days(tags={"a": "1", "b": "2"})
+    subscription = days(tags={"a": "1", "b": "2"})
     arrive(world, "2013-01-01", 0, tags={"a": "1"})
     arrive(world, "2013-01-01", 1, tags={"b": "2"})
-    assert world.decide(flow).reasons[0] == 'day=2013-01-01: 0 of 1 partitions; bronze.orders["2013-01-01"] lacks tag a=1, b=2'
+    assert world.decide(subscription).reasons[0] == 'day=2013-01-01: 0 of 1 partitions; bronze.orders["2013-01-01"] lacks tag a=1, b=2'
     arrive(world, "2013-01-01", 2, tags={"a": "1", "b": "2"})
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_a_mark_makes_an_empty_partition_available(world: World) -> None:
@@ -96,41 +96,41 @@ def test_a_mark_makes_an_empty_partition_available(world: World) -> None:
 
 
 def test_an_amendment_completes_a_partition(world: World) -> None:
-    flow = days(tags=COMPLETE)
+    subscription = days(tags=COMPLETE)
     arrive(world, "2013-01-01", 0)
-    assert not world.tick_of_the_sensor(flow).fires
+    assert not world.tick_of_the_sensor(subscription).fires
     arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_a_drop_withdraws_a_partition_until_it_comes_again(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 0)
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert not decision.fires
     assert decision.reasons[0].endswith("was dropped")
     arrive(world, "2013-01-01", 2)
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_a_drop_that_is_registered_late_withdraws_only_what_was_before_it_in_the_table(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 10)
     arrive(world, "2013-01-01", 9, operation_type=OperationType.DELETE)
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
     arrive(world, "2013-01-02", 11)
     arrive(world, "2013-01-02", 12, operation_type=OperationType.DELETE)
     arrive(world, "2013-01-02", 8)
-    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
 def test_an_amended_drop_withdraws_nothing_anew(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
     world.change(partition=["2013-01-01"])
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags={"by": "ops"})
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
 
 
 def test_an_amended_drop_makes_nothing_available(world: World) -> None:
@@ -147,21 +147,21 @@ def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_pa
 
 
 def test_versions_of_a_table_and_of_its_successor_are_not_compared(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 9, table_uid="old", operation_type=OperationType.DELETE)
     arrive(world, "2013-01-01", 1, table_uid="new")
-    assert world.decide(flow).fires
+    assert world.decide(subscription).fires
     arrive(world, "2013-01-02", 9, table_uid="old")
     arrive(world, "2013-01-02", 1, table_uid="new", operation_type=OperationType.DELETE)
-    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
 def test_a_drop_after_the_key_fired_does_not_fire_it_again(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_partitions_are_compared_by_the_types_that_the_table_declares(world: World) -> None:
@@ -169,31 +169,31 @@ def test_partitions_are_compared_by_the_types_that_the_table_declares(world: Wor
     levels = PartitionLevels.of({"day": "date", "hour": "int"})
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": "05"}, levels)
     world.change(version=0, partition=["2013-01-01", "5"])
-    assert world.decide(Flow(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
+    assert world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
 
 
 def test_a_literal_that_is_almost_a_number_is_explained_as_any_other(world: World) -> None:
     for literal in ("--5", "-", "5-", "-5"):
         trigger = PartitionTrigger(PartitionCondition.of("bronze.orders", {"code": literal}), DAYS)
         world.change(version=1, partition=["5"])
-        assert world.decide(Flow(name=f"of {literal}", trigger=trigger)).reasons[0].endswith("has no event yet")
+        assert world.decide(Subscription(name=f"of {literal}", trigger=trigger)).reasons[0].endswith("has no event yet")
 
 
 def test_a_near_miss_by_type_only_is_named(world: World) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
     world.change(version=0, partition=["2013-01-01", "5"])
-    decision = world.decide(Flow(name="hours", trigger=PartitionTrigger(condition, DAYS)))
+    decision = world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS)))
     assert not decision.fires
     assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
 
 
 def test_what_retention_folded_still_fires(world: World) -> None:
-    flow = days(tags=COMPLETE)
+    subscription = days(tags=COMPLETE)
     arrive(world, "2013-01-01", 0, tags=COMPLETE)
     arrive(world, "2013-01-02", 1)
     world.let_pass(3_600_000)
     assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded == 2
-    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
 def test_a_tag_that_retention_did_not_keep_is_explained_by_the_compacted_history(world: World) -> None:
@@ -204,12 +204,12 @@ def test_a_tag_that_retention_did_not_keep_is_explained_by_the_compacted_history
 
 
 def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 0)
     world.let_pass(3_600_000)
     expire(world.engine, world.store.now() - 60_000, needed={})
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    assert not world.decide(flow).fires
+    assert not world.decide(subscription).fires
 
 
 def fold_all(world: World) -> None:
@@ -218,78 +218,80 @@ def fold_all(world: World) -> None:
 
 
 def test_a_tag_that_comes_after_folding_completes_its_partition(world: World) -> None:
-    flow = days(tags=COMPLETE)
+    subscription = days(tags=COMPLETE)
     arrive(world, "2013-01-01", 0)
     fold_all(world)
     arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    assert fired(world.decide(flow)) == ["day=2013-01-01"]
+    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
 def test_a_further_tag_of_a_folded_event_does_not_fire_again(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     world.change(version=0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     fold_all(world)
-    sweep = Sweep(world.evaluator, [flow])
+    sweep = Sweep(world.evaluator, [subscription])
     assert sweep.decisions() == {}
     world.change(version=0, tags={"owner": "ops"})
-    assert not world.decide(flow).fires
-    assert (sweep.decisions(), Sweep(world.evaluator, [flow]).decisions()) == ({}, {})
+    assert not world.decide(subscription).fires
+    assert (sweep.decisions(), Sweep(world.evaluator, [subscription]).decisions()) == ({}, {})
 
 
 # Late
 
 
 def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: World) -> None:
-    flow = days(late="refire")
+    subscription = days(late="refire")
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, tags={"who": "cares"})
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
     assert (execution.step, execution.reason) == (2, "2 events came late for day=2013-01-01")
     world.ledger.settle(execution, None)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_late_changes_wait_while_the_key_is_open(world: World) -> None:
-    flow = days(late="refire")
+    subscription = days(late="refire")
     arrive(world, "2013-01-01", 0)
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
     arrive(world, "2013-01-01", 1)
-    assert not world.tick_of_the_sensor(flow).fires
+    assert not world.tick_of_the_sensor(subscription).fires
     world.ledger.settle(execution, None)
-    assert one(world.fire(flow)).reason == "1 event came late for day=2013-01-01"
+    assert one(world.fire(subscription)).reason == "1 event came late for day=2013-01-01"
 
 
 def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) -> None:
-    flow = days(late="refire", tags=COMPLETE)
+    subscription = days(late="refire", tags=COMPLETE)
     arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    execution = one(world.fire(flow))
+    execution = one(world.fire(subscription))
     before = execution.end
     arrive(world, "2013-01-01", 1)
-    row = world.evaluator.activate(flow)
-    widened = world.ledger.lose(execution, "it died", end=world.evaluator.end_of(flow, row, world.ledger.lanes(row)[execution.lane.key]))
+    row = world.evaluator.activate(subscription)
+    widened = world.ledger.lose(
+        execution, "it died", end=world.evaluator.end_of(subscription, row, world.ledger.consumers(row)[execution.consumer.key])
+    )
     assert widened is not None
     world.ledger.settle(widened, committed(execution, end=before))
-    assert one(world.fire(flow)).step == 2
+    assert one(world.fire(subscription)).step == 2
 
 
 def test_marks_and_amendments_are_not_late(world: World) -> None:
-    flow = days(late="refire")
+    subscription = days(late="refire")
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     arrive(world, "2013-01-01", 0, tags=COMPLETE)
     world.change(partition=["2013-01-01"], tags=COMPLETE)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_late_changes_are_ignored_unless_the_trigger_asks_for_them(world: World) -> None:
-    flow = days()
+    subscription = days()
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     arrive(world, "2013-01-01", 1)
-    assert world.fire(flow) == []
+    assert world.fire(subscription) == []
 
 
 def test_late_changes_that_were_ignored_fire_once_the_trigger_asks_for_them(world: World) -> None:
@@ -301,36 +303,36 @@ def test_late_changes_that_were_ignored_fire_once_the_trigger_asks_for_them(worl
 
 
 def test_a_late_change_that_came_while_another_key_ran_is_not_forgotten(world: World) -> None:
-    flow = days(late="refire")
+    subscription = days(late="refire")
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     arrive(world, "2013-01-02", 1)
-    second = one(world.fire(flow))
+    second = one(world.fire(subscription))
     arrive(world, "2013-01-01", 2)
     world.ledger.settle(second, None)
-    assert fired(world.tick_of_the_sensor(flow)) == ["day=2013-01-01"]
-    assert fired(world.tick_of_the_sensor(flow)) == []
+    assert fired(world.tick_of_the_sensor(subscription)) == ["day=2013-01-01"]
+    assert fired(world.tick_of_the_sensor(subscription)) == []
 
 
 def test_late_changes_under_the_cap_wait_for_their_turn(world: World) -> None:
-    flow = days(late="refire", max_in_flight=1)
+    subscription = days(late="refire", max_in_flight=1)
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         arrive(world, day, version)
-        assert fired(world.tick_of_the_sensor(flow)) == [f"day={day}"]
+        assert fired(world.tick_of_the_sensor(subscription)) == [f"day={day}"]
     arrive(world, "2013-01-01", 2)
     arrive(world, "2013-01-02", 3)
-    assert [fired(world.tick_of_the_sensor(flow)) for _ in range(3)] == [["day=2013-01-01"], ["day=2013-01-02"], []]
+    assert [fired(world.tick_of_the_sensor(subscription)) for _ in range(3)] == [["day=2013-01-01"], ["day=2013-01-02"], []]
 
 
 # Deadline
 
 
-def test_a_deadline_counts_from_the_activation_of_the_flow_and_availability_comes_first(world: World) -> None:
-    flow = days(deadline=dt.timedelta(hours=1))
-    assert "expired" not in world.decide(flow).sentence
+def test_a_deadline_counts_from_the_activation_of_the_subscription_and_availability_comes_first(world: World) -> None:
+    subscription = days(deadline=dt.timedelta(hours=1))
+    assert "expired" not in world.decide(subscription).sentence
     world.let_pass(2 * 3_600_000)
     arrive(world, "2013-01-02", 0)
-    decision = world.decide(flow)
+    decision = world.decide(subscription)
     assert fired(decision) == ["day=2013-01-02"]
     assert "0 of 3 keys fired, 2 expired" in decision.reasons
     assert [reason.partition(": ")[2] for reason in decision.reasons if "expired at" in reason] == [
@@ -339,14 +341,16 @@ def test_a_deadline_counts_from_the_activation_of_the_flow_and_availability_come
 
 
 def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:
-    def flow(levels: PartitionLevels | None) -> Flow:
+    def subscription(levels: PartitionLevels | None) -> Subscription:
         condition = PartitionCondition.of("bronze.orders", {"hour": "5"}, levels)
-        return Flow(name="hours", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire"))
+        return Subscription(
+            name="hours", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire")
+        )
 
     world.change(version=0, partition=["5"])
-    world.ledger.settle(one(world.fire(flow(None))), None)
+    world.ledger.settle(one(world.fire(subscription(None))), None)
     hours = PartitionLevels.of({"hour": "int"})
     world.store.declare("bronze.orders", hours)
     world.change(version=1, partition=[5])
 
-    assert "came late" in one(world.fire(flow(hours))).reason
+    assert "came late" in one(world.fire(subscription(hours))).reason

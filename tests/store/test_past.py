@@ -1,4 +1,4 @@
-"""What an explanation of a past time says of lanes: their state of then, from what the ledger keeps."""
+"""What an explanation of a past time says of consumers: their state of then, from what the ledger keeps."""
 
 from dataclasses import replace
 
@@ -6,107 +6,107 @@ import pytest
 
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.retention import expire, mark_stale, needs
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
-from tests.support.world import World, a_flow, committed, one
+from tests.support.world import World, a_subscription, committed, one
 
 ADA = By(who="ada", reason="month end")
 FAR = 2**50
-HELD = "silver is HELD: attempt 5 of step 1 failed: boom"
+BLOCKED = "silver is BLOCKED: attempt 5 of step 1 failed: boom"
 
 
 MINUTE = 60_000  # milliseconds
 
 
-def said(world: World, flow: Flow, minutes_ago: int) -> str:
+def said(world: World, subscription: Subscription, minutes_ago: int) -> str:
     """The first reason at the end of a past minute; 0 is now."""
-    return world.decide(flow, at_ms=ended(world, minutes_ago)).reasons[0]
+    return world.decide(subscription, at_ms=ended(world, minutes_ago)).reasons[0]
 
 
 def ended(world: World, minutes_ago: int) -> int:
     return world.store.now() - minutes_ago * MINUTE + (MINUTE // 2 if minutes_ago else 0)
 
 
-def held(world: World, flow: Flow) -> str:
+def held(world: World, subscription: Subscription) -> str:
     """The id of an execution whose last attempt was lost."""
-    execution = world.ledger.begin(one(world.fire(flow)).execution_id, "run-1")
+    execution = world.ledger.begin(one(world.fire(subscription)).execution_id, "run-1")
     for _ in range(MAX_ATTEMPTS):
         following = world.ledger.lose(execution, "boom", immediately=True)
         execution = following or execution
     return execution.execution_id
 
 
-def test_a_lane_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(world: World) -> None:
-    flow = a_flow()
+def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(world: World) -> None:
+    subscription = a_subscription()
     world.change(version=0)
-    execution_id = held(world, flow)
+    execution_id = held(world, subscription)
     world.let_pass(MINUTE)
     found = world.ledger.execution(execution_id)
     assert found is not None
     retried = world.people.retry(found, ADA)
     world.let_pass(MINUTE)
     world.ledger.settle(retried, None)
-    assert said(world, flow, 2).startswith(HELD)
-    assert said(world, flow, 1) == "step 1 is with a run that has not begun (attempt 6)"
-    assert said(world, flow, 0) == "nothing new in bronze.orders"
+    assert said(world, subscription, 2).startswith(BLOCKED)
+    assert said(world, subscription, 1) == "step 1 is with a run that has not begun (attempt 6)"
+    assert said(world, subscription, 0) == "nothing new in bronze.orders"
 
 
-def test_a_lane_that_is_held_now_was_not_before_it_was(world: World) -> None:
-    flow = a_flow()
-    world.evaluator.activate(flow)
+def test_a_consumer_that_is_held_now_was_not_before_it_was(world: World) -> None:
+    subscription = a_subscription()
+    world.evaluator.activate(subscription)
     world.change(version=0)
     world.let_pass(MINUTE)
-    execution = world.ledger.begin(one(world.fire(flow)).execution_id, "run-1")
+    execution = world.ledger.begin(one(world.fire(subscription)).execution_id, "run-1")
     world.let_pass(MINUTE)
     for _ in range(MAX_ATTEMPTS):
         execution = world.ledger.lose(execution, "boom", immediately=True) or execution
-    assert said(world, flow, 2) == "1 event came (1 of bronze.orders)"
-    assert said(world, flow, 1) == "step 1 is with run run-1 (attempt 1)"
-    assert said(world, flow, 0).startswith(HELD)
+    assert said(world, subscription, 2) == "1 event came (1 of bronze.orders)"
+    assert said(world, subscription, 1) == "step 1 is with run run-1 (attempt 1)"
+    assert said(world, subscription, 0).startswith(BLOCKED)
 
 
-def test_a_flow_was_paused_from_its_pause_to_its_resumption(world: World) -> None:
-    flow = a_flow()
-    row = world.evaluator.activate(flow)
+def test_a_subscription_was_paused_from_its_pause_to_its_resumption(world: World) -> None:
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
     world.change(version=0)
     world.let_pass(MINUTE)
     world.people.pause(row, ADA)
     world.let_pass(MINUTE)
     world.people.resume(row, ADA)
-    assert [said(world, flow, at) for at in (2, 1, 0)] == [
+    assert [said(world, subscription, at) for at in (2, 1, 0)] == [
         "1 event came (1 of bronze.orders)", "paused: month end", "1 event came (1 of bronze.orders)",
     ]  # fmt: skip
 
 
-def test_a_lane_stood_where_it_was_before_somebody_put_it_elsewhere(world: World) -> None:
-    flow = a_flow()
-    row = world.evaluator.activate(flow)
+def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: World) -> None:
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
     world.change(version=0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.let_pass(MINUTE)
-    world.people.seek(row, "", ADA, world.evaluator.place_at(flow, StartFrom("beginning")))
+    world.people.seek(row, "", ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
     world.let_pass(MINUTE)
-    world.people.resume(row, ADA, world.evaluator.place_at(flow, StartFrom("now")))
-    assert [world.decide(flow, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
+    world.people.resume(row, ADA, world.evaluator.place_at(subscription, StartFrom("now")))
+    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
 
 
-def test_since_when_a_lane_is_stale_is_not_kept_and_that_is_said(world: World) -> None:
-    flow = a_flow()
+def test_since_when_a_consumer_is_stale_is_not_kept_and_that_is_said(world: World) -> None:
+    subscription = a_subscription()
     world.change(version=0)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.change(version=1)
     world.let_pass(MINUTE)
     places = {table: need.position for table, need in needs(world.engine).items()}
     expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
-    assert "before they were consumed (so it is now; since when is not kept); " in said(world, flow, 1)
-    assert "before they were consumed; " in world.decide(flow).reasons[0]
+    assert "before they were consumed (so it is now; since when is not kept); " in said(world, subscription, 1)
+    assert "before they were consumed; " in world.decide(subscription).reasons[0]
 
 
 def first_of_2013() -> PartitionTrigger:
@@ -115,39 +115,41 @@ def first_of_2013() -> PartitionTrigger:
     return PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
 
 
-def test_a_key_had_fired_until_somebody_put_its_lane_back(world: World) -> None:
-    flow = a_flow(trigger=first_of_2013())
-    row = world.evaluator.activate(flow)
+def test_a_key_had_fired_until_somebody_put_its_consumer_back(world: World) -> None:
+    subscription = a_subscription(trigger=first_of_2013())
+    row = world.evaluator.activate(subscription)
     world.change(version=0, partition=("2013-01-01",))
     world.let_pass(MINUTE)
-    world.ledger.settle(one(world.fire(flow)), None)
+    world.ledger.settle(one(world.fire(subscription)), None)
     world.let_pass(MINUTE)
-    world.people.seek(row, None, ADA, world.evaluator.place_at(flow, StartFrom("beginning")))
-    assert [world.decide(flow, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
+    world.people.seek(row, None, ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
+    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
 
 
-def test_a_key_whose_lane_was_rebuilt_from_its_target_had_fired_until_somebody_put_it_back(world: World) -> None:
-    flow = a_flow(trigger=first_of_2013(), target="silver.orders")
-    row = world.evaluator.activate(flow)
+def test_a_key_whose_consumer_was_rebuilt_from_its_target_had_fired_until_somebody_put_it_back(world: World) -> None:
+    subscription = a_subscription(trigger=first_of_2013(), target="silver.orders")
+    row = world.evaluator.activate(subscription)
     end = world.change(version=0, partition=("2013-01-01",)).position
     world.let_pass(MINUTE)
 
-    def seventh_step(lane: LaneId) -> Committed:
-        return Committed(version=SnapshotId("9"), stamp=CommitStamp(lane=lane, step=7, attempt=1, end=Place(position=end)))
+    def seventh_step(consumer: ConsumerId) -> Committed:
+        return Committed(
+            version=SnapshotId("9"), commit_metadata=CommitMetadata(consumer=consumer, step=7, attempt=1, end=Place(position=end))
+        )
 
-    assert world.evaluator.fire(flow, row, world.decide(flow), seventh_step) == []
+    assert world.evaluator.fire(subscription, row, world.decide(subscription), seventh_step) == []
     world.let_pass(MINUTE)
-    world.people.seek(row, None, ADA, world.evaluator.place_at(flow, StartFrom("beginning")))
-    assert [world.decide(flow, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
+    world.people.seek(row, None, ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
+    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
 
 
-def test_a_lane_that_is_held_for_want_of_a_commits_end_is_told_so_of_today(world: World) -> None:
-    flow = a_flow()
+def test_a_consumer_that_is_held_for_want_of_a_commits_end_is_told_so_of_today(world: World) -> None:
+    subscription = a_subscription()
     world.change(version=0)
-    second = world.ledger.lose(one(world.fire(flow)), "boom", immediately=True)
+    second = world.ledger.lose(one(world.fire(subscription)), "boom", immediately=True)
     assert second is not None
     world.let_pass(MINUTE)
-    with pytest.raises(LaneConflictError):
-        world.ledger.settle(second, replace(committed(second), is_stamp_lost=True))
-    assert "silver is HELD: step 1 of silver has committed" in said(world, flow, 1)
-    assert "(so it is now; since when is not kept)" in said(world, flow, 1)
+    with pytest.raises(ConsumerConflictError):
+        world.ledger.settle(second, replace(committed(second), is_commit_metadata_lost=True))
+    assert "silver is BLOCKED: step 1 of silver has committed" in said(world, subscription, 1)
+    assert "(so it is now; since when is not kept)" in said(world, subscription, 1)

@@ -12,9 +12,9 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.retention import expire, needs
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 ORDERS = "bronze.orders"
 FAR = 32_503_680_000_000  # the year 3000
@@ -31,9 +31,9 @@ class NoRuns:
         raise AssertionError(run_id)
 
 
-def sensor_ticks(world: World, flow: Flow) -> None:
+def sensor_ticks(world: World, subscription: Subscription) -> None:
     platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
-    assert run_tick(platform, flow, NoRuns()).launches == ()
+    assert run_tick(platform, subscription, NoRuns()).launches == ()
 
 
 def folded(world: World) -> int:
@@ -42,27 +42,29 @@ def folded(world: World) -> int:
 
 
 def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
-    world.evaluator.activate(flow)
+    subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    world.evaluator.activate(subscription)
     world.change(version=0)
     assert folded(world) == 0
-    sensor_ticks(world, flow)
+    sensor_ticks(world, subscription)
     assert folded(world) == 1
 
 
 def test_events_of_partitions_that_no_key_waits_for_are_not_needed_once_they_were_looked_at(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    flow = Flow(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"), late="refire"))
-    world.evaluator.activate(flow)
+    subscription = Subscription(
+        name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"), late="refire")
+    )
+    world.evaluator.activate(subscription)
     world.change(version=0, partition=["1999-01-01"])
     assert folded(world) == 0
-    sensor_ticks(world, flow)
+    sensor_ticks(world, subscription)
     assert folded(world) == 1
 
 
 def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: World) -> None:
-    before = a_flow(trigger=SnapshotTrigger(ORDERS, tags={"by": "web"}))
-    after = a_flow(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
+    before = a_subscription(trigger=SnapshotTrigger(ORDERS, tags={"by": "web"}))
+    after = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=0, tags=COMPLETE)
     row = world.evaluator.activate(before)
     found = world.evaluator.evaluate(before, row)
@@ -71,25 +73,25 @@ def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: Wo
     assert world.decide(after).fires
 
 
-def test_a_flow_whose_cluster_is_corrected_finds_what_waited_there(world: World) -> None:
+def test_a_subscription_whose_cluster_is_corrected_finds_what_waited_there(world: World) -> None:
     world.change(version=0, cluster="prod")
-    sensor_ticks(world, a_flow())
-    assert world.decide(a_flow(cluster="prod")).fires
+    sensor_ticks(world, a_subscription())
+    assert world.decide(a_subscription(cluster="prod")).fires
 
 
-def test_a_flow_that_an_older_program_activated_is_looked_at_anew(world: World) -> None:
-    row = world.evaluator.activate(a_flow())
+def test_a_subscription_that_an_older_program_activated_is_looked_at_anew(world: World) -> None:
+    row = world.evaluator.activate(a_subscription())
     unknown = dict.fromkeys(("cluster", "tag_keys", "is_partitioned", "refires"), sa.null())
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.flow).values(unknown))
-    assert not world.ledger.flows()[0].describes(a_flow())
-    assert world.evaluator.activate(a_flow()).flow_id == row.flow_id
-    assert world.ledger.flows()[0].describes(a_flow())
+        connection.execute(sa.update(schema.subscription).values(unknown))
+    assert not world.ledger.subscriptions()[0].describes(a_subscription())
+    assert world.evaluator.activate(a_subscription()).subscription_id == row.subscription_id
+    assert world.ledger.subscriptions()[0].describes(a_subscription())
 
 
 def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> None:
-    flow = a_flow(trigger=SnapshotTrigger(ORDERS, every(days=3_650)))
-    world.evaluator.activate(flow)
+    subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, every(days=3_650)))
+    world.evaluator.activate(subscription)
     world.change(version=0)
-    sensor_ticks(world, flow)
+    sensor_ticks(world, subscription)
     assert folded(world) == 0

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.factories import make_event
 from tests.support.world import World
@@ -82,16 +82,18 @@ def test_a_later_fold_adds_to_an_earlier_one(store: SqlDCEStore) -> None:
 def test_tags_that_were_on_different_events_are_not_taken_together_after_folding(store: SqlDCEStore) -> None:
     both = {"complete": "true", "checked": "yes"}
     condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAYS)
-    flow = Flow(name="daily", trigger=PartitionTrigger([condition], every(days=1, start="2013-01-02", until="2013-01-03"), tags=both))
+    subscription = Subscription(
+        name="daily", trigger=PartitionTrigger([condition], every(days=1, start="2013-01-02", until="2013-01-03"), tags=both)
+    )
     store.register([
         make_event(partition=["2013-01-01"], snapshot_id="1", tags={"complete": "true"}),
         make_event(partition=["2013-01-01"], snapshot_id="2", tags={"checked": "yes"}),
         make_event(partition=["2013-01-02"], snapshot_id="3", tags=both),
     ])  # fmt: skip
     world = World(store.engine)
-    before = [firing.key for firing in world.decide(flow).firings]
+    before = [firing.key for firing in world.decide(subscription).firings]
     assert expire(store.engine, FAR, needed={}, tag_keys=list(both)).folded == 3
-    assert [firing.key for firing in world.decide(flow).firings] == before == ["day=2013-01-02"]
+    assert [firing.key for firing in world.decide(subscription).firings] == before == ["day=2013-01-02"]
 
 
 def test_every_tag_is_kept_where_those_that_are_needed_are_not_known(store: SqlDCEStore) -> None:
@@ -168,7 +170,7 @@ def test_identities_that_cannot_repeat_are_not_kept(store: SqlDCEStore) -> None:
         assert connection.execute(select(func.count()).select_from(dce_folded)).scalar_one() == 1
 
 
-def test_what_a_live_lane_needs_stays_per_table(store: SqlDCEStore) -> None:
+def test_what_a_live_consumer_needs_stays_per_table(store: SqlDCEStore) -> None:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
     store.register([make_event("bronze.other", snapshot_id="1")])
 
@@ -205,7 +207,7 @@ def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store:
     assert tuple(told) == report.forced
 
 
-def test_an_error_while_marking_stale_lanes_keeps_the_events(store: SqlDCEStore) -> None:
+def test_an_error_while_marking_stale_consumers_keeps_the_events(store: SqlDCEStore) -> None:
     (event,) = store.register([make_event(snapshot_id="1")]).registered
 
     def refuse(*_: object) -> None:

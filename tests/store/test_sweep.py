@@ -1,4 +1,4 @@
-"""Sweeps over many flows: nothing that a look found is forgotten when an evaluation fails, and resting flows move on."""
+"""Sweeps over many subscriptions: nothing that a look found is forgotten when an evaluation fails, and resting subscriptions move on."""
 
 import datetime as dt
 from pathlib import Path
@@ -16,20 +16,20 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger
-from tests.support.world import World, a_flow
+from tests.support.world import World, a_subscription
 
 pytestmark = pytest.mark.dialect
 
 ORDERS = "bronze.orders"
 
 
-def hourly(now: dt.datetime) -> Flow:
-    """A flow whose only grid point is the hour that has begun."""
+def hourly(now: dt.datetime) -> Subscription:
+    """A subscription whose only grid point is the hour that has begun."""
     condition = PartitionCondition.of(ORDERS, {"hour": tick("+0h", "%Y-%m-%dT%H")}, PartitionLevels.of({"hour": "string"}))
-    return Flow(name="hourly", trigger=PartitionTrigger(condition, every(hours=1, start=f"{now:%Y-%m-%dT%H:00}")))
+    return Subscription(name="hourly", trigger=PartitionTrigger(condition, every(hours=1, start=f"{now:%Y-%m-%dT%H:00}")))
 
 
 def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,10 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world
     assert sweep.decisions()["hourly"].fires
 
 
-def test_a_flow_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world: World) -> None:
+def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world: World) -> None:
     day = PartitionLevels.of({"day": "date"})
     good, bad = (
-        Flow(name=name, trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days))
+        Subscription(name=name, trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days))
         for name, form, days in [
             ("good", "%Y-%m-%d", every(days=1, start="2013-01-02", until="2013-01-02")),
             ("bad", "%d.%m.", every(days=1, start="2013-01-02", until="2013-01-02")),
@@ -70,10 +70,10 @@ def test_a_flow_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world
         assert "is not a date" in found["bad"].sentence
 
 
-def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_flow(world: World) -> None:
+def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_subscription(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"day": "a"}, cluster="other")
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
-    sweep = Sweep(world.evaluator, [Flow(name="days", trigger=trigger)])
+    sweep = Sweep(world.evaluator, [Subscription(name="days", trigger=trigger)])
     assert sweep.decisions() == {}
     world.change(version=0, partition=["a"])
     assert sweep.decisions() == {}
@@ -91,30 +91,30 @@ def emptied(world: World) -> None:
 
 
 def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World) -> None:
-    flows = [a_flow(name) for name in ("a", "b")]
-    sweep = Sweep(world.evaluator, flows)
+    subscriptions = [a_subscription(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, subscriptions)
     for version in range(3):
         world.change(version=version)
-    for flow in flows:
-        world.tick_of_the_sensor(flow)
+    for subscription in subscriptions:
+        world.tick_of_the_sensor(subscription)
     sweep.decisions()
     assert sweep.decisions() == {}
     emptied(world)
     world.change(version=0)
     assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
-    assert [len(world.fire(flow)) for flow in flows] == [1, 1]
+    assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]
 
 
 def test_a_store_that_was_put_back_is_looked_at_from_its_beginning(sqlite_engine: Engine, tmp_path: Path) -> None:
-    world, flow = World(sqlite_engine), a_flow()
+    world, subscription = World(sqlite_engine), a_subscription()
     world.change(version=0)
-    world.tick_of_the_sensor(flow)
+    world.tick_of_the_sensor(subscription)
     backup = open_engine(f"sqlite:///{tmp_path / 'backup.sqlite'}")
     copied(sqlite_engine, backup)
-    sweep = Sweep(world.evaluator, [flow])
+    sweep = Sweep(world.evaluator, [subscription])
     for version in (1, 2):
         world.change(version=version)
-        world.tick_of_the_sensor(flow)
+        world.tick_of_the_sensor(subscription)
     sweep.decisions()
     copied(backup, sqlite_engine)
     world.change(version=1)
@@ -127,13 +127,13 @@ def copied(source: Engine, target: Engine) -> None:
         one.connection.driver_connection.backup(other.connection.driver_connection)  # type: ignore[union-attr]
 
 
-def test_a_flow_that_the_ledger_lost_is_activated_again(world: World) -> None:
-    flows = [a_flow(name) for name in ("a", "b")]
-    sweep = Sweep(world.evaluator, flows)
+def test_a_subscription_that_the_ledger_lost_is_activated_again(world: World) -> None:
+    subscriptions = [a_subscription(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, subscriptions)
     assert sweep.decisions() == {}
     with writing(world.engine) as connection:
-        connection.execute(sa.delete(schema.flow).where(schema.flow.c.name == "b"))
+        connection.execute(sa.delete(schema.subscription).where(schema.subscription.c.name == "b"))
     sweep.reread()
     world.change(version=0)
     assert sorted(sweep.decisions()) == ["a", "b"]
-    assert [row.name for row in world.ledger.flows()] == ["a", "b"]
+    assert [row.name for row in world.ledger.subscriptions()] == ["a", "b"]

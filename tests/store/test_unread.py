@@ -1,4 +1,4 @@
-"""What a lane does not read does not wake it: its place stays, so that the next range has it, within a day."""
+"""What a consumer does not read does not wake it: its place stays, so that the next range has it, within a day."""
 
 import datetime as dt
 from dataclasses import replace
@@ -8,18 +8,18 @@ import pytest
 from lakechime_dagster.dce.events import CHANGED_TAG
 from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_flow, one
+from tests.support.world import World, a_subscription, one
 
 ORDERS = "bronze.orders"
 DAY = int(dt.timedelta(days=1).total_seconds() * 1000)
 UNREAD = {ORDERS: frozenset({"note", "city, town"})}
 
 
-def reader(name: str = "paid", **fields: object) -> Flow:
-    return a_flow(name, unread=UNREAD, **fields)
+def reader(name: str = "paid", **fields: object) -> Subscription:
+    return a_subscription(name, unread=UNREAD, **fields)
 
 
 def change(world: World, version: int, *columns: str, **tags: str) -> None:
@@ -30,7 +30,7 @@ def change(world: World, version: int, *columns: str, **tags: str) -> None:
 
 @pytest.fixture
 def begun(world: World) -> World:
-    """A lane that has read the first commit."""
+    """A consumer that has read the first commit."""
     world.change(version=0)
     world.tick_of_the_sensor(reader())
     return world
@@ -87,11 +87,11 @@ def test_of_folded_events_nobody_knows_what_they_changed(begun: World) -> None:
     assert begun.decide(reader()).fires
 
 
-def test_a_sweep_over_many_flows_decides_the_same_at_each_look(begun: World) -> None:
-    flows = [reader(), reader("hourly", trigger=SnapshotTrigger(ORDERS, every(hours=1))), a_flow("all")]
-    for flow in flows:
-        begun.tick_of_the_sensor(flow)
-    sweep = Sweep(begun.evaluator, flows)
+def test_a_sweep_over_many_subscriptions_decides_the_same_at_each_look(begun: World) -> None:
+    subscriptions = [reader(), reader("hourly", trigger=SnapshotTrigger(ORDERS, every(hours=1))), a_subscription("all")]
+    for subscription in subscriptions:
+        begun.tick_of_the_sensor(subscription)
+    sweep = Sweep(begun.evaluator, subscriptions)
     sweep.decisions()
     for version, column, fires in [(1, "note", {"all"}), (2, "note", {"all"}), (3, "amount", {"all", "paid"})]:
         change(begun, version, column)
@@ -99,6 +99,6 @@ def test_a_sweep_over_many_flows_decides_the_same_at_each_look(begun: World) -> 
             found = sweep.decisions()
             assert {name for name, decision in found.items() if decision.fires} - {"hourly"} == fires
             assert {name: decision.sentence for name, decision in found.items()} == {
-                flow.name: begun.decide(flow).sentence for flow in flows
+                subscription.name: begun.decide(subscription).sentence for subscription in subscriptions
             }
             sweep.move_on(set())

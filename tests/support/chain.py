@@ -44,13 +44,13 @@ class Chain:
         self.broker.kill()
         self.broker.start(lambda: listens(self.kafka))
 
-    def kill_run(self, *lanes: str) -> None:
+    def kill_run(self, *consumers: str) -> None:
         """The process of a run that changes rows of one of these tables."""
-        self.killed.append(kill_run(self.running, *lanes))
+        self.killed.append(kill_run(self.running, *consumers))
 
-    def kill_spark(self, *lanes: str) -> None:
+    def kill_spark(self, *consumers: str) -> None:
         """The warm driver's host and its JVM while a run of one of these works with it; somebody starts another one."""
-        run_id, host = await_begun(self.running, *lanes)
+        run_id, host = await_begun(self.running, *consumers)
         assert int(host) == self.warm.process.pid
         file = WarmFile.read(self.running.home)
         self.warm.process.kill()

@@ -50,7 +50,10 @@ class DagsterDev:
 
     def is_at_rest(self) -> bool:
         """Whether no trigger waits, works or is held, and no run is at work."""
-        waits = any(flow.open or flow.waiting or flow.held or flow.stale for flow in overview(self.platform.ledger))
+        waits = any(
+            subscription.open or subscription.waiting or subscription.held or subscription.stale
+            for subscription in overview(self.platform.ledger)
+        )
         return not waits and all(run.is_finished for run in self.instance.get_runs())
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
@@ -73,20 +76,20 @@ class DagsterDev:
         repositories = self.locations()[location]["repositories"]
         return {sensor["name"]: sensor for repository in repositories for sensor in repository["sensors"]}
 
-    def runs(self, lane: str) -> list[dict[str, Any]]:
-        """The runs of a lane, newest first, their tags as a mapping."""
-        wanted = {"tags": [{"key": "lakechime/lane", "value": lane}]}
+    def runs(self, consumer: str) -> list[dict[str, Any]]:
+        """The runs of a consumer, newest first, their tags as a mapping."""
+        wanted = {"tags": [{"key": "lakechime/consumer", "value": consumer}]}
         runs = self.graphql(RUNS, filter=wanted)["runsOrError"]["results"]
         return [run | {"tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in runs]
 
-    def await_run(self, lane: str, count: int = 1) -> dict[str, Any]:
-        """The newest run of a lane, once so many have finished."""
+    def await_run(self, consumer: str, count: int = 1) -> dict[str, Any]:
+        """The newest run of a consumer, once so many have finished."""
 
         def finished() -> dict[str, Any] | None:
-            runs = [run for run in self.runs(lane) if run["status"] in FINISHED]
+            runs = [run for run in self.runs(consumer) if run["status"] in FINISHED]
             return runs[0] if len(runs) >= count else None
 
-        return await_found(finished, f"{count} finished run of {lane}\n{self.service.tail()}", 300, self._is_there, pause=0.5)
+        return await_found(finished, f"{count} finished run of {consumer}\n{self.service.tail()}", 300, self._is_there, pause=0.5)
 
     def lakechime(self, *arguments: str, expect: int | None = 0) -> dict[str, Any]:
         """The JSON that a command prints."""

@@ -54,8 +54,8 @@ class FollowedTable:
         """By step how many messages lie in the range that its commit names."""
         told = {commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)}
         rows = {version: int(one.get("numOutputRows") or one.get("num_added_rows") or 0) for version, one in told.items()}
-        stamps = [json.loads(commit["userMetadata"]) for commit in self._commits(self.name) if "userMetadata" in commit]
-        ends = {stamp["step"]: int(stamp["end"]["sources"][self.bronze][1]) for stamp in stamps}
+        kept = [json.loads(commit["userMetadata"]) for commit in self._commits(self.name) if "userMetadata" in commit]
+        ends = {one["step"]: int(one["end"]["sources"][self.bronze][1]) for one in kept}
         steps = sorted(ends)
         starts = dict(zip(steps, [-1, *(ends[step] for step in steps)], strict=False))
         return {step: sum(rows[version] for version in range(starts[step] + 1, ends[step] + 1)) for step in steps}

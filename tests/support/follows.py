@@ -1,4 +1,4 @@
-"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run by Spark, its lane kept by hand."""
+"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run by Spark, its consumer kept by hand."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.tables.cdc import STATE, CDCMerge
 from lakechime_dagster.tables.databases import Debezium, Envelope
 from lakechime_dagster.tables.names import HIDDEN
-from lakechime_dagster.triggers.consumers import CommitStamp, FilesPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
 from tests.support.refreshes import open_log
 from tests.support.tables import write
 
@@ -37,7 +37,7 @@ BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 @dataclass
 class Followed:
-    """A change table whose lane each `run` moves by one step over all that is new in its bronze table.
+    """A change table whose consumer each `run` moves by one step over all that is new in its bronze table.
 
     Every other step, and every other attempt at one, is computed by workers, as if its messages were many.
     """
@@ -50,7 +50,7 @@ class Followed:
     options: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, Any] = field(default_factory=dict)
     few: TableSize = FEW
-    lane: LaneId = field(default_factory=lambda: LaneId("test", "orders"))
+    consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "orders"))
     step: int = 0
     place: SnapshotPlace = field(default_factory=SnapshotPlace)
 
@@ -69,14 +69,16 @@ class Followed:
 
     def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
         """Messages come to the bronze table, in one commit; their feed held more if it `has_more`."""
-        stamp = CommitStamp(lane=LaneId("test", "orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=has_more))
-        append_messages(self.bronze, records, self.format, stamp)
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=has_more)
+        )
+        append_messages(self.bronze, records, self.format, commit_metadata)
 
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
         result = self.attempt(self.step)
-        end = result.committed.stamp.end if result.committed else self.end()
+        end = result.committed.commit_metadata.end if result.committed else self.end()
         self.place = end.sources["orders__changes"]
         return result
 
@@ -92,10 +94,10 @@ class Followed:
         return Place(position=Position(0, self.step), sources={"orders__changes": end})
 
     def attempt(self, step: int, attempt: int = 1, *, end: Place | None = None) -> TableResult:
-        """One attempt at a step; the lane stays where it is."""
+        """One attempt at a step; the consumer stays where it is."""
         end = end or self.end()
-        stamp = CommitStamp(lane=self.lane, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
-        return follow(self.spark, self.job(end, attempt), stamp, open_log)
+        commit_metadata = CommitMetadata(consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
+        return follow(self.spark, self.job(end, attempt), commit_metadata, open_log)
 
     def job(self, end: Place, attempt: int = 1) -> ChangeJob:
         now = end.sources["orders__changes"]
@@ -129,13 +131,15 @@ class Followed:
 
 
 def append_messages(
-    location: str, records: Iterable[Record], format: MessageFormat, stamp: CommitStamp | None = None  # noqa: A002 - its name in the product
+    location: str, records: Iterable[Record], format: MessageFormat, commit_metadata: CommitMetadata | None = None  # noqa: A002 - its name in the product
 ) -> None:  # fmt: skip
     """Messages come to a bronze table, in one commit."""
     reader = format.reader()
     rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
     columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
-    write(location, pa.Table.from_arrays(columns, schema=BRONZE), user_metadata=None if stamp is None else stamp.to_text())
+    write(
+        location, pa.Table.from_arrays(columns, schema=BRONZE), user_metadata=None if commit_metadata is None else commit_metadata.to_text()
+    )
 
 
 def read(location: str) -> list[dict[str, Any]]:

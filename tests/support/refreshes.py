@@ -1,4 +1,4 @@
-"""A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark, lanes kept by hand."""
+"""A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark, consumers kept by hand."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 
 FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
 DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
@@ -79,13 +79,13 @@ def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
 
 
 @dataclass
-class Flow:
-    """A target with its lane: each `run` is the next step over everything new in the sources."""
+class Subscription:
+    """A target with its consumer: each `run` is the next step over everything new in the sources."""
 
     spark: SparkSession
     job: TableJob
     sources: dict[str, Source]
-    lane: LaneId = field(default_factory=lambda: LaneId("test", "flow"))
+    consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "subscription"))
     step: int = 0
     place: dict[str, SnapshotPlace] = field(default_factory=dict)
     position: Position = Position.ORIGIN
@@ -100,12 +100,12 @@ class Flow:
     def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotPlace]]:
         """One attempt at a step over what is new since the place; the place is left where it is."""
         end = {alias: SnapshotPlace(table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))) for alias, s in self.sources.items()}
-        stamp = CommitStamp(
-            lane=self.lane, step=step, attempt=attempt, execution_id=f"e{step}", end=Place(position=Position(0, step), sources=end)
+        commit_metadata = CommitMetadata(
+            consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=Place(position=Position(0, step), sources=end)
         )
         start = Place(position=self.position, sources=dict(self.place))
         job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), start=start, **changes)
-        return refresh(self.spark, job, stamp, open_log), end
+        return refresh(self.spark, job, commit_metadata, open_log), end
 
     def _input(self, one: InputJob, end: Mapping[str, SnapshotPlace]) -> InputJob:
         was, now = self.place.get(one.alias, SnapshotPlace()), end[one.alias]
@@ -125,16 +125,16 @@ class Flow:
         return read_rows(self.job.location)
 
 
-def make_flow(
+def make_subscription(
     spark: SparkSession, folder: Path, sources: dict[str, Source], compute: Callable[..., Any] | None = None, **fields: Any
-) -> Flow:
-    """A flow whose inputs are all read as changes; `inputs` gives further fields of an input by alias."""
+) -> Subscription:
+    """A subscription whose inputs are all read as changes; `inputs` gives further fields of an input by alias."""
     more: Mapping[str, Mapping[str, Any]] = fields.pop("inputs", {})
     inputs = tuple(
         InputJob(alias=alias, table=alias, location=str(source.location), **more.get(alias, {})) for alias, source in sources.items()
     )
     job = TableJob(name="target", location=str(folder / "target"), inputs=inputs, compute=compute, **fields)
-    return Flow(spark, job, sources)
+    return Subscription(spark, job, sources)
 
 
 def balanced(result: TableResult) -> TableResult:

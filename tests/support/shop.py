@@ -91,7 +91,7 @@ class Shop:
         lake = self.lake
         return FollowedTable(
             name="orders", location=lake.location, bronze="orders__changes", bronze_location=lake.bronze, keys=lake.keys,
-            format=lake.format, lane=lake.lane, open_log=open_log,
+            format=lake.format, consumer=lake.consumer, open_log=open_log,
         )  # fmt: skip
 
     @property

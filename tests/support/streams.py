@@ -25,7 +25,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, Place
 from tests.support.home import local_home
 from tests.support.stores import fresh_memory
 
@@ -91,14 +91,14 @@ class Stream:
         self.steps += 1
         end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
         job = replace(self.job(), reprocess=reprocess, may_settle_empty=attempt == 1)
-        stamp = CommitStamp(
-            lane=LaneId("test", self.stream.table.name),
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", self.stream.table.name),
             step=self.steps,
             attempt=attempt,
             execution_id=f"b{self.steps}",
             end=Place(feed=end),
         )
-        result = ingest_events(self.spark, job, stamp, DeltaLog)
+        result = ingest_events(self.spark, job, commit_metadata, DeltaLog)
         self.place = end
         return result
 

@@ -16,18 +16,18 @@ from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import CommitStamp, Committed, Execution, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Execution, Place
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.ledger import Claim, Ledger
-from lakechime_dagster.triggers.registry import FlowRow
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 
-def nothing_committed(lane: LaneId) -> Committed | None:
-    """A target that knows no lane."""
+def nothing_committed(consumer: ConsumerId) -> Committed | None:
+    """A target that knows no consumer."""
     return None
 
 
@@ -64,23 +64,23 @@ class World:
         done = self.store.register([DataChangeEvent(table=table, **snapshot, **fields)])
         return (done.registered or done.duplicates)[0]
 
-    def decide(self, flow: Flow, at_ms: int | None = None) -> Decision:
-        return self.evaluator.evaluate(flow, self.evaluator.activate(flow), at_ms=at_ms)
+    def decide(self, subscription: Subscription, at_ms: int | None = None) -> Decision:
+        return self.evaluator.evaluate(subscription, self.evaluator.activate(subscription), at_ms=at_ms)
 
-    def fire(self, flow: Flow) -> list[Execution]:
+    def fire(self, subscription: Subscription) -> list[Execution]:
         """Evaluate and claim, as a tick does."""
-        row = self.evaluator.activate(flow)
-        return self.evaluator.fire(flow, row, self.evaluator.evaluate(flow, row), nothing_committed)
+        row = self.evaluator.activate(subscription)
+        return self.evaluator.fire(subscription, row, self.evaluator.evaluate(subscription, row), nothing_committed)
 
-    def claim(self, row: FlowRow, position: int = 1, key: str = "") -> Execution:
-        """Claim the next step of a lane up to a position."""
-        return self.ledger.claim(row, self.ledger.ensure_lane(row, key), Claim(end=place(position)))
+    def claim(self, row: SubscriptionRow, position: int = 1, key: str = "") -> Execution:
+        """Claim the next step of a consumer up to a position."""
+        return self.ledger.claim(row, self.ledger.ensure_consumer(row, key), Claim(end=place(position)))
 
-    def tick_of_the_sensor(self, flow: Flow) -> Decision:
+    def tick_of_the_sensor(self, subscription: Subscription) -> Decision:
         """Evaluate, claim and settle at once, and remember what was looked through, as a sensor with a fast run does."""
-        row = self.evaluator.activate(flow)
-        decision = self.evaluator.evaluate(flow, row)
-        for execution in self.evaluator.fire(flow, row, decision, nothing_committed):
+        row = self.evaluator.activate(subscription)
+        decision = self.evaluator.evaluate(subscription, row)
+        for execution in self.evaluator.fire(subscription, row, decision, nothing_committed):
             self.ledger.settle(execution, None)
         if not decision.fires and not decision.waits:
             self.evaluator.looked_through(row, decision.through)
@@ -98,7 +98,7 @@ class World:
                 connection.execute(sa.update(table).values({name: table.c[name] - milliseconds}))
 
 
-_TIMES = [(dce_event, "event_ts"), (schema.flow, "activated_ts"), (schema.lane, "created_ts"), (schema.execution, "claimed_ts"),
+_TIMES = [(dce_event, "event_ts"), (schema.subscription, "activated_ts"), (schema.consumer, "created_ts"), (schema.execution, "claimed_ts"),
           (schema.execution, "settled_ts"), (schema.attempt, "due_ts"), (schema.attempt, "begun_ts"), (schema.attempt, "ended_ts"),
           (schema.intervention, "ts")]  # fmt: skip
 
@@ -121,10 +121,10 @@ def one(executions: list[Execution]) -> Execution:
     return execution
 
 
-def a_flow(name: str = "silver", *tables: str, **fields: Any) -> Flow:
-    """A flow that any change of its tables fires."""
+def a_subscription(name: str = "silver", *tables: str, **fields: Any) -> Subscription:
+    """A subscription that any change of its tables fires."""
     values: dict[str, Any] = {"trigger": SnapshotTrigger(tables or ("bronze.orders",)), **fields}
-    return Flow(name=name, **values)
+    return Subscription(name=name, **values)
 
 
 def place(position: int, **snapshots: str | int) -> Place:
@@ -135,8 +135,8 @@ def place(position: int, **snapshots: str | int) -> Place:
 
 def committed(execution: Execution, end: Place | None = None, version: int = 7) -> Committed:
     """The commit of an execution's step in its target, up to an end of its own."""
-    stamp = CommitStamp(lane=execution.lane, step=execution.step, attempt=execution.attempt, end=end or execution.end)
-    return Committed(version=SnapshotId(str(version)), stamp=stamp)
+    commit_metadata = CommitMetadata(consumer=execution.consumer, step=execution.step, attempt=execution.attempt, end=end or execution.end)
+    return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata)
 
 
 def elsewhere(world: World, deployment: str) -> World:
@@ -144,5 +144,5 @@ def elsewhere(world: World, deployment: str) -> World:
     return replace(world, deployment=deployment)
 
 
-def lane_id(flow: str, key: str = "", deployment: str = "test") -> LaneId:
-    return LaneId(deployment, flow, key)
+def consumer_id(subscription: str, key: str = "", deployment: str = "test") -> ConsumerId:
+    return ConsumerId(deployment, subscription, key)

@@ -15,10 +15,10 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import (
     NOTHING_UNREAD,
     AtomState,
+    ConsumerView,
     Decision,
     Firing,
     KeyEvidence,
-    LaneView,
     Unread,
     Waiting,
     decide_partition,
@@ -33,13 +33,13 @@ MINUTE = 60_000
 TAGS = {"complete": "true"}
 HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
 THERE, SEEN = AtomState(available=True, seen=True), AtomState(available=False, seen=True)
-HELD = "daily is HELD: disk full; `lakechime execution retry` goes on"
+BLOCKED = "daily is BLOCKED: disk full; `lakechime execution retry` goes on"
 COMPACTED = replace(SEEN, compacted=True)
 DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
 def snapshot(trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", blocked: str = "") -> Decision:
-    return decide_snapshot("silver", trigger, LaneView(open=opened, blocked=blocked), waiting, now_ms=NOON, through=Position(0, 9))
+    return decide_snapshot("silver", trigger, ConsumerView(open=opened, blocked=blocked), waiting, now_ms=NOON, through=Position(0, 9))
 
 
 def came(count: int, table: str = "a", *, minutes_ago: float = 1, last: float | None = None, unmatched: int = 0) -> Waiting:
@@ -98,10 +98,10 @@ def table_of_decisions() -> dict[str, Decision]:
         "an event of what is not read, after the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=23 * 60 + 30)),
         "an event of what is not read, at the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)),
         "an event of what is not read, with a grid point a day": snapshot(daily, unread(1, "note", minutes_ago=23 * 60)),
-        "events of what is not read of a lane that is open": snapshot(plain, unread(1, "note"), opened="step 3 is with run 12ab"),
-        "a lane that is open": snapshot(plain, came(1), opened="step 3 is with run 12ab (attempt 1)"),
-        "a lane that is held": snapshot(plain, came(14), blocked="silver is HELD: disk full; `lakechime execution retry` goes on"),
-        "a flow that is paused": snapshot(plain, came(0), blocked="paused: month end"),
+        "events of what is not read of a consumer that is open": snapshot(plain, unread(1, "note"), opened="step 3 is with run 12ab"),
+        "a consumer that is open": snapshot(plain, came(1), opened="step 3 is with run 12ab (attempt 1)"),
+        "a consumer that is held": snapshot(plain, came(14), blocked="silver is BLOCKED: disk full; `lakechime execution retry` goes on"),
+        "a subscription that is paused": snapshot(plain, came(0), blocked="paused: month end"),
         "all partitions there": partition(two, THERE, THERE),
         "one partition missing": partition(two, THERE, None),
         "a partition without the tag": partition(trigger_of("a", tags=TAGS), THERE, SEEN),
@@ -110,22 +110,22 @@ def table_of_decisions() -> dict[str, Decision]:
         "a partition of another type": partition(two, THERE, AtomState(available=False, near_miss='["2013-01-01","1"]')),
         "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
         "a key that fired": partition(two, THERE, THERE, first=fired),
-        "a key that is open": partition(two, THERE, THERE, first=fired | {"lane": LaneView(open="open")}),
-        "a key that is held": partition(two, THERE, THERE, first=fired | {"lane": LaneView(open="open", blocked=HELD)}),
+        "a key that is open": partition(two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open")}),
+        "a key that is held": partition(two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)}),
         "a key that is held behind others that wait": partition(
-            trigger_of("a", late="refire"), THERE, None, last=fired | {"lane": LaneView(open="open", blocked=HELD)}
+            trigger_of("a", late="refire"), THERE, None, last=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)}
         ),
         "late events, ignored": partition(two, THERE, None, first=fired | {"late_events": 2}),
         "late events, fired again": partition(refire, THERE, None, first=fired | {"late_events": 2}),
-        "late events of a lane that is stale": partition(
-            refire, THERE, None, first=fired | {"late_events": 2, "lane": LaneView(blocked="daily is STALE: events were purged")}
+        "late events of a consumer that is stale": partition(
+            refire, THERE, None, first=fired | {"late_events": 2, "consumer": ConsumerView(blocked="daily is STALE: events were purged")}
         ),
         "more keys than may run": partition(trigger_of("a", max_in_flight=1), THERE, THERE),
         "no room at all": partition(two, THERE, THERE, in_flight=4),
         "keys that expired": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None, activated_ms=0),
         "a deadline that counts from the activation": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None),
         "a complete key past its deadline": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, THERE, activated_ms=0),
-        "complete keys of a paused flow": partition(two, THERE, THERE, blocked="paused: month end"),
+        "complete keys of a paused subscription": partition(two, THERE, THERE, blocked="paused: month end"),
     }  # fmt: skip
 
 
@@ -140,8 +140,8 @@ def test_every_decision_is_what_the_table_says() -> None:
     assert text == GOLDEN.read_text(), "look at the difference; UPDATE_GOLDEN=1 takes it over"
 
 
-def test_what_fires_names_the_lanes_that_the_decision_saw() -> None:
-    decision = partition(trigger_of("a"), THERE, THERE, first={"lane": LaneView(settled=3)})
+def test_what_fires_names_the_consumers_that_the_decision_saw() -> None:
+    decision = partition(trigger_of("a"), THERE, THERE, first={"consumer": ConsumerView(settled=3)})
     assert [(firing.key, firing.settled) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
 
 
@@ -159,7 +159,7 @@ def test_it_is_not_asked_whether_a_key_can_be_launched_for_which_there_is_no_roo
     assert "1 key more is ready; 1 may run at once" in decision.reasons
 
 
-def test_keys_that_cannot_be_launched_keep_their_flow_waiting() -> None:
+def test_keys_that_cannot_be_launched_keep_their_subscription_waiting() -> None:
     decision = partition(trigger_of("a"), THERE, THERE, accepts=lambda firing: False)
     assert (decision.fires, decision.waits, len(decision.refused)) == (False, True, 2)
 

@@ -1,4 +1,4 @@
-"""Places in feeds, and how lanes keep them."""
+"""Places in feeds, and how consumers keep them."""
 
 import json
 
@@ -6,9 +6,18 @@ import pytest
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, FilesPlace, KafkaPlace, LaneId, Place, TopicPlace, spans_between
+from lakechime_dagster.triggers.consumers import (
+    CommitMetadata,
+    ConsumerId,
+    FeedPlace,
+    FilesPlace,
+    KafkaPlace,
+    Place,
+    TopicPlace,
+    spans_between,
+)
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 FILES = FilesPlace({"b.jsonl": 20, "a.jsonl": 10})
@@ -27,9 +36,9 @@ def test_a_place_without_a_feed_is_written_as_before() -> None:
 
 
 def test_a_commit_records_up_to_where_its_feed_was_read() -> None:
-    stamp = CommitStamp(lane=LaneId("test", "shop.orders__changes"), step=2, attempt=1, end=Place(feed=TOPICS))
-    assert CommitStamp.from_text(stamp.to_text()) == stamp
-    assert '"feed":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in stamp.to_text()
+    commit_metadata = CommitMetadata(consumer=ConsumerId("test", "shop.orders__changes"), step=2, attempt=1, end=Place(feed=TOPICS))
+    assert CommitMetadata.from_text(commit_metadata.to_text()) == commit_metadata
+    assert '"feed":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in commit_metadata.to_text()
 
 
 def test_between_two_places_lie_the_bytes_of_files_that_grew_or_came() -> None:
@@ -49,8 +58,8 @@ def test_a_place_of_a_kind_that_is_not_known_is_refused() -> None:
         Place.from_json({"position": "0-3", "sources": {}, "feed": {"shards": {}}})
 
 
-def test_a_flow_says_what_feed_it_waits_for() -> None:
-    paced = Flow(name="a", trigger=SnapshotTrigger((), every(minutes=5)), feed=JsonLines("/data/orders/"))
+def test_a_subscription_says_what_feed_it_waits_for() -> None:
+    paced = Subscription(name="a", trigger=SnapshotTrigger((), every(minutes=5)), feed=JsonLines("/data/orders/"))
     assert paced.condition == "messages of /data/orders/*.jsonl, every 5 minutes"
-    assert Flow(name="a", trigger=SnapshotTrigger(), feed=JsonLines("in")).condition == "messages of in/*.jsonl, as they come"
-    assert Flow(name="a", trigger=SnapshotTrigger("x.y")).condition == "a change of x.y, as events arrive"
+    assert Subscription(name="a", trigger=SnapshotTrigger(), feed=JsonLines("in")).condition == "messages of in/*.jsonl, as they come"
+    assert Subscription(name="a", trigger=SnapshotTrigger("x.y")).condition == "a change of x.y, as events arrive"

@@ -9,7 +9,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import every, hours_of, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 DAY = PartitionLevels.of({"day": "date"})
@@ -68,7 +68,7 @@ def test_the_same_partitions_give_the_same_key_whoever_computes_it() -> None:
 
 
 @pytest.mark.parametrize("where", ["beginning", "now", "2013-01-02", "2013-01-02T05:00+02:00", "0-42", "731-9"])
-def test_a_flow_may_start_at(where: str) -> None:
+def test_a_subscription_may_start_at(where: str) -> None:
     assert SnapshotTrigger("a", start_from=where).start_from.where == where
 
 
@@ -88,9 +88,9 @@ def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> N
 
 def test_a_snapshot_trigger_waits_for_tables_of_the_cluster_that_they_name() -> None:
     of_holdem = SnapshotTrigger([TableName("a", cluster="holdem"), TableName("b", cluster="holdem")])
-    assert Flow(name="silver", trigger=of_holdem, cluster="holdem").watched == (("holdem", "a"), ("holdem", "b"))
+    assert Subscription(name="silver", trigger=of_holdem, cluster="holdem").watched == (("holdem", "a"), ("holdem", "b"))
     with pytest.raises(DeclarationError, match="silver, trigger: waits for tables of cluster 'holdem', but those of silver are of 'war'"):
-        Flow(name="silver", trigger=of_holdem, cluster="war")
+        Subscription(name="silver", trigger=of_holdem, cluster="war")
     with pytest.raises(DeclarationError, match="tables: are of the clusters '' and 'holdem'"):
         SnapshotTrigger(["a", TableName("b", cluster="holdem")])
 

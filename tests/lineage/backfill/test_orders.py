@@ -2,8 +2,8 @@
 
 import datetime as dt
 
-from lakechime_dagster.assets.jobs import flow_of
-from lakechime_dagster.lineage.backfill import FlowFacts, LaneFact, OrderPlan, Window, plan_orders, rerun
+from lakechime_dagster.assets.jobs import subscription_of
+from lakechime_dagster.lineage.backfill import ConsumerFact, OrderPlan, SubscriptionFacts, Window, plan_orders, rerun
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -45,24 +45,24 @@ LAKE = Lake("shop", [raw, calendar, clean, daily, next_day, report, days_back, o
 def planned(since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08") -> OrderPlan:
     """What follows from a change of the raw rows of some days, when the keys up to a day have fired."""
 
-    def facts(table: str) -> FlowFacts:
-        flow = flow_of(LAKE.table(table))  # type: ignore[arg-type]
-        if not isinstance(flow.trigger, PartitionTrigger):
-            return FlowFacts(flow=flow, lanes={"": LaneFact(has_run=True)})
-        keys, ahead = flow.trigger.keys(NOW), flow.trigger.keys(NOW + dt.timedelta(days=2))
-        fired = {key.text: LaneFact(has_run=True) for key in keys if key.point.date() <= dt.date.fromisoformat(fired_until)}
-        return FlowFacts(flow=flow, lanes=fired, keys=keys, upcoming=ahead[len(keys) :])
+    def facts(table: str) -> SubscriptionFacts:
+        subscription = subscription_of(LAKE.table(table))  # type: ignore[arg-type]
+        if not isinstance(subscription.trigger, PartitionTrigger):
+            return SubscriptionFacts(subscription=subscription, consumers={"": ConsumerFact(has_run=True)})
+        keys, ahead = subscription.trigger.keys(NOW), subscription.trigger.keys(NOW + dt.timedelta(days=2))
+        fired = {key.text: ConsumerFact(has_run=True) for key in keys if key.point.date() <= dt.date.fromisoformat(fired_until)}
+        return SubscriptionFacts(subscription=subscription, consumers=fired, keys=keys, upcoming=ahead[len(keys) :])
 
     found = rerun(LAKE.graph(), (), [ColumnRef("bronze.raw")])
     return plan_orders(LAKE, found, facts, Window(since=since, until=until, column="day"))
 
 
 def days(plan: OrderPlan, table: str) -> list[str]:
-    return [plan.partitions[order.number] for order in plan.orders if order.flow == table]
+    return [plan.partitions[order.number] for order in plan.orders if order.subscription == table]
 
 
 def of(orders: tuple[Order, ...], table: str) -> list[Order]:
-    return [order for order in orders if order.flow == table]
+    return [order for order in orders if order.subscription == table]
 
 
 def test_a_key_whose_partitions_are_not_there_waits_for_what_is_ordered_of_them() -> None:

@@ -19,7 +19,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, KafkaPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, KafkaPlace, Place
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.streams import event
@@ -32,7 +32,7 @@ TYPE, PRODUCER = ("type",), ("title",)
 
 @dataclass
 class Fed:
-    """A folder and the table of its events, whose lane each `run` moves on by one step over all that is new."""
+    """A folder and the table of its events, whose consumer each `run` moves on by one step over all that is new."""
 
     spark: SparkSession
     job: EventJob
@@ -56,9 +56,11 @@ class Fed:
         return result
 
     def attempt(self, step: int, attempt: int, end: FeedPlace) -> TableResult:
-        stamp = CommitStamp(lane=LaneId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end))
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end)
+        )
         job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
-        return ingest_events(self.spark, job, stamp, open_log)
+        return ingest_events(self.spark, job, commit_metadata, open_log)
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -136,7 +138,11 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
     fed.drop(event("sell"))
     wider = fed.look()
     again = fed.attempt(1, 2, wider)
-    assert (again.outcome, again.committed and again.committed.stamp.end.feed, fed.column("type")) == (Outcome.SKIPPED, end, ["buy"])
+    assert (again.outcome, again.committed and again.committed.commit_metadata.end.feed, fed.column("type")) == (
+        Outcome.SKIPPED,
+        end,
+        ["buy"],
+    )
     fed.step, fed.place = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (Outcome.SKIPPED, ["buy", "sell"])
@@ -181,8 +187,10 @@ def test_messages_of_topics_are_events_by_topic_partition_and_offset(fed: Fed, t
     topics.send("game", event("sell", n=2), "{", partition=1)
 
     def attempt(step: int, start: KafkaPlace, end: KafkaPlace, number: int = 1) -> TableResult:
-        stamp = CommitStamp(lane=LaneId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end))
-        return ingest_events(fed.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), stamp, open_log)
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end)
+        )
+        return ingest_events(fed.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), commit_metadata, open_log)
 
     def look(place: KafkaPlace) -> KafkaPlace:
         end = KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=False).look(place).end

@@ -24,7 +24,7 @@ from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.tables.events import Contract, Hint
 from lakechime_dagster.tables.names import folded
-from lakechime_dagster.triggers.consumers import CommitStamp
+from lakechime_dagster.triggers.consumers import CommitMetadata
 from tests.support.streams import Stream, event, repository, stream
 
 pytestmark = pytest.mark.spark
@@ -210,12 +210,12 @@ def overtaken(by: Callable[[], object], where: str) -> OpenLog:
     others = [by]
 
     class Overtaken(DeltaLog):
-        def add_folder(self, folder: str, stamp: CommitStamp) -> bool:
+        def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool:
             if where == "before":
                 self._let()
             is_adding.append(True)
             try:
-                return super().add_folder(folder, stamp)
+                return super().add_folder(folder, commit_metadata)
             finally:
                 is_adding.clear()
 
@@ -245,7 +245,7 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream
     result = one.run()
     game.settle(result, end, "e2")
     (done,) = result.types
-    assert (done.rows, done.written, done.error, [commit.stamp.attempt for commit in done.commits]) == (2, 2, "", [2])
+    assert (done.rows, done.written, done.error, [commit.commit_metadata.attempt for commit in done.commits]) == (2, 2, "", [2])
     assert [row["n"] for row in game.rows("buy")] == [1, 2, 3]
     assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (where == "behind")  # which a vacuum removes
     assert game.run()["buy"].rows == 0

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import LaneConflictError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import TypePlace
 from lakechime_dagster.tables.events import EventGroup, checked_groups, event_group
-from lakechime_dagster.triggers.consumers import LaneId
+from lakechime_dagster.triggers.consumers import ConsumerId
 from tests.support.streams import GAME, Stream, event, stream
 
 pytestmark = pytest.mark.spark
@@ -56,9 +56,9 @@ def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
     assert {name: one.rows for name, one in step(game).items()} == {"sell": 1}
     assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == ([1, 2], [1, 2], False)
     log = DeltaLog(game.location("buy"), "shop.buy")
-    last = log.last_committed(LaneId("test", "shop", "buy"))
+    last = log.last_committed(ConsumerId("test", "shop", "buy"))
     assert last is not None
-    assert (last.stamp.step, done["buy"].commits) == (2, (last,))
+    assert (last.commit_metadata.step, done["buy"].commits) == (2, (last,))
 
 
 def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
@@ -103,7 +103,7 @@ def test_a_step_of_the_former_group_that_finds_out_something_late_is_told(game: 
     late = game.step(execution="late")
     before = game.types.types("shop")
     step(other(game, VIP, SHOP))
-    with pytest.raises(LaneConflictError):
+    with pytest.raises(ConsumerConflictError):
         replace(late, repository=_Remembering(game, before)).run()  # type: ignore[arg-type]
     assert numbers(game) == [1, 2]
 

@@ -204,7 +204,7 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
     result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
     game.settle(result, game.end(), "e9")
     (done,) = (one for one in result.types if one.type == "buy")
-    assert ([one.stamp.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
+    assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
     late.run()
     assert numbers(game, "buy") == [*range(5)]
 

@@ -203,7 +203,7 @@ def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> 
     game.run()
     before = versions(game, "buy")
     result = replace(late, repository=cast(Any, _Late(game, known))).run()
-    assert "rebuild: LaneConflictError" in result.types[0].error
+    assert "rebuild: ConsumerConflictError" in result.types[0].error
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
     assert game.types.types("shop")["buy"].layout_version == 2
 

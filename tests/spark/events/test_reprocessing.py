@@ -85,12 +85,16 @@ def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -
     late = replace(stream := corrected(stream))
     second = stream.ingest(reprocess=1, attempt=2)
     assert second.committed is not None
-    assert (second.outcome, second.committed.stamp.facts) == (Outcome.COMMITTED, {"reprocess": 1, "reprocessed": 2})
+    assert (second.outcome, second.committed.commit_metadata.facts) == (Outcome.COMMITTED, {"reprocess": 1, "reprocessed": 2})
     zombie = late.ingest(reprocess=1, attempt=1)
     assert (zombie.outcome, zombie.reprocessed, len(told(stream))) == (Outcome.SKIPPED, None, 4)
     fence = stream.ingest(reprocess=1, attempt=2)
     assert fence.committed is not None
-    assert (fence.outcome, fence.committed.stamp.facts, len(told(stream))) == (Outcome.FENCED, {"reprocess": 1, "reprocessed": 0}, 4)
+    assert (fence.outcome, fence.committed.commit_metadata.facts, len(told(stream))) == (
+        Outcome.FENCED,
+        {"reprocess": 1, "reprocessed": 0},
+        4,
+    )
 
 
 def test_a_table_that_is_older_than_reprocesses_gains_their_column(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:

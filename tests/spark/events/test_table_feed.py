@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import DeclarationError, LaneHeldError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.bronze import MADE_ANEW, TRACKED, ingest_events
 from lakechime_dagster.silver.job import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import TableRows
-from lakechime_dagster.triggers.consumers import CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
 from tests.support.follows import read
 from tests.support.refreshes import Source, open_log
 from tests.support.streams import event
@@ -28,7 +28,7 @@ RAW = pa.schema([("day", pa.string()), ("value", pa.string())])
 
 @dataclass
 class Fed:
-    """A table of raw events and the stream's table, whose lane each `run` moves on by one step over all that is new."""
+    """A table of raw events and the stream's table, whose consumer each `run` moves on by one step over all that is new."""
 
     spark: SparkSession
     raw: Source
@@ -52,8 +52,10 @@ class Fed:
         return result
 
     def attempt(self, step: int, attempt: int, end: Place) -> TableResult:
-        stamp = CommitStamp(lane=LaneId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=end)
-        return ingest_events(self.spark, replace(self.job, start=self.place, may_settle_empty=attempt == 1), stamp, open_log)
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=end
+        )
+        return ingest_events(self.spark, replace(self.job, start=self.place, may_settle_empty=attempt == 1), commit_metadata, open_log)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -159,7 +161,7 @@ def test_more_than_appends_is_refused_and_nothing_of_it_is_taken(fed: Fed, chang
         fed.raw.update({"value": "'x'"}, "value like '%a%'")
     else:
         fed.raw.write(("x", event("d").decode()), mode="overwrite")
-    with pytest.raises(LaneHeldError) as held:
+    with pytest.raises(ConsumerBlockedError) as held:
         fed.run()
     assert str(held.value).startswith("bronze.raw after version 0 up to 2: commits of it do more than append")
     assert "`lakechime execution skip e2 --reason …` and append anew to bronze.raw" in str(held.value)

@@ -19,7 +19,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitStamp, FeedPlace, LaneId, Place
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, Place
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class Fed:
-    """A folder and the table of its messages, whose lane each `run` moves on by one step over all that is new."""
+    """A folder and the table of its messages, whose consumer each `run` moves on by one step over all that is new."""
 
     spark: SparkSession
     job: BronzeJob
@@ -49,9 +49,11 @@ class Fed:
         return result
 
     def attempt(self, step: int, attempt: int, end: FeedPlace | None) -> TableResult:
-        stamp = CommitStamp(lane=LaneId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end))
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end)
+        )
         job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
-        return ingest(self.spark, job, stamp, open_log)
+        return ingest(self.spark, job, commit_metadata, open_log)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -107,7 +109,7 @@ def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
     fed.drop("a.jsonl", told(2))
     wider = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
     again = fed.attempt(1, 2, wider)
-    assert (again.outcome, again.committed and again.committed.stamp.end.feed) == (Outcome.SKIPPED, end)
+    assert (again.outcome, again.committed and again.committed.commit_metadata.end.feed) == (Outcome.SKIPPED, end)
     assert len(fed.rows) == 1
     fed.step, fed.place = 1, end
     assert fed.run().counts.inserted == 1
@@ -130,7 +132,7 @@ def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fe
     fed.drop("a.jsonl", told(2))
     result = fed.run()
     assert result.counts.inserted == 2
-    assert result.notes[0].endswith("no longer holds what its lane has committed: its feed is read again from the beginning")
+    assert result.notes[0].endswith("no longer holds what its consumer has committed: its feed is read again from the beginning")
 
 
 def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:

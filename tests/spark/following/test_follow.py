@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_AT, END_SEQ, START_AT, START_SEQ
@@ -115,7 +115,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert [row["name"] for row in table.rows] == ["Ann", "Ann"]
     second = table.attempt(2, attempt=2)
     assert second.committed is not None
-    assert second.committed.stamp.end.sources == end.sources
+    assert second.committed.commit_metadata.end.sources == end.sources
     assert (second.counts.updated, second.counts.deleted) == (1, 1)
     assert [row["name"] for row in table.rows] == ["Bob"]
     assert table.attempt(2, attempt=1).outcome is Outcome.SKIPPED  # the first one, if it was not dead
@@ -142,7 +142,7 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
 
-def test_a_lane_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
     """Its place is known from the table then, in which the last three steps left no commit: two had no difference, one died."""
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
@@ -227,7 +227,7 @@ def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, t
     table = Followed(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))
     table.tell([order(1, at=1)])
-    with pytest.raises(LaneHeldError, match=r"there is a table at .* that follows no database; move it away"):
+    with pytest.raises(ConsumerBlockedError, match=r"there is a table at .* that follows no database; move it away"):
         table.attempt(1)
     assert read(table.location) == [{"id": 7}]
 
@@ -238,6 +238,6 @@ def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSessi
     table.run()
     shutil.rmtree(table.bronze)
     table.tell([order(3, at=3)])
-    with pytest.raises(LaneHeldError, match=r"RECREATED.*`lakechime cdc rebuild orders` makes the table anew"):
+    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime cdc rebuild orders` makes the table anew"):
         table.attempt(2)
     assert [row["id"] for row in table.rows] == [1, 2]

@@ -134,7 +134,7 @@ def following(spark: SparkSession, folder: Path, **topics: str) -> Followed:
 
 
 def step(table: Followed, *times: str, asked_at: str, began: str | None = None, attempt: int | None = None) -> TableResult:
-    """What has come by the time at which the database is asked, when a transaction may be open; an attempt leaves the lane as it is."""
+    """What has come by the time at which the database is asked, when a transaction may be open; an attempt leaves the consumer as it is."""
     known = len(table.remembered) if table.log("orders__state").exists() else 0
     told = [order(100 + known + number, at=clock(asked_at) + number, ts_ms=clock(time)) for number, time in enumerate(times)]
     if told:
@@ -148,7 +148,7 @@ def step(table: Followed, *times: str, asked_at: str, began: str | None = None, 
 def hours(result: TableResult) -> list[int]:
     """Those that are complete since a step."""
     assert result.committed is not None
-    return [int(event.partition[1]) for event in hours_of(result.committed.stamp, "orders") if event.partition]
+    return [int(event.partition[1]) for event in hours_of(result.committed.commit_metadata, "orders") if event.partition]
 
 
 def test_an_hour_in_which_a_long_transaction_wrote_is_complete_when_its_end_was_read(spark: SparkSession, tmp_path: Path) -> None:

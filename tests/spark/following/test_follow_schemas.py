@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.change import Order, position_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.tables.databases import Maxwell
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
@@ -104,7 +104,7 @@ def test_what_a_column_was_between_two_readings_that_differ_nobody_says(spark: S
     assert refused["reason"] == "amount: it was decimal(10,2) when shop.orders was read at (3, 10), and decimal(10,3) at (3, 20)"
 
 
-def test_a_schema_change_that_comes_after_rows_from_its_place_on_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_change_that_comes_after_rows_from_its_place_on_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
     """A new table reads them all in their order."""
     table = schemaless(spark, tmp_path / "one")
     first, second = [schema_change(at=1, scale=2), amount(1, CENTS, at=5)], [schema_change(at=4, scale=3, offset=1), amount(2, MILLS, at=6)]
@@ -112,7 +112,7 @@ def test_a_schema_change_that_comes_after_rows_from_its_place_on_holds_the_lane(
     table.run()
     table.tell(second)
     with pytest.raises(
-        LaneHeldError, match=r"the columns of shop.orders changed at \[3, 4, 0\] was told after rows .* `lakechime cdc rebuild"
+        ConsumerBlockedError, match=r"the columns of shop.orders changed at \[3, 4, 0\] was told after rows .* `lakechime cdc rebuild"
     ):
         table.attempt(2)
     assert amounts(table) == {1: "4.88"}

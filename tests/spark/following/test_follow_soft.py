@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.dce.snapshots import SnapshotPlace
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.cdc import Deletes
 from lakechime_dagster.tables.databases import Debezium
@@ -81,13 +81,13 @@ def test_a_truncation_deletes_all_rows_softly_and_leaves_those_that_were_deleted
     assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged) == (1, 0, 1, 0)
 
 
-def test_a_snapshot_that_lacks_too_many_of_the_rows_that_are_there_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_snapshot_that_lacks_too_many_of_the_rows_that_are_there_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
     table = soft(spark, tmp_path)
     table.tell([*(order(number, at=number) for number in range(1, 21)), *(deletion(number, at=10 + number) for number in range(11, 21))])
     table.run()
     snapshot = [snapshot_row(1, at=40, mark="first", ts_ms=400), replace(snapshot_row(2, at=40, mark="last", ts_ms=401), offset=41)]
     table.tell(snapshot)
-    with pytest.raises(LaneHeldError, match=r"lacks 8 of 10 rows, more than max_delete_ratio=0\.1"):
+    with pytest.raises(ConsumerBlockedError, match=r"lacks 8 of 10 rows, more than max_delete_ratio=0\.1"):
         table.attempt(2)
     table.options = {**table.options, "max_delete_ratio": 0.9}
     assert table.run().counts.deleted == 8
@@ -153,10 +153,12 @@ def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_ma
     table.run()
     table.options = {}
     table.tell([order(1, at=4, name="Bob")])
-    with pytest.raises(LaneHeldError, match=r"orders: the table holds rows that were deleted, and is not declared so any more; .* rebuild"):
+    with pytest.raises(
+        ConsumerBlockedError, match=r"orders: the table holds rows that were deleted, and is not declared so any more; .* rebuild"
+    ):
         table.attempt(2)
     table.merge = {"stored_as_scd_type": 2}
-    with pytest.raises(LaneHeldError, match=r"holds rows that were deleted"):
+    with pytest.raises(ConsumerBlockedError, match=r"holds rows that were deleted"):
         table.attempt(2)
     table.merge = {}
     table.place = SnapshotPlace()

@@ -14,14 +14,14 @@ from sqlalchemy import Engine
 from lakechime_dagster.cdc.record import Record, TableFilter
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotPlace, TableSize
-from lakechime_dagster.errors import LaneHeldError
+from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import hours_of
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.cdc import HOUR_LEVELS
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import COMPLETE, CommitStamp, LaneId, Place
+from lakechime_dagster.triggers.consumers import COMPLETE, CommitMetadata, ConsumerId, Place
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Flow
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.spark.following.test_follow import interrupt
@@ -59,13 +59,13 @@ def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSes
     assert found[6] == {7: "Ann"}
 
 
-def test_positions_that_begin_anew_hold_the_lane_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
+def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=10, name="old"), order(2, at=20)])
     table.run()
     table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
     with pytest.raises(
-        LaneHeldError, match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders --confirm"
+        ConsumerBlockedError, match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders --confirm"
     ):
         table.attempt(2)
     table.confirm_epoch("m.shop.orders", 1)
@@ -102,12 +102,12 @@ def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann"), (3, "Ann")]
 
 
-def test_a_snapshot_that_lacks_too_many_rows_holds_the_lane(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(number, at=number) for number in range(1, 21)])
     table.run()
     table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(2, at=30, mark="last"), offset=31)])
-    with pytest.raises(LaneHeldError, match=r"lacks 18 of 20 rows, more than max_delete_ratio=0\.1"):
+    with pytest.raises(ConsumerBlockedError, match=r"lacks 18 of 20 rows, more than max_delete_ratio=0\.1"):
         table.attempt(2)
     assert len(table.rows) == 20
     table.options = {"max_delete_ratio": 0.9}
@@ -130,7 +130,10 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     second = table.run()
     assert second.complete == (5 * hour - minute, 5 * hour)
     assert second.committed is not None
-    assert (second.committed.stamp.watermark, second.committed.stamp.facts) == (5 * hour, {"complete": [5 * hour - minute, 5 * hour]})
+    assert (second.committed.commit_metadata.watermark, second.committed.commit_metadata.facts) == (
+        5 * hour,
+        {"complete": [5 * hour - minute, 5 * hour]},
+    )
     table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
     third = table.attempt(3)
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
@@ -187,7 +190,7 @@ def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_new
     second = table.run()
     assert second.complete is None
     assert second.committed is not None
-    assert second.committed.stamp.watermark == 5 * hour - minute
+    assert second.committed.commit_metadata.watermark == 5 * hour - minute
     table.tell([replace(order(3, at=3, ts_ms=6 * hour), partition=1)])
     assert table.run().complete == (5 * hour - minute, 7 * hour - minute)
 
@@ -197,14 +200,14 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
 ) -> None:
     """The hours were completed by an execution that left the table without a commit."""
     hour, minute, world = 3_600_000, 60_000, World(sqlite_engine)
-    flow = of_hours(range(5, 10))
+    subscription = of_hours(range(5, 10))
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
     table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
     parts = [[order(1, at=1, ts_ms=5 * hour)], [beat(10 * hour + minute, 3)], [beat(10 * hour + 2 * minute, 4)]]
     fired = []
     for part in parts:
         table.tell(part)
-        fired.append(fire(world, flow, table.run()))
+        fired.append(fire(world, subscription, table.run()))
     assert fired == [[], [], ["5", "6", "7", "8", "9"]]
     assert table.log("orders").watermark() == 5 * hour - minute
 
@@ -217,38 +220,40 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     table.step = 4
     second = table.attempt(4, 2)
     assert second.committed is not None
-    table.place = second.committed.stamp.end.sources["orders__changes"]
+    table.place = second.committed.commit_metadata.end.sources["orders__changes"]
     assert second.late == {5: 1, 9: 1}
-    assert fire(world, flow, second) == ["5", "9"]
-    assert fire(world, flow, second) == []
+    assert fire(world, subscription, second) == ["5", "9"]
+    assert fire(world, subscription, second) == []
 
     table.tell([replace(one, offset=one.offset + 10) for one in changes])
     again = table.run()
-    assert (again.late, again.events, fire(world, flow, again)) == ({}, {"delivered again": 3}, [])
+    assert (again.late, again.events, fire(world, subscription, again)) == ({}, {"delivered again": 3}, [])
 
     table.place = SnapshotPlace()  # as `cdc rebuild` does
     table.tell([order(5, at=30, ts_ms=12 * hour + minute)])
     rebuilt = table.run()
     assert (rebuilt.replaced, rebuilt.late, rebuilt.complete) == (True, {}, (10 * hour + 2 * minute, 12 * hour))
-    assert fire(world, flow, rebuilt) == []
+    assert fire(world, subscription, rebuilt) == []
 
 
-def of_hours(hours: range) -> Flow:
-    """A flow that fires for each of these hours of the first day once it is complete, and again for late changes of it."""
+def of_hours(hours: range) -> Subscription:
+    """A subscription that fires for each of these hours of the first day once it is complete, and again for late changes of it."""
     specs = {"source_date": tick("-1h"), "source_hour": tick("-1h", "%H")}
     condition = PartitionCondition.of("orders__hours", specs, PartitionLevels.of(HOUR_LEVELS))
     schedule = every(hours=1, start=f"1970-01-01T{hours.start + 1:02}:00", until=f"1970-01-01T{hours.stop:02}:00")
-    return Flow(name="hourly", trigger=PartitionTrigger(condition, schedule, late="refire", max_in_flight=10))
+    return Subscription(name="hourly", trigger=PartitionTrigger(condition, schedule, late="refire", max_in_flight=10))
 
 
-def fire(world: World, flow: Flow, result: TableResult) -> list[str]:
-    """The hours for which a flow fires by what an execution registers, as the platform does."""
-    without_commit = CommitStamp(lane=LaneId("test", "orders"), step=0, attempt=1, end=Place(), facts={COMPLETE: result.complete})
-    world.store.register(hours_of(result.committed.stamp if result.committed else without_commit, "orders"))
-    executions = world.fire(flow)
+def fire(world: World, subscription: Subscription, result: TableResult) -> list[str]:
+    """The hours for which a subscription fires by what an execution registers, as the platform does."""
+    without_commit = CommitMetadata(
+        consumer=ConsumerId("test", "orders"), step=0, attempt=1, end=Place(), facts={COMPLETE: result.complete}
+    )
+    world.store.register(hours_of(result.committed.commit_metadata if result.committed else without_commit, "orders"))
+    executions = world.fire(subscription)
     for execution in executions:
         world.ledger.settle(execution, None)
-    return [execution.lane.key.rpartition("=")[2] for execution in executions]
+    return [execution.consumer.key.rpartition("=")[2] for execution in executions]
 
 
 def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
@@ -283,7 +288,7 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
         result = table.run()
         if result.committed is not None:
             assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
-            empty[step] = result.committed.stamp.watermark
+            empty[step] = result.committed.commit_metadata.watermark
         assert log.watermark() == max([hour, *empty.values()])
     assert empty == {step: (step - 1) * hour for step in committed}  # a heartbeat is heard with the next step
     assert [row["id"] for row in table.rows] == [1]
@@ -296,7 +301,7 @@ def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: 
     table.run()
     result = table.run()
     assert result.committed is not None
-    assert (result.outcome, result.committed.stamp.watermark) == (Outcome.FENCED, 7)
+    assert (result.outcome, result.committed.commit_metadata.watermark) == (Outcome.FENCED, 7)
 
 
 def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession, tmp_path: Path) -> None:
@@ -307,7 +312,7 @@ def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession
     table.tell([order(1, at=1)])
     ends = [table.attempt(3, number, end=table.end()) for number in (1, 1)]
     assert [one.outcome for one in ends] == [Outcome.FENCED, Outcome.SKIPPED]
-    assert table.log("orders").last_committed(table.lane) == ends[0].committed
+    assert table.log("orders").last_committed(table.consumer) == ends[0].committed
 
 
 def beat(ts_ms: int, at: int) -> Record:

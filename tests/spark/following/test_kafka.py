@@ -18,7 +18,7 @@ from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings
-from lakechime_dagster.triggers.consumers import CommitStamp, KafkaPlace, LaneId, Place, TopicPlace
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, KafkaPlace, Place, TopicPlace
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.topics import ENVIRONMENT, Topics
@@ -171,8 +171,10 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
     )  # fmt: skip
 
     def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:
-        stamp = CommitStamp(lane=LaneId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end))
-        return ingest(reading.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), stamp, open_log)
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end)
+        )
+        return ingest(reading.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), commit_metadata, open_log)
 
     reading.topics.create("orders", 2)
     told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
