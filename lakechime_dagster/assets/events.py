@@ -12,8 +12,9 @@ from lakechime_dagster.assets.report import nothing_new, page_link
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared_recording import record_types
+from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, asset_key, dagster_name, op_name
+from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_name
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import Attempted, SparkResource
@@ -91,7 +92,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.silver.service import verified
+        from lakechime_dagster.silver.dry_run import verified
 
         platform = lakechime.platform()
         return conserved(verified(platform, group, context.log.info, seed=platform.store.now()))

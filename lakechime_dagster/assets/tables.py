@@ -19,7 +19,8 @@ from lakechime_dagster.assets.checks import (
     personal_results,
     personal_specs,
 )
-from lakechime_dagster.assets.jobs import check_inputs, input_deps, job_of, levels_text, partitions_of, shared_with, with_signature
+from lakechime_dagster.assets.jobs import job_of
+from lakechime_dagster.assets.partitions import check_inputs, input_deps, levels_text, partitions_of, shared_with, with_signature
 from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
 from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, NotFoundError, TableUnreadableError
@@ -28,8 +29,9 @@ from lakechime_dagster.lineage.programs import KeptWrite, written_beside
 from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import older_code, record_lineage, seen_lineage
 from lakechime_dagster.lineage.schema_check import check_fits
+from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import asset_key, pool_of
+from lakechime_dagster.runtime.names import pool_of
 from lakechime_dagster.runtime.platform import marks_of
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.sources import opened

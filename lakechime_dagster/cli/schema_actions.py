@@ -123,8 +123,8 @@ def reprocess(
 
     The stream's next execution does it. A dry run counts the rows, which starts Spark.
     """
+    from lakechime_dagster.silver.dry_run import would_reprocess
     from lakechime_dagster.silver.requests import event_reprocesses
-    from lakechime_dagster.silver.service import would_reprocess
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
@@ -174,7 +174,7 @@ def retry(
 
 
 def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from lakechime_dagster.silver.service import would_replay
+    from lakechime_dagster.silver.dry_run import would_replay
 
     if not one.known.place.commits:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
@@ -185,7 +185,8 @@ def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]
 
 
 def _would_rebuild(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from lakechime_dagster.silver.service import Streamed, would_rebuild
+    from lakechime_dagster.silver.dry_run import would_rebuild
+    from lakechime_dagster.silver.service import Streamed
 
     if not one.known.layout_version:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to rebuild")
@@ -233,7 +234,7 @@ def verify(name: Name = None, sample: Sample = 100, values: Values = False, grou
     Each event is looked for by its `_src`; the values of some rows of each type, others each time. It starts Spark and reads all;
     nothing is written, and steps may go on meanwhile. The exit code is 1 when something is wrong, or a type could not be looked at.
     """
-    from lakechime_dagster.silver.service import verified
+    from lakechime_dagster.silver.dry_run import verified
 
     platform = open_platform()
     found = [

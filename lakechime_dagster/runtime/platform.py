@@ -7,8 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
 from lakechime_dagster.dce.engine import memory_engine, open_engine
 from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
@@ -220,14 +218,3 @@ def ends_of_held(platform: Platform, subscription: Subscription, row: Subscripti
         for key, consumer in consumers.items()
         if consumer.state is ConsumerState.BLOCKED
     }
-
-
-def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
-    """Report a run failed whose process is gone; one that has ended is left alone.
-
-    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
-    of its public interface; this function is the one place that knows it.
-    """
-    run = instance.get_run_by_id(run_id)
-    if run is not None and not run.is_finished:
-        instance.report_run_failed(run, reason)

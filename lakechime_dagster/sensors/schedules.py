@@ -7,7 +7,8 @@ from datetime import datetime
 
 import dagster as dg
 
-from lakechime_dagster.runtime.names import MAINTENANCE_TAG, asset_key, maintenance_name, monitor_check_keys, verify_check_key
+from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
+from lakechime_dagster.runtime.names import MAINTENANCE_TAG, maintenance_name
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.sensors.observing import looking_sensor
 from lakechime_dagster.sensors.tick import instance_of

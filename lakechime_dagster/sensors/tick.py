@@ -9,8 +9,9 @@ import dagster as dg
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
+from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
-from lakechime_dagster.runtime.platform import Platform, ask_target, end_dead_run
+from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, hold
 from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution

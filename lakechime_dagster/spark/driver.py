@@ -3,7 +3,6 @@
 import atexit
 import fcntl
 import hashlib
-import json
 import logging
 import os
 import re
@@ -16,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkstemp
@@ -39,6 +38,7 @@ from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.java import find_java
 from lakechime_dagster.spark.jvm import DELTA_EXTENSION, Gateway, is_alive, revision_of, start_jvm
+from lakechime_dagster.spark.warm_file import WarmFile
 
 PACKAGES = ("io", "java", "org", "scala")
 CLASSES = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils")
@@ -331,47 +331,6 @@ def _causes(java: Any) -> Iterator[Any]:
     while java is not None:
         yield java
         java = java.getCause()
-
-
-@dataclass(frozen=True, kw_only=True)
-class WarmFile:
-    """What the host tells its clients.
-
-    `generation` numbers the JVMs of this host; `is_up` says that clients are let in, `is_warmed` that Delta has been exercised,
-    `is_asleep` that the JVM was ended for want of clients and starts again for the next one.
-    """
-
-    host_pid: int
-    generation: int
-    revision: str
-    spark_version: str
-    is_up: bool = False
-    is_warmed: bool = False
-    is_asleep: bool = False
-    jvm_pid: int = 0
-    port: int = 0
-    secret: str = field(default="", repr=False)
-
-    def write(self, home: Path) -> None:
-        """Replaces the file in one step."""
-        path = warm_file(home)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = mkstemp(prefix=".warm-", dir=path.parent)  # mode 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(self), stream)
-        Path(temporary).replace(path)
-
-    @classmethod
-    def read(cls, home: Path) -> "WarmFile | None":
-        """The file of this home, or None if there is none that can be understood."""
-        try:
-            return cls(**json.loads(warm_file(home).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-
-
-def warm_file(home: Path) -> Path:
-    return home / "spark" / "warm.json"
 
 
 ANSWER_SECONDS = 20  # long, for a busy machine; a dead driver refuses at once

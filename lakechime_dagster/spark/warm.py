@@ -23,18 +23,17 @@ from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import (
     Connection,
-    WarmFile,
     attachments,
     clients_folder,
     connect,
     import_path,
     present_clients,
     wake_file,
-    warm_file,
     warm_lock,
 )
 from lakechime_dagster.spark.java import find_java
 from lakechime_dagster.spark.jvm import Jvm, revision_of, start_jvm
+from lakechime_dagster.spark.warm_file import WarmFile, warm_file
 
 CLIENTS_PER_JVM = 200  # each one leaves about 2 MB behind, however it ends
 HEAP_FILLED = 0.75  # of the maximum, after a collection

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.jobs import partitions_of
+from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage

@@ -10,8 +10,9 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.resource import declared_subscriptions
+from lakechime_dagster.silver.dry_run import would_reprocess
 from lakechime_dagster.silver.requests import event_reprocesses
-from lakechime_dagster.silver.service import Streamed, would_reprocess
+from lakechime_dagster.silver.service import Streamed
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.lake import Lake

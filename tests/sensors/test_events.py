@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.assets.jobs import partitions_of
+from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat

@@ -17,8 +17,9 @@ from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, CAUSE_TAG, CONSUMER_TAG, EXECUTION_TAG
-from lakechime_dagster.runtime.platform import Platform, end_dead_run, open_platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.sensors.tick import DagsterRuns, RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
