@@ -1,7 +1,11 @@
 """What a table's function or SQL would compute."""
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -13,6 +17,8 @@ from lakechime_dagster.lineage.spark import Dump, PlanDumper, Watched, marked
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.sql import sql_over
 
+WRITERS = frozenset({"write", "writeTo", "writeStream", "DeltaTable", "foreach", "foreachPartition"})
+WRITING = ("INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "DROP", "ALTER", "CREATE", "REPLACE", "COPY", "OPTIMIZE", "VACUUM")  # SQL
 Schema = tuple[tuple[str, Any, bool], ...]  # of columns: name, type as Spark writes it in JSON, whether it may be null
 
 
@@ -42,7 +48,12 @@ class Planner:
         PlanDumper(spark)
 
     def planned(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]) -> Planned:
-        """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its schema."""
+        """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its schema.
+
+        A function that writes is not run: over empty inputs it would empty what it writes.
+        """
+        if sql is None and (where := writes(compute)):
+            return Planned(why=f"its function writes ({where}), so that it is not run over empty inputs")
         session = self._spark.newSession()
         dumper, watched = PlanDumper(session), Watched()
         try:
@@ -70,6 +81,32 @@ def _computed(spark: SparkSession, compute: Any, sql: str | None, frames: Mappin
     if not isinstance(computed, DataFrame):
         raise DeclarationError("the function", "result", f"is a {type(computed).__name__}; return a DataFrame")
     return computed
+
+
+def writes(function: Any, seen: frozenset[int] = frozenset()) -> str:
+    """Where a function, or one of its project that it names, writes, such as "`.write` in `copied`"; "" where its source shows none.
+
+    Source that cannot be read, and code behind other libraries, is not looked at.
+    """
+    function = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    if not inspect.isfunction(function) or id(function) in seen:
+        return ""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        named = {**inspect.getclosurevars(function).globals, **inspect.getclosurevars(function).nonlocals}
+    except (OSError, SyntaxError, TypeError, ValueError):
+        return ""
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+        if name in WRITERS:
+            return f"`{name}` in `{function.__name__}`"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sql" and node.args:
+            texts = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            if texts and texts[0].lstrip().upper().startswith(WRITING):
+                return f"`{texts[0].split()[0]}` in `{function.__name__}`"
+    project = function.__module__.partition(".")[0]
+    helpers = [one for one in named.values() if inspect.isfunction(one) and one.__module__.partition(".")[0] == project]
+    return next(filter(None, (writes(one, seen | {id(function)}) for one in helpers)), "")
 
 
 def _empty(spark: SparkSession, table: str, alias: str, schema: Schema) -> DataFrame:
