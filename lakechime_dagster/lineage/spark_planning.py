@@ -53,7 +53,7 @@ class Planner:
         A function that writes is not run: over empty inputs it would empty what it writes.
         """
         if sql is None and (where := writes(compute)):
-            return Planned(why=f"its function writes ({where}), so that it is not run over empty inputs")
+            return Planned(why=f"not known until it runs: its function writes ({where})")
         session = self._spark.newSession()
         dumper, watched = PlanDumper(session), Watched()
         try:
