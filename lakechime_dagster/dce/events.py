@@ -307,7 +307,7 @@ def from_json(wire: object) -> DataChangeEvent:
 
 
 CHANGED_TAG = "lakechime/changed"  # of an event: a JSON array of names
-FACT = "changed"  # of a commit's stamp
+FACT = "changed"  # of a commit's metadata
 
 
 def changed_fact(columns: Iterable[str], since: int) -> dict[str, Any]:

@@ -404,7 +404,7 @@ class DeltaLog:
         return state.schema().to_json() if state is not None and is_plain(state) else None
 
     def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool:
-        """Commit the Parquet files of a folder below the table's under a stamp; False when its step has committed, or a later one.
+        """Commit the Parquet files of a folder below the table's with commit metadata; False when its step has committed, or a later one.
 
         The table is one of `plain_columns`.
 
@@ -501,7 +501,7 @@ class DeltaLog:
         )
 
     def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
-        """The tags of our stamp, or of a producer's commit metadata; ones that no store can hold are left out.
+        """The tags of our commit metadata, or of a producer's commit metadata; ones that no store can hold are left out.
 
         Which columns changed is told of a commit, not of the whole state as which it may be registered.
         """

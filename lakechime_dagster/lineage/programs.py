@@ -46,7 +46,7 @@ class Left:
 def left(
     platform: Platform, spark: "SparkSession | None", names: Names, writes: Sequence[Written], mark: str, run: str | None = None
 ) -> Left:
-    """What the statements on one table left: commits with the mark, or with a stamp of an execution that a Dagster run began.
+    """What the statements on one table left: commits with the mark, or with commit metadata of an execution that a Dagster run began.
 
     One on a table without a log of commits counts as Spark reported its success, if there is a session to ask what the table is; on
     a Delta table of which the log cannot be read none does.
@@ -181,7 +181,8 @@ def kept_writes(
     stamped_by: str | None = None,
     spark: "SparkSession | None" = None,
 ) -> Iterator[KeptWrite]:
-    """Keep the lineage of statements that left a commit with this mark, or with a stamp of an execution of the Dagster run `stamped_by`.
+    """Keep the lineage of statements that left a commit with this mark, or with commit metadata of an execution of the Dagster run
+    `stamped_by`.
 
     Tables of others than Delta are known by the session, without which they have no log.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
 
-FIRED = "partitions"  # among the facts of a stamp: the partitions that the step fired for, as values by level
+FIRED = "partitions"  # among the facts of commit metadata: the partitions that the step fired for, as values by level
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ KEY, NUMBER, RESCUED = "_src", "_schema_version", "_rescued"
 
 @dataclass(frozen=True, kw_only=True)
 class TypeReplayer:
-    """Does the replays that are asked for, one type after the other: a merge takes its stamp from the session."""
+    """Does the replays that are asked for, one type after the other: a merge takes its commit metadata from the session."""
 
     spark: SparkSession
     slices: Slices
@@ -166,7 +166,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, kw_only=True)
 class TypeRebuilder:
-    """Makes tables anew, one after the other: a commit takes its stamp from the session."""
+    """Makes tables anew, one after the other: a commit takes its commit metadata from the session."""
 
     spark: SparkSession
     slices: Slices

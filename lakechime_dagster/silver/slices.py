@@ -185,7 +185,7 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
     Rows that bring no column are files by Spark and a commit by the table's log, which costs less than Delta's; others are Delta's.
 
     Args:
-        place: Behind which the rows lie; the stamp's step follows its commits.
+        place: Behind which the rows lie; the commit metadata's step follows its commits.
         target: The table, which the first write makes.
         rows: With all columns of their layout.
         count: Of the rows, about; few are written as one file.

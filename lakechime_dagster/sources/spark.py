@@ -212,7 +212,7 @@ def ingest_step(
     cluster_by: tuple[str, ...] = (),
     properties: Mapping[str, str] = PROPERTIES,
 ) -> TableResult:
-    """One attempt at one step: append what the feed holds up to the stamp's end under the stamp, at most once ever.
+    """One attempt at one step: append what the feed holds up to the commit metadata's end with the commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs are as before when this returns.

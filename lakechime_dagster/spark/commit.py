@@ -169,11 +169,11 @@ def commit(
     prepare: Callable[[], Callable[[], None] | None],
     told: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
-    """Write under the stamp, and ask the log whose commit the step holds then: this attempt's or another's.
+    """Write with the commit metadata, and ask the log whose commit the step holds then: this attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
     transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
-    `told` gives the facts that the commit tells beside those of the stamp, asked once it is prepared.
+    `told` gives the facts that the commit tells beside those of the commit metadata, asked once it is prepared.
 
     Raises:
         CommitLostError: the write was skipped or changed nothing, and no commit of the step is there.
@@ -305,7 +305,7 @@ def can_insert(rows: DataFrame, held: DataFrame) -> bool:
 
 
 def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:
-    """Commit rows (`can_insert`) of keys that the target did not hold at a version, under the stamp that is set (`stamp.stamped`).
+    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit metadata that is set (`stamp.stamped`).
 
     A MERGE would look for each key again, to find none, and be guarded against others only from then on. This is from that version on: for
     Delta it is a transaction that began there and has read all of the table.

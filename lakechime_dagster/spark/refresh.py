@@ -48,7 +48,7 @@ def refresh(
     agree: Callable[[Seen], None] = lambda _: None,
     ended: Callable[[Executed], None] = lambda _: None,
 ) -> TableResult:
-    """One attempt at one step: process the ranges of the job and commit the outcome under the stamp, at most once ever.
+    """One attempt at one step: process the ranges of the job and commit the outcome with the commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs and views are as before when this returns.

@@ -66,7 +66,7 @@ class Plan:
 
 
 def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: CommitMetadata, sifted: Sifted, work: Work) -> Written:
-    """Bring the target to the good rows and commit under the stamp; nothing is written when nothing differs.
+    """Bring the target to the good rows and commit with the commit metadata; nothing is written when nothing differs.
 
     With nothing to do, a first attempt leaves no commit and a later one an empty one (law 13).
     """

@@ -247,8 +247,8 @@ def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
 
 
 COMMIT_METADATA_FORMAT = 1
-COMPLETE = "complete"  # among the facts of a stamp: from when up to when (milliseconds) nothing of a source can come any more
-LATE = "late"  # among the facts of a stamp: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
+COMPLETE = "complete"  # among the facts of commit metadata: from when up to when (milliseconds) nothing of a source can come any more
+LATE = "late"  # among its facts: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
 HOUR_MS = 3_600_000
 HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
 
@@ -426,7 +426,7 @@ class CommitMetadata:
 
     @classmethod
     def from_text(cls, text: str | None) -> "CommitMetadata | None":
-        """The stamp of a commit, or None for a commit of somebody else."""
+        """The commit metadata of a commit, or None for a commit of somebody else."""
         try:
             wire = json.loads(text) if text else None
         except ValueError:
@@ -447,10 +447,10 @@ class CommitMetadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A commit of a step found in its target's log: the version it made and the stamp it carries.
+    """A commit of a step found in its target's log: the version it made and the commit metadata it carries.
 
     `is_commit_metadata_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
-    stamp names consumer and step only (attempt 0, empty end): the ledger's own end of the execution stands.
+    metadata names consumer and step only (attempt 0, empty end): the ledger's own end of the execution stands.
     """
 
     version: SnapshotId

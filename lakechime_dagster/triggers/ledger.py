@@ -289,7 +289,7 @@ class Ledger(Registry):
         still commit there. True when this call settled; False when somebody had.
 
         Raises:
-            ConsumerConflictError: without a commit, when another attempt exists: write a fence instead. With one whose stamp is
+            ConsumerConflictError: without a commit, when another attempt exists: write a fence instead. With one whose commit metadata is
                 lost, after a second attempt: which of them it ended is not known, so the consumer is BLOCKED for a person.
         """
         with writing(self.engine) as connection:

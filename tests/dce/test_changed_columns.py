@@ -1,4 +1,4 @@
-"""The columns that a commit changed: told by its stamp, kept in a tag, and read from that or not known."""
+"""The columns that a commit changed: told by its commit metadata, kept in a tag, and read from that or not known."""
 
 import json
 

@@ -26,7 +26,7 @@ def write(
     transaction: tuple[str, int] | None = None,
     **options: Any,
 ) -> None:
-    """One commit by delta-rs, with tags, our stamp or a transaction where given."""
+    """One commit by delta-rs, with tags, our commit metadata or a transaction where given."""
     custom = ({"lakechime.tags": json.dumps(tags)} if tags else {}) | ({"userMetadata": user_metadata} if user_metadata else {})
     properties = CommitProperties(custom_metadata=custom or None, app_transactions=[Transaction(*transaction)] if transaction else None)
     write_deltalake(str(location), data, mode=mode, partition_by=partition_by, commit_properties=properties, **options)  # type: ignore[call-overload]
