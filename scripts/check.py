@@ -15,11 +15,20 @@ import sys, lakechime_dagster.definitions
 found = [name for name in ("pyspark", "delta", "dagster_pyspark", "psycopg", "deltalake", "pyarrow", "numpy") if name in sys.modules]
 sys.exit(f"importing the code location imports {', '.join(found)}: every process would pay for it" if found else 0)
 """
+COINED = r"""
+import pathlib, re, sys
+coined = re.compile(r"\b(lanes?|flows?)\b", re.IGNORECASE)  # a consumer, a subscription: docs/glossary.md
+files = [one for folder in ("lakechime_dagster", "docs") for one in pathlib.Path(folder).rglob("*") if one.suffix in (".py", ".md")]
+lines = [(one, at, line.strip()) for one in files for at, line in enumerate(one.read_text(encoding="utf-8").splitlines(), 1)]
+found = [f"{one}:{at}: {line}" for one, at, line in lines if coined.search(line)]
+sys.exit("words of our own where readers have one:\n" + "\n".join(found) if found else 0)
+"""
 STANDING = {
     "ruff": ["ruff", "check", "--quiet", "--output-format", "concise"],
     "format": ["ruff", "format", "--check", "--output-format", "concise"],
     "pyright": ["pyright", "--warnings"],
     "layers": ["lint-imports", "--no-cache"],
+    "words": ["python", "-c", COINED],
 }
 OF_DEFINITIONS = {
     "cheap import": ["python", "-c", CHEAP_IMPORT],
