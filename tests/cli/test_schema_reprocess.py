@@ -53,7 +53,7 @@ def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakech
 
 def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
     would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
-    monkeypatch.setattr("lakechime_dagster.silver.service.would_reprocess", lambda platform, table, log: would)
+    monkeypatch.setattr("lakechime_dagster.silver.dry_run.would_reprocess", lambda platform, table, log: would)
     told = lakechime("schema", "reprocess", "game", "--dry-run", *WHY)
     assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
     assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.silver import service
+from lakechime_dagster.silver import dry_run
 from lakechime_dagster.silver.results import Example, Fault, Verified
 from lakechime_dagster.tables.events import EventGroup
 from tests.cli.game import Game, event
@@ -35,7 +35,7 @@ class Looked:
 
 def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
     looked = Looked(*found)
-    monkeypatch.setattr(service, "verified", looked)
+    monkeypatch.setattr(dry_run, "verified", looked)
     return looked
 
 
