@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["master"]
 
 CLIENT = """
-    from lakechime_dagster.spark.events import tokenizer
+    from lakechime_dagster.silver import tokenizer
     from lakechime_dagster.silver.bronze import scan
     def reasons(driver):
         found = tokenizer.load_tokenizer(driver.spark, home / "the tokenizers", log=log)
