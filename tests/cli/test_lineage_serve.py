@@ -28,7 +28,7 @@ def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Pa
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert json.load(answer)["records"] == 1
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics/", timeout=60) as answer:
-            assert 'lakechime_consumers{state="held"} 0.0' in answer.read().decode().splitlines()
+            assert 'lakechime_consumers{state="blocked"} 0.0' in answer.read().decode().splitlines()
         service.interrupt()
         assert token not in service.log.read_text()
     finally:

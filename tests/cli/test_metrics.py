@@ -20,7 +20,7 @@ def test_a_process_of_its_own_serves_metrics_until_it_is_interrupted(tmp_path: P
     try:
         await_found(lambda: service.is_ready, "metrics are served", 60)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            assert 'lakechime_consumers{state="held"} 0.0' in answer.read().decode().splitlines()
+            assert 'lakechime_consumers{state="blocked"} 0.0' in answer.read().decode().splitlines()
         assert service.interrupt() == 130
     finally:
         service.end()
