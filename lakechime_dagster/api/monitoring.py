@@ -103,7 +103,7 @@ ALARMS = (
     ),
     Alarm(
         "LakechimeConsumerBlocked",
-        'sum(lakechime_consumers{state=~"held|stale"}) > 0',
+        'sum(lakechime_consumers{state=~"blocked|stale"}) > 0',
         "5m",
         "critical",
         "{{ $value }} consumers wait for a person; lakechime status tells which.",
