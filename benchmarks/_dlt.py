@@ -14,17 +14,23 @@ from benchmarks._plain import newest_rows
 
 def main(folder: str, bronze: str) -> None:
     pipeline = dlt.pipeline(
-        "orders", pipelines_dir=f"{folder}/pipelines", dataset_name="shop",
+        "orders",
+        pipelines_dir=f"{folder}/pipelines",
+        dataset_name="shop",
         destination=dlt.destinations.filesystem(bucket_url=Path(folder).as_uri()),
-    )  # fmt: skip
+    )
     pipeline.run([{"one": 1}], table_name="started")
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.perf_counter()
     rows = dlt.resource(
-        newest_rows(bronze), name="orders", write_disposition={"disposition": "merge", "strategy": "upsert"}, primary_key="id",
-        table_format="delta", columns={"deleted": {"hard_delete": True}},
-    )  # fmt: skip
+        newest_rows(bronze),
+        name="orders",
+        write_disposition={"disposition": "merge", "strategy": "upsert"},
+        primary_key="id",
+        table_format="delta",
+        columns={"deleted": {"hard_delete": True}},
+    )
     pipeline.run(rows).raise_on_failed_jobs()
     print(time.perf_counter() - began, flush=True)
 

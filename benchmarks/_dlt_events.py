@@ -24,9 +24,11 @@ def events(file: str) -> Iterator[list[dict[str, Any]]]:
 
 def main(folder: str, *files: str) -> None:
     pipeline = dlt.pipeline(
-        "game", pipelines_dir=f"{folder}/pipelines", dataset_name="types",
+        "game",
+        pipelines_dir=f"{folder}/pipelines",
+        dataset_name="types",
         destination=dlt.destinations.filesystem(bucket_url=Path(folder).as_uri()),
-    )  # fmt: skip
+    )
     seconds = 0.0
     for file in files:
         began = time.perf_counter()

@@ -61,9 +61,13 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
     ends = [SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
     range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
     job = ChangeJob(
-        name="orders", location=str(table), format=MessageFormat(envelope=Debezium(), keys=orders.KEYS), merge=CDCMerge(keys=orders.KEYS),
-        bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_), start=Place(sources={CHANGES: ends[0]}),
-    )  # fmt: skip
+        name="orders",
+        location=str(table),
+        format=MessageFormat(envelope=Debezium(), keys=orders.KEYS),
+        merge=CDCMerge(keys=orders.KEYS),
+        bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_),
+        start=Place(sources={CHANGES: ends[0]}),
+    )
     end = Place(position=Position(0, step), sources={CHANGES: ends[1]})
     return follow(
         spark, job, CommitMetadata(consumer=ConsumerId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog
@@ -80,10 +84,14 @@ def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:
     source = latest.select("deleted", *decoded())
     values = {name: f"s.{name}" for name in COLUMNS}
     (
-        SparkTable.forPath(spark, str(table)).alias("t").merge(source.alias("s"), "s.id = t.id")
-        .whenMatchedDelete("s.deleted = true").whenMatchedUpdate(set=values).whenNotMatchedInsert("s.deleted = false", values)  # type: ignore[arg-type]
+        SparkTable.forPath(spark, str(table))
+        .alias("t")
+        .merge(source.alias("s"), "s.id = t.id")
+        .whenMatchedDelete("s.deleted = true")
+        .whenMatchedUpdate(set=values)  # type: ignore[arg-type]
+        .whenNotMatchedInsert("s.deleted = false", values)  # type: ignore[arg-type]
         .execute()
-    )  # fmt: skip
+    )
     return time.perf_counter() - began
 
 
@@ -109,9 +117,12 @@ class Dlt(DltHome):
         """The table is moved into a dataset of dlt, and back."""
         folder = table.parent / "dlt"
         with subprocess.Popen(
-            [self.python, "-m", "benchmarks._dlt", str(folder), bronze], env=self.environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        ) as process:  # fmt: skip
+            [self.python, "-m", "benchmarks._dlt", str(folder), bronze],
+            env=self.environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             while (said := process.stdout.readline().strip()) != "ready":

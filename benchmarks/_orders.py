@@ -24,10 +24,14 @@ KEYS = ("id",)
 TOPIC = "shop.shop.orders"
 SOURCE = "shop.shop.orders"  # the connector's name, the database and the table
 _ARROW = {
-    "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
     "array<bigint>": pa.list_(pa.int64()),
     "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}  # fmt: skip
+}
 _BRONZE = pa.schema([(name, _ARROW[ddl]) for name, ddl in COLUMNS.items()])
 _START_MS = 1_790_000_000_000
 _PLACE = 123_456_789  # stands for a row's own number
@@ -37,21 +41,26 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
     """The orders 0 to `count`, as `row` has them, in files by id."""
     found = spark.range(0, count, 1, max(8, count // 400_000))
     return found.select(
-        "id", F.expr("cast(id % 50000 as int) customer"), F.expr("get(array('new', 'paid', 'sent'), cast(id % 3 as int)) status"),
-        F.expr("concat('note ', md5(cast(id as string))) note"), F.expr("cast((id % 1000000) / 100 as decimal(12,2)) amount"),
+        "id",
+        F.expr("cast(id % 50000 as int) customer"),
+        F.expr("get(array('new', 'paid', 'sent'), cast(id % 3 as int)) status"),
+        F.expr("concat('note ', md5(cast(id as string))) note"),
+        F.expr("cast((id % 1000000) / 100 as decimal(12,2)) amount"),
         F.expr("cast(timestamp_micros(1780000000000000 + id * 1000) as timestamp_ntz) changed"),
-    )  # fmt: skip
+    )
 
 
 def row(number: int, version: int = 0) -> dict[str, Any]:
     """The order of a number as Debezium writes it, in one of its versions."""
     cents = number % 1_000_000 + version
     return {
-        "id": number, "customer": number % 50_000, "status": ("new", "paid", "sent")[(number + version) % 3],
+        "id": number,
+        "customer": number % 50_000,
+        "status": ("new", "paid", "sent")[(number + version) % 3],
         "note": f"note {hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()}",
         "amount": b64encode(cents.to_bytes((cents.bit_length() + 8) // 8, "big", signed=True)).decode(),
         "changed": 1_780_000_000_000_000 + number * 1000 + version,
-    }  # fmt: skip
+    }
 
 
 def hidden() -> Any:
@@ -104,15 +113,34 @@ def recent_changes(count: int, share: float) -> Changes:
 
 def message(offset: int, op: str, number: int, version: int, at_ms: int) -> Record:
     source = {
-        "version": "3.5.0.Final", "connector": "mariadb", "name": "shop", "ts_ms": at_ms, "snapshot": "false", "db": "shop",
-        "sequence": None, "ts_us": at_ms * 1000, "ts_ns": at_ms * 1_000_000, "table": "orders", "server_id": 1, "gtid": f"0-1-{offset}",
-        "file": "mysql-bin.000007", "pos": offset * 120, "row": 0, "thread": 31, "query": None,
-    }  # fmt: skip
+        "version": "3.5.0.Final",
+        "connector": "mariadb",
+        "name": "shop",
+        "ts_ms": at_ms,
+        "snapshot": "false",
+        "db": "shop",
+        "sequence": None,
+        "ts_us": at_ms * 1000,
+        "ts_ns": at_ms * 1_000_000,
+        "table": "orders",
+        "server_id": 1,
+        "gtid": f"0-1-{offset}",
+        "file": "mysql-bin.000007",
+        "pos": offset * 120,
+        "row": 0,
+        "thread": 31,
+        "query": None,
+    }
     payload = {
-        "before": None if op == "c" else row(number, max(version - 1, 0)), "after": None if op == "d" else row(number, version),
-        "source": source, "transaction": None, "op": op, "ts_ms": at_ms + 40, "ts_us": at_ms * 1000 + 40_000,
+        "before": None if op == "c" else row(number, max(version - 1, 0)),
+        "after": None if op == "d" else row(number, version),
+        "source": source,
+        "transaction": None,
+        "op": op,
+        "ts_ms": at_ms + 40,
+        "ts_us": at_ms * 1000 + 40_000,
         "ts_ns": at_ms * 1_000_000 + 40_000_000,
-    }  # fmt: skip
+    }
     value = f'{{"schema":{_VALUE},"payload":{json.dumps(payload, separators=(",", ":"))}}}'.encode()
     return Record(topic=TOPIC, key=_key(number), value=value, offset=offset)
 
@@ -139,28 +167,49 @@ def _struct(fields: Sequence[dict[str, Any]], **others: Any) -> dict[str, Any]:
 
 
 _DECIMAL = {
-    "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": {"scale": "2", "connect.decimal.precision": "12"},
-}  # fmt: skip
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "version": 1,
+    "parameters": {"scale": "2", "connect.decimal.precision": "12"},
+}
 _SNAPSHOT = {
-    "name": "io.debezium.data.Enum", "version": 1, "default": "false",
+    "name": "io.debezium.data.Enum",
+    "version": 1,
+    "default": "false",
     "parameters": {"allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"},
-}  # fmt: skip
+}
 _ROW = (
-    _field("id", "int64"), _field("customer", "int32"), _field("status", "string"), _field("note", "string"),
-    _field("amount", "bytes", **_DECIMAL), _field("changed", "int64", name="io.debezium.time.MicroTimestamp", version=1),
-)  # fmt: skip
+    _field("id", "int64"),
+    _field("customer", "int32"),
+    _field("status", "string"),
+    _field("note", "string"),
+    _field("amount", "bytes", **_DECIMAL),
+    _field("changed", "int64", name="io.debezium.time.MicroTimestamp", version=1),
+)
 _SOURCE = (
-    *[_field(name, "string") for name in ("version", "connector", "name")], _field("ts_ms", "int64"),
-    _field("snapshot", "string", **_SNAPSHOT), _field("db", "string"), _field("sequence", "string"), _field("ts_us", "int64"),
-    _field("ts_ns", "int64"), _field("table", "string"), _field("server_id", "int64"), _field("gtid", "string"), _field("file", "string"),
-    _field("pos", "int64"), _field("row", "int32"), _field("thread", "int64"), _field("query", "string"),
-)  # fmt: skip
+    *[_field(name, "string") for name in ("version", "connector", "name")],
+    _field("ts_ms", "int64"),
+    _field("snapshot", "string", **_SNAPSHOT),
+    _field("db", "string"),
+    _field("sequence", "string"),
+    _field("ts_us", "int64"),
+    _field("ts_ns", "int64"),
+    _field("table", "string"),
+    _field("server_id", "int64"),
+    _field("gtid", "string"),
+    _field("file", "string"),
+    _field("pos", "int64"),
+    _field("row", "int32"),
+    _field("thread", "int64"),
+    _field("query", "string"),
+)
 _BLOCK = (_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64"))
 _ENVELOPE = (
-    _struct(_ROW, name="shop.shop.orders.Value", field="before"), _struct(_ROW, name="shop.shop.orders.Value", field="after"),
+    _struct(_ROW, name="shop.shop.orders.Value", field="before"),
+    _struct(_ROW, name="shop.shop.orders.Value", field="after"),
     _struct(_SOURCE, name="io.debezium.connector.mariadb.Source", version=1, field="source"),
-    _struct(_BLOCK, name="event.block", version=1, field="transaction"), _field("op", "string"),
+    _struct(_BLOCK, name="event.block", version=1, field="transaction"),
+    _field("op", "string"),
     *[_field(name, "int64") for name in ("ts_ms", "ts_us", "ts_ns")],
-)  # fmt: skip
+)
 _VALUE = json.dumps(_struct(_ENVELOPE, name="shop.shop.orders.Envelope", version=2), separators=(",", ":"))
 _KEY = json.dumps(_struct(_ROW[:1], name="shop.shop.orders.Key"), separators=(",", ":"))

@@ -12,10 +12,15 @@ from deltalake import DeltaTable
 
 SCHEMA = pa.schema(
     [
-        ("id", pa.int64()), ("customer", pa.int32()), ("status", pa.string()), ("note", pa.string()), ("amount", pa.decimal128(12, 2)),
-        ("changed", pa.timestamp("us")), ("deleted", pa.bool_()),
+        ("id", pa.int64()),
+        ("customer", pa.int32()),
+        ("status", pa.string()),
+        ("note", pa.string()),
+        ("amount", pa.decimal128(12, 2)),
+        ("changed", pa.timestamp("us")),
+        ("deleted", pa.bool_()),
     ]
-)  # fmt: skip
+)
 
 
 def newest_rows(bronze: str) -> pa.Table:

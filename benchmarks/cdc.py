@@ -195,9 +195,14 @@ def _seconds(runs: list[Run]) -> float:
 def _measured(changes: Changes, merge: Merge, runs: list[Run]) -> Line:
     seconds, run = _seconds(runs), runs[-1]
     return Measured(
-        f"{changes.name}: {merge.name}", round(seconds, 2), "s", megabytes=round(run.megabytes, 1), added=run.added, removed=run.removed,
+        f"{changes.name}: {merge.name}",
+        round(seconds, 2),
+        "s",
+        megabytes=round(run.megabytes, 1),
+        added=run.added,
+        removed=run.removed,
         rows_per_second=round(changes.keys / seconds),
-    )  # fmt: skip
+    )
 
 
 def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:

@@ -40,9 +40,13 @@ with open_driver(settings, Path(os.environ["BENCH_HOME"]), jars=Path(os.environ[
 def first_row_seconds(settings: SparkSettings, home: Path, jars: Path, *, write: bool = False) -> float:
     """From the start of a process to its first row."""
     wishes = {
-        "BENCH_SETTINGS": settings.model_dump_json(), "BENCH_HOME": str(home), "BENCH_JARS": str(jars), "BENCH_TABLE": str(home / "table"),
-        "BENCH_WRITE": "yes" if write else "", "PYTHONPATH": str(REPOSITORY),
-    }  # fmt: skip
+        "BENCH_SETTINGS": settings.model_dump_json(),
+        "BENCH_HOME": str(home),
+        "BENCH_JARS": str(jars),
+        "BENCH_TABLE": str(home / "table"),
+        "BENCH_WRITE": "yes" if write else "",
+        "PYTHONPATH": str(REPOSITORY),
+    }
     began = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | wishes

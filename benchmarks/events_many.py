@@ -103,8 +103,11 @@ class Batches:
         """Seconds of dlt's load of the last file; arrays of events go into tables of their own, as is its custom."""
         done = subprocess.run(
             [home.python, "-m", "benchmarks._dlt_events", str(self.folder / "dlt"), *map(str, self.files)],
-            env={**home.environment, "NORMALIZE__WORKERS": str(CORES)}, stdout=subprocess.PIPE, text=True, check=True,
-        )  # fmt: skip
+            env={**home.environment, "NORMALIZE__WORKERS": str(CORES)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
         self._expect({name: str(self.folder / "dlt" / "types" / name.replace(".", "_")) for name in self.sent})
         return float(done.stdout.split()[-1])
 

@@ -80,9 +80,7 @@ class Measured:
     def seconds(self, arrivals: Sequence[Arrival]) -> list[float]:
         """From the commit of each batch to the first commit that has it."""
         upto = [one.batch for one in arrivals]
-        return [
-            arrivals[bisect_left(upto, batch)].at - self.committed[batch - 1] for batch in range(self.first, len(self.committed) + 1)
-        ]  # fmt: skip
+        return [arrivals[bisect_left(upto, batch)].at - self.committed[batch - 1] for batch in range(self.first, len(self.committed) + 1)]
 
     @property
     def rate(self) -> float:
@@ -159,7 +157,7 @@ def lines(measured: Measured, rate: int) -> list[Line]:
         at_most("of it: until the bronze table has the message, p50", statistics.median(messages), "s"),
         at_most("of it: until the bronze table has the message, p95", messages[late], "s"),
         at_most("changes of one step, median", size * statistics.median(one for one in steps if one), ""),
-    ]  # fmt: skip
+    ]
 
 
 def main() -> None:

@@ -44,20 +44,23 @@ def made_up(tables: int, seed: int = 7) -> Network:
     chosen = np.tile(np.arange(len(sources)), COLUMNS // INPUTS)  # by which input a column comes
     columns = random.integers(1, size, (2, len(chosen)))
     edges = Edges(
-        (sources[chosen] * size + columns[0]).astype(np.int32), (targets[chosen] * size + columns[1]).astype(np.int32),
+        (sources[chosen] * size + columns[0]).astype(np.int32),
+        (targets[chosen] * size + columns[1]).astype(np.int32),
         np.where(random.random(len(chosen)) < 0.9, 1, 6).astype(np.int8),
-    )  # fmt: skip
+    )
     is_opaque = (random.random(tables * size) < OPAQUE) & (np.arange(tables * size) % size > 0)
     maybe = _maybe(sources, targets, is_opaque.reshape(tables, size))
     kinds[np.isin(targets, maybe.targets // size)] |= Part.UNSURE
     names = [f"layer{number // width:02}.table{number:06}" for number in range(tables)]
     labels = tuple(label for name in names for label in (name, *(f"column{column:02}" for column in range(COLUMNS))))
     return Network(
-        tables={name: number * size for number, name in enumerate(names)}, labels=labels,
+        tables={name: number * size for number, name in enumerate(names)},
+        labels=labels,
         datasets=np.repeat(np.arange(tables, dtype=np.int32) * size, size),
         inputs=Edges((sources * size).astype(np.int32), (targets * size).astype(np.int32), kinds),
-        edges=edges.where(~is_opaque[edges.targets]), unsure=maybe,
-    )  # fmt: skip
+        edges=edges.where(~is_opaque[edges.targets]),
+        unsure=maybe,
+    )
 
 
 def _maybe(sources: np.ndarray, targets: np.ndarray, is_opaque: np.ndarray) -> Edges:

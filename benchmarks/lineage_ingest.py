@@ -100,16 +100,28 @@ def _events(count: int) -> Iterator[bytes]:
     for number in range(count):
         run, state = divmod(number, 2)
         fields = {
-            name: {"inputFields": [{"namespace": "s3://lake", "name": "raw/orders", "field": name, "transformations": [
-                {"type": "DIRECT", "subtype": "IDENTITY"}]}]}
+            name: {
+                "inputFields": [
+                    {
+                        "namespace": "s3://lake",
+                        "name": "raw/orders",
+                        "field": name,
+                        "transformations": [{"type": "DIRECT", "subtype": "IDENTITY"}],
+                    }
+                ]
+            }
             for name in (f"column_{at}" for at in range(20))
-        }  # fmt: skip
+        }
         outputs = [{"namespace": "s3://lake", "name": f"gold/t{run % 100}", "facets": {"columnLineage": {"fields": fields}}}]
         yield _line(
-            eventType="COMPLETE" if state else "START", eventTime="2026-01-01T00:00:00Z", run={"runId": str(run)},
-            job={"namespace": "spark", "name": f"job {run % TASKS}"}, inputs=[{"namespace": "s3://lake", "name": "raw/orders"}],
-            outputs=outputs if state else [], schemaURL="https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-        )  # fmt: skip
+            eventType="COMPLETE" if state else "START",
+            eventTime="2026-01-01T00:00:00Z",
+            run={"runId": str(run)},
+            job={"namespace": "spark", "name": f"job {run % TASKS}"},
+            inputs=[{"namespace": "s3://lake", "name": "raw/orders"}],
+            outputs=outputs if state else [],
+            schemaURL="https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        )
 
 
 def _line(**document: object) -> bytes:

@@ -89,9 +89,12 @@ class Bench:
         start = None if self.read is None else SnapshotId(str(self.read))
         range_ = SnapshotRange(table="source", table_uid=log.uid, start=start, end=end, start_uid=log.uid if start else None)
         job = TableJob(
-            name="target", location=self.target, keys=("id",), compute=lambda source: source,
+            name="target",
+            location=self.target,
+            keys=("id",),
+            compute=lambda source: source,
             inputs=(InputJob(alias="source", table="source", location=self.source, mode=ReadMode.CHANGES, range=range_, keys=("id",)),),
-        )  # fmt: skip
+        )
         self.steps += 1
         place = Place(position=Position(0, self.steps), sources={"source": SnapshotPlace(table_uid=log.uid, snapshot_id=end)})
         commit_metadata = CommitMetadata(consumer=CONSUMER, step=self.steps, attempt=1, end=place, execution_id=str(self.steps))

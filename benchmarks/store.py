@@ -24,7 +24,7 @@ from sqlalchemy.engine.url import make_url
 
 from benchmarks._lines import Line, at_least, show
 from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableUid, Tags
 from lakechime_dagster.dce.queries import row_of
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import SqlDCEStore
@@ -42,9 +42,14 @@ def fresh_event(table: str) -> DataChangeEvent:
     """An event such as capture makes: two levels, two snapshots, two tags."""
     name = str(int.from_bytes(os.urandom(7), "big") + 1)
     return DataChangeEvent(
-        table=table, partition=("2013-01-01", 5), snapshot_id=name, prev_snapshot_id="0", snapshot_ts=1_700_000_000_000,  # type: ignore[arg-type]
-        tags={"complete": "true", "run": name}, table_uid="0b9ae3e4",  # type: ignore[arg-type]
-    )  # fmt: skip
+        table=table,
+        partition=("2013-01-01", 5),
+        snapshot_id=SnapshotId(name),
+        prev_snapshot_id=SnapshotId("0"),
+        snapshot_ts=1_700_000_000_000,
+        tags=Tags({"complete": "true", "run": name}),
+        table_uid=TableUid("0b9ae3e4"),
+    )
 
 
 def raw_row(table: str) -> dict[str, Any]:
@@ -174,9 +179,11 @@ def compared(name: str, url: str, writers: int, seconds: float, works: dict[str,
 
 
 SINGLE: dict[str, Work] = {
-    "register": registering, "SQLAlchemy insert": sqlalchemy_insert, "SQLAlchemy autocommit": sqlalchemy_autocommit,
+    "register": registering,
+    "SQLAlchemy insert": sqlalchemy_insert,
+    "SQLAlchemy autocommit": sqlalchemy_autocommit,
     "psycopg insert": psycopg_insert,
-}  # fmt: skip
+}
 BULK: dict[str, Work] = {"register 1000": registering_bulk, "COPY 1000": psycopg_copy}
 SQLITE_SINGLE: dict[str, Work] = {"register": registering, "SQLAlchemy insert": sqlalchemy_insert}
 SQLITE_BULK: dict[str, Work] = {"register 1000": registering_bulk, "SQLAlchemy insert 1000": sqlalchemy_bulk}

@@ -110,11 +110,17 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
         position = head_within(connection)
         place = Place(position=position).to_json()
         rows = [
-            {"deployment": "bench", "name": subscription.name, "description": str(subscription.trigger), "tables":
-            list(subscription.pinned), "asset_keys": [],
-             "activated_ts": 0, "start": place}
+            {
+                "deployment": "bench",
+                "name": subscription.name,
+                "description": str(subscription.trigger),
+                "tables": list(subscription.pinned),
+                "asset_keys": [],
+                "activated_ts": 0,
+                "start": place,
+            }
             for subscription in subscriptions
-        ]  # fmt: skip
+        ]
         connection.execute(sa.insert(schema.subscription), rows)
         ids = connection.execute(sa.select(schema.subscription.c.subscription_id)).scalars()
         consumer = {"key": "", "state": ConsumerState.ACTIVE.value, "settled": 1, "place": place, "fired": True, "created_ts": 0}

@@ -17,7 +17,7 @@ sys.exit(f"importing the code location imports {', '.join(found)}: every process
 """
 COINED = r"""
 import pathlib, re, sys
-coined = re.compile(r"\b(lanes?|flows?)\b", re.IGNORECASE)  # a consumer, a subscription: docs/glossary.md
+coined = re.compile(r"\b(lanes?|flows?|frontiers?)\b", re.IGNORECASE)  # a consumer, a subscription, a low watermark: docs/glossary.md
 files = [one for folder in ("lakechime_dagster", "docs") for one in pathlib.Path(folder).rglob("*") if one.suffix in (".py", ".md")]
 lines = [(one, at, line.strip()) for one in files for at, line in enumerate(one.read_text(encoding="utf-8").splitlines(), 1)]
 found = [f"{one}:{at}: {line}" for one, at, line in lines if coined.search(line)]

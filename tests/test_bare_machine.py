@@ -37,8 +37,13 @@ def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and
         missing("the machine's Java and network can be hidden by root on Linux only", "run `sudo make test-bare`")
     done = subprocess.run(
         ["sh", "scripts/test_bare.sh", "test", "WORKERS=1", f"PYTEST_ARGS={PROOFS}"],
-        cwd=ROOT, env=os.environ | {"UV_CACHE_DIR": package_cache()}, capture_output=True, text=True, check=False, timeout=1200,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=os.environ | {"UV_CACHE_DIR": package_cache()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "in a clone, without Java" in done.stdout
     assert re.search(r"making \.venv with Python 3\.1[123]\b.*environment ready in \d+ s", done.stderr, re.DOTALL)

@@ -66,8 +66,10 @@ def test_time_levels_are_dagster_partitions_shared_lake_wide(definitions: dg.Def
     assert hourly == node(definitions, "bronze/weather").partitions_def
     assert (hourly.has_partition_key("2013-01-01-05"), hourly.has_partition_key("2014-01-01-00")) == (True, False)
     assert (daily.has_partition_key("2013-01-01"), daily.has_partition_key("2013-12-31"), daily.has_partition_key("2014-01-01")) == (
-        True, True, False,
-    )  # fmt: skip
+        True,
+        True,
+        False,
+    )
     assert node(definitions, "silver/flights").partitions_def is None
 
 

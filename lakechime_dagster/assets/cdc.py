@@ -157,10 +157,10 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
         "seconds until loss": found.seconds_left,
         "bytes of log kept": found.wal,
     }
-    heard = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.heard.items()}
+    parsed = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.parsed.items()}
     metadata: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     metadata["beyond limits"] = dg.MetadataValue.md("\n".join(f"- {problem}" for problem in problems) or "nothing")
-    metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), heard)
+    metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), parsed)
     metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
     metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
     if found.unasked:

@@ -107,18 +107,18 @@ def with_changes(histories: Histories, changes: Collection[Change]) -> HistorySt
 
 
 def collected(
-    histories: Histories, source: str, frontier: Order, columns: Collection[str] = (), track: TrackHistory = TRACK_ALL
+    histories: Histories, source: str, low_watermark: Order, columns: Collection[str] = (), track: TrackHistory = TRACK_ALL
 ) -> Histories:
-    """What is kept once nothing of a source is expected below the frontier any more; see `fold.collected`.
+    """What is kept once nothing of a source is expected below the low watermark any more; see `fold.collected`.
 
     Rows that ended below it are forgotten here: they stay in the table as they are.
     """
-    kept = merge.collected(histories.kept, source, frontier)
-    frontier = kept.frontiers[source]
+    kept = merge.collected(histories.kept, source, low_watermark)
+    low_watermark = kept.low_watermarks[source]
     of_source = [key for key, window in kept.windows.items() if window.source == source]
     bases = {key: base for key, base in histories.bases.items() if key in kept.windows}
-    bases |= {key: _base(histories, key, frontier, columns, track) for key in of_source}
-    truncated_at = {(one, order): at for (one, order), at in histories.truncated_at.items() if one != source or order >= frontier}
+    bases |= {key: _base(histories, key, low_watermark, columns, track) for key in of_source}
+    truncated_at = {(one, order): at for (one, order), at in histories.truncated_at.items() if one != source or order >= low_watermark}
     return Histories(kept=kept, bases=bases, truncated_at=truncated_at)
 
 
@@ -135,15 +135,15 @@ def history(histories: Histories, key: Key, columns: Collection[str] = (), track
     if window is None:
         return History(since=AFTER_ALL, rows=())
     rows = _rows(histories, key, AFTER_ALL, columns, track)
-    frontier = histories.kept.frontiers.get(window.source, BEFORE_ALL)
-    since = histories.bases.get(key, Base()).start_seq or frontier
+    low_watermark = histories.kept.low_watermarks.get(window.source, BEFORE_ALL)
+    since = histories.bases.get(key, Base()).start_seq or low_watermark
     return History(since=min([since, *(row.start_seq for row in rows)]), rows=tuple(rows))
 
 
-def _base(histories: Histories, key: Key, frontier: Order, columns: Collection[str], track: TrackHistory) -> Base:
-    """What a history needs of a key's base that has all below the frontier."""
-    *_, last = _states(histories, key, frontier)
-    rows = _rows(histories, key, frontier, columns, track)
+def _base(histories: Histories, key: Key, low_watermark: Order, columns: Collection[str], track: TrackHistory) -> Base:
+    """What a history needs of a key's base that has all below the low watermark."""
+    *_, last = _states(histories, key, low_watermark)
+    rows = _rows(histories, key, low_watermark, columns, track)
     if rows and rows[-1].is_open:
         return Base(start_seq=rows[-1].start_seq, start_at=rows[-1].start_at)
     return Base(waiting=last.waiting)

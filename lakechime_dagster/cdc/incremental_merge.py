@@ -107,7 +107,7 @@ def merged(
     known: Mapping[Key, Known],
     told: Iterable[Change],
     truncated: Mapping[str, frozenset[Order]],
-    frontiers: Mapping[str, Order],
+    low_watermarks: Mapping[str, Order],
     soft: Soft | None = None,
 ) -> Merged:
     """One step of a few keys; neither the order of the changes nor how they are split into steps makes a difference to the rows.
@@ -116,13 +116,13 @@ def merged(
         known: What is known of the keys, of all keys that continue one of them among them.
         told: The new changes of these keys; those of no key are among `truncated`.
         truncated: The truncations of each source, new ones among them.
-        frontiers: By source the order below which it is forgotten which rows were deleted.
+        low_watermarks: By source the order below which it is forgotten which rows were deleted.
         soft: How rows stay that were deleted; None where they do not.
     """
     fresh, fates = _fresh(known, told)
     strayed, fresh = _strayed(known, fresh)
     windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
-    step = with_changes(Kept(windows=windows, truncated=truncated, frontiers=frontiers), fresh)
+    step = with_changes(Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh)
     refused = (*strayed, *step.refused)
     fates[Fate.QUARANTINED] += len(refused)
     dropped = {id(one.change) for one in refused}

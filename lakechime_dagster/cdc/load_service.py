@@ -548,9 +548,9 @@ def _check_remembered(task: LoadTask, source: str, place: StatedPlace, position:
     """See that it is not forgotten which rows were deleted above the dump."""
     from lakechime_dagster.formats.delta_rows import DeltaRows, texts
 
-    rows = DeltaRows(task.state).select("source", "order", where=(texts("role", Role.FRONTIER.value),))
-    frontier = max((order_of(row["order"]) for row in rows if row["source"] == source), default=BEFORE_ALL)
-    if frontier > Order(position=position, rank=READ):
+    rows = DeltaRows(task.state).select("source", "order", where=(texts("role", Role.LOW_WATERMARK.value),))
+    low_watermark = max((order_of(row["order"]) for row in rows if row["source"] == source), default=BEFORE_ALL)
+    if low_watermark > Order(position=position, rank=READ):
         raise DumpError(
             f"{task.name}: it is forgotten which rows were deleted since {place}; declare an allowed_lateness longer than the dump is old, "
             f"let `lakechime cdc rebuild {task.name}` make the table anew from its messages, and load then"

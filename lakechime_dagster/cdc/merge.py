@@ -94,15 +94,15 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What is kept of a table: a window per key, and by source the truncations above the bases and the frontier.
+    """What is kept of a table: a window per key, and by source the truncations above the bases and the low watermark.
 
     A key is fed by one source. Which keys continue which is known from the changes of the windows. What is dead below its
-    source's frontier is forgotten.
+    source's low watermark is forgotten.
     """
 
     windows: Mapping[Key, Window] = field(default_factory=dict)
     truncated: Mapping[str, frozenset[Order]] = field(default_factory=dict)
-    frontiers: Mapping[str, Order] = field(default_factory=dict)
+    low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     _turns: dict[Key, "Turns"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _images: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
     _found: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -266,7 +266,7 @@ def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
             touched |= {key for key, window in windows.items() if window.source == change.source}
             continue
         window = windows.get(change.key)
-        reason = _reason(change, window, kept.frontiers.get(change.source, BEFORE_ALL))
+        reason = _reason(change, window, kept.low_watermarks.get(change.source, BEFORE_ALL))
         if reason is not None:
             refused.append(Refused(change, reason))
             continue
@@ -277,34 +277,36 @@ def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
     return Step(kept=after, touched=_reached(windows, touched), refused=tuple(refused))
 
 
-def _reason(change: Change, window: Window | None, frontier: Order) -> str | None:
+def _reason(change: Change, window: Window | None, low_watermark: Order) -> str | None:
     """Why a change must not be taken; None if it may be."""
     if window is not None and window.source != change.source:
         return f"key {change.key} is fed by {window.source!r} already: orders of {change.source!r} do not compare with its"
-    if change.order < frontier and (window is None or change.order > window.base.end):
-        return f"order {change.order} is below {frontier}, up to which it is forgotten which rows of {change.source!r} were deleted"
+    if change.order < low_watermark and (window is None or change.order > window.base.end):
+        return f"order {change.order} is below {low_watermark}, up to which it is forgotten which rows of {change.source!r} were deleted"
     return None
 
 
-def collected(kept: Kept, source: str, frontier: Order, image_of: Callable[[Kept, Key, Order], Image] = Kept.image) -> Kept:
-    """What is kept once nothing of a source is expected below the frontier any more: changes below it become part of the bases.
+def collected(kept: Kept, source: str, low_watermark: Order, image_of: Callable[[Kept, Key, Order], Image] = Kept.image) -> Kept:
+    """What is kept once nothing of a source is expected below the low watermark any more: changes below it become part of the bases.
 
-    A frontier stands between two transactions, and never goes back. What comes below it all the same is taken for a key that
+    A low watermark stands between two transactions, and never goes back. What comes below it all the same is taken for a key that
     is known, and refused for another: its row may have been deleted since. `image_of` says what is known of a key below an order.
     """
-    frontier = max(frontier, kept.frontiers.get(source, BEFORE_ALL))
+    low_watermark = max(low_watermark, kept.low_watermarks.get(source, BEFORE_ALL))
     windows = dict(kept.windows)
     for key, window in kept.windows.items():
         if window.source != source:
             continue
-        base = image_of(kept, key, frontier)
-        changes = tuple(change for change in window.changes if change.order >= frontier)
+        base = image_of(kept, key, low_watermark)
+        changes = tuple(change for change in window.changes if change.order >= low_watermark)
         if changes or base.upserted is not None:
             windows[key] = Window(source=source, base=base, changes=changes)
         else:
             del windows[key]
-    truncated = frozenset(order for order in kept.truncated.get(source, ()) if order >= frontier)
-    return Kept(windows=windows, truncated={**kept.truncated, source: truncated}, frontiers={**kept.frontiers, source: frontier})
+    truncated = frozenset(order for order in kept.truncated.get(source, ()) if order >= low_watermark)
+    return Kept(
+        windows=windows, truncated={**kept.truncated, source: truncated}, low_watermarks={**kept.low_watermarks, source: low_watermark}
+    )
 
 
 def _order(change: Change) -> Order:
@@ -401,6 +403,6 @@ class Soft:
                 was = replace(was, ended=Ended(state.event.order, state.event.at))
         return was or image
 
-    def collected(self, kept: Kept, source: str, frontier: Order) -> Kept:
-        """What is kept once nothing of a source is expected below the frontier any more; see `fold.collected`."""
-        return collected(kept, source, frontier, self.image)
+    def collected(self, kept: Kept, source: str, low_watermark: Order) -> Kept:
+        """What is kept once nothing of a source is expected below the low watermark any more; see `fold.collected`."""
+        return collected(kept, source, low_watermark, self.image)

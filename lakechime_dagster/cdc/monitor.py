@@ -27,7 +27,7 @@ class Consumer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class Parsed:
     """The newest time that a source told of, in milliseconds since the epoch.
 
     Attributes:
@@ -72,7 +72,7 @@ class KeepingUp:
     now_ms: int
     consumers: tuple[Consumer, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
-    heard: Mapping[str, Heard] = field(default_factory=dict)
+    parsed: Mapping[str, Parsed] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     waiting: int | None = 0
     quarantined: int = 0
@@ -86,7 +86,7 @@ class KeepingUp:
     @property
     def lags(self) -> dict[str, float]:
         """How many seconds old the newest news are, those of the source that is furthest behind: of the messages and of the table."""
-        told = {"messages": [one.in_messages for one in self.heard.values()], "table": [one.in_table for one in self.heard.values()]}
+        told = {"messages": [one.in_messages for one in self.parsed.values()], "table": [one.in_table for one in self.parsed.values()]}
         return {name: max((self.now_ms - at) / 1000 for at in times if at is not None) for name, times in told.items() if any(times)}
 
     @property
@@ -118,8 +118,8 @@ def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
 
 
 def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
-    for source, heard in sorted(found.heard.items()):
-        newest = max((at for at in (heard.in_messages, heard.heartbeat) if at is not None), default=None)
+    for source, parsed in sorted(found.parsed.items()):
+        newest = max((at for at in (parsed.in_messages, parsed.heartbeat) if at is not None), default=None)
         if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
             yield f"{source} has told nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from lakechime_dagster.cdc.change import REPAIRS
 from lakechime_dagster.cdc.database import KeptBinlog, Slot, log_kept
-from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, Heard, KeepingUp, Lacking, Left, Within, counted
+from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Left, Parsed, Within, counted
 from lakechime_dagster.cdc.record import END, Control, Kind
 from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.cdc.source import QUERIES_OFF
@@ -36,9 +36,9 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     unread, left = _feed(followed, problems)
     places = [row for row in followed.places() if row.ts_ms is not None]
     unasked, kept = _asked(followed, monitor)
-    heard = heard_of(followed, places, now_ms, _days(kept))
+    parsed = heard_of(followed, places, now_ms, _days(kept))
     if isinstance(kept, KeptBinlog):
-        left += left_in_binlog(kept, places, heard, now_ms)
+        left += left_in_binlog(kept, places, parsed, now_ms)
     slots = kept if isinstance(kept, tuple) else ()
     left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
     return KeepingUp(
@@ -46,7 +46,7 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
         now_ms=now_ms,
         consumers=_consumers(followed, bool(unread)),
         unread=unread,
-        heard=heard,
+        parsed=parsed,
         problems=tuple(problems),
         waiting=followed.waiting(),
         quarantined=followed.quarantine.count(),
@@ -56,7 +56,7 @@ def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
     )
 
 
-def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Heard]:
+def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Parsed]:
     """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
     in_table: dict[str, int] = {}
     for row in places:
@@ -67,7 +67,7 @@ def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: 
     recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
     beats = _heartbeats(followed, now_ms - days * DAY_MS)
     return {
-        source: Heard(
+        source: Parsed(
             in_messages=recent.get(source, in_table.get(source)),
             in_table=in_table.get(source),
             heartbeat=max((at for server, at in beats.items() if source.startswith(f"{server}.")), default=None),
@@ -153,13 +153,13 @@ def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tupl
         return str(error), None
 
 
-def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], heard: dict[str, Heard], now_ms: int) -> list[Left]:
+def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], parsed: dict[str, Parsed], now_ms: int) -> list[Left]:
     """For how long the log stays of which a source has not told yet.
 
     Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.
     """
     found = []
-    for source, one in heard.items():
+    for source, one in parsed.items():
         files = [order.position[0] for row in places if row.source == source and (order := order_of(row.order)).position]
         if not files or one.heartbeat is None or (at := max(files)) >= kept.newest:
             continue

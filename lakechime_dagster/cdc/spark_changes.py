@@ -286,7 +286,7 @@ class Merging:
     out: pa.Schema
     keys: tuple[str, ...]
     truncated: Mapping[str, frozenset[Order]]
-    frontiers: Mapping[str, Order] = field(default_factory=dict)
+    low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     tracked: Tracked | None = None
     soft: Soft | None = None
@@ -325,7 +325,7 @@ class Merging:
                     targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
-        step = merged(known, changes, self.truncated, self.frontiers, self.soft)
+        step = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
         for fate, count in step.fates.items():
             counts[What.FATE, fate] += count
         counts[What.REFUSALS, None] += len(step.refused)

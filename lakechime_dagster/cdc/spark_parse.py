@@ -98,7 +98,7 @@ Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and the
 
 
 @dataclass(frozen=True)
-class Heard:
+class Parsed:
     """The messages of a step, and what was known before it.
 
     Attributes:
@@ -208,9 +208,9 @@ class Merge:
         """How many changes came later than their hour was complete, by that hour (since 1970), the oldest first."""
         return dict(sorted((int(hour or 0), count) for (what, hour), count in self.counted.items() if what == What.LATE))
 
-    def fates(self, heard: Heard, quarantined: int) -> dict[str, int]:
+    def fates(self, parsed: Parsed, quarantined: int) -> dict[str, int]:
         """How many changes met which fate."""
-        found = {fate.value: heard.seen.fates[fate.value] + self.counted.get((What.FATE, fate.value), 0) for fate in Fate}
+        found = {fate.value: parsed.seen.fates[fate.value] + self.counted.get((What.FATE, fate.value), 0) for fate in Fate}
         return found | {Fate.QUARANTINED.value: quarantined}
 
 
@@ -239,7 +239,7 @@ class Hearing:
     open_log: OpenLog
     compute: Computing
 
-    def heard(self, read: RangeRead, columns: Iterable[str]) -> Heard:
+    def parsed(self, read: RangeRead, columns: Iterable[str]) -> Parsed:
         """The messages of a range; names of columns that differ from those of the table in case alone are the table's.
 
         Raises:
@@ -266,7 +266,7 @@ class Hearing:
             probes=() if probe is None else (probe.row(),),
         )
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
-        return Heard(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
+        return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
         """What a step adds to what is known of the columns of the database's tables, the same for every attempt.
@@ -322,14 +322,14 @@ def spread(messages: DataFrame, read: RangeRead) -> DataFrame:
     return messages.repartitionByRange(cores, "topic_id", "partition", "offset")
 
 
-def known_until(job: ChangeJob, heard: Heard) -> Until | None:
+def known_until(job: ChangeJob, parsed: Parsed) -> Until | None:
     """Up to when nothing of any source can come any more, by what was remembered before the step; None where that is not known.
 
     It is not known while the feed holds more: of what a partition tells, another one may have earlier changes there.
     """
-    known, seen = heard.known, heard.seen
+    known, seen = parsed.known, parsed.seen
     newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
     sources = {row.source for row in (*known.places, *seen.places) if row.op != OPENED}
-    if job.max_transaction is None or heard.has_more or sources - newest.keys():
+    if job.max_transaction is None or parsed.has_more or sources - newest.keys():
         return None
     return until(newest, known.beaten(known.newest_ms), list(map(Probe.of, known.probes)), job.max_transaction)

@@ -23,7 +23,7 @@ from lakechime_dagster.cdc.spark_changes import (
     shared_columns,
     table_columns,
 )
-from lakechime_dagster.cdc.spark_parse import AS_OF, Heard, Hearing, Merge, bad_rows, is_conflicting, known_until
+from lakechime_dagster.cdc.spark_parse import AS_OF, Hearing, Merge, Parsed, bad_rows, is_conflicting, known_until
 from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, NOT_ASKED, Asked, Role, Until
@@ -223,21 +223,21 @@ class Step:
                 self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            heard = self._hearing.heard(read, () if read.images is None or self._table is None else self._table.columns)
-            settled = known_until(self.job, heard)
-            self._complete_ms = self._complete_before(heard)
-            complete = self._complete(heard, settled)
+            parsed = self._hearing.parsed(read, () if read.images is None or self._table is None else self._table.columns)
+            settled = known_until(self.job, parsed)
+            self._complete_ms = self._complete_before(parsed)
+            complete = self._complete(parsed, settled)
             self.commit_metadata = self._with_watermark(complete)
-        if heard.concerns_all and not self._has_few_rows():
+        if parsed.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
         with self._phase("merge"), session_confs(self.spark, self._compute.confs):
-            merge = self._merge(heard)
-            if heard.ended and not heard.is_new:
+            merge = self._merge(parsed)
+            if parsed.ended and not parsed.is_new:
                 self._check_deletions(merge)
         with self._phase("quarantine"):
-            quarantined = self._quarantine(heard, merge)
+            quarantined = self._quarantine(parsed, merge)
         with self._phase("remember"):
-            committed = self._remember(heard, merge)
+            committed = self._remember(parsed, merge)
             if committed.commit_metadata.end != self.commit_metadata.end and not committed.is_commit_metadata_lost:
                 return None
         with self._phase("write"):
@@ -247,11 +247,11 @@ class Step:
                 self._with_late(merge),
                 merge,
                 ddl_of(self._columns(merge.evolution)),
-                is_new=heard.is_new,
+                is_new=parsed.is_new,
                 may_settle_empty=self.job.may_settle_empty,
                 has_deletion_vectors=self.job.has_deletion_vectors,
             )
-        result = self._result(read, held, merge, merge.fates(heard, quarantined))
+        result = self._result(read, held, merge, merge.fates(parsed, quarantined))
         by = "" if settled is None else settled.why
         return replace(result, watermark=self.commit_metadata.watermark, complete=complete, watermark_by=by)
 
@@ -315,9 +315,9 @@ class Step:
                 f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
             )
 
-    def _evolution(self, heard: Heard) -> Evolution:
-        known = {} if heard.is_new or self._table is None else columns_of(self._table.schema)
-        schemas = [schema.types for schema in heard.seen.schemas]
+    def _evolution(self, parsed: Parsed) -> Evolution:
+        known = {} if parsed.is_new or self._table is None else columns_of(self._table.schema)
+        schemas = [schema.types for schema in parsed.seen.schemas]
         evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift, self.job.merge.keys)
         if evolution.refused:
             raise ConsumerBlockedError(f"{self.job.name}: {'; '.join(evolution.refused)}")
@@ -326,24 +326,24 @@ class Step:
         remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
         return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
-    def _complete(self, heard: Heard, known: Until | None) -> tuple[int, int] | None:
+    def _complete(self, parsed: Parsed, known: Until | None) -> tuple[int, int] | None:
         """From when up to when the execution reports hours as complete; None where that adds nothing to the table's watermark.
 
         It repeats what executions without a commit reported. A table that is rewritten may report less than before.
         """
         before, at_ms = self._watermark, None if known is None else known.at_ms
-        if heard.is_new and before is not None and at_ms is not None:
+        if parsed.is_new and before is not None and at_ms is not None:
             before = min(before, at_ms)
         end = max((one for one in (at_ms, self._complete_ms) if one is not None), default=None)
         adds_nothing = end == before and at_ms != before
         return None if end is None or adds_nothing else (before or end, end)
 
-    def _complete_before(self, heard: Heard) -> int | None:
+    def _complete_before(self, parsed: Parsed) -> int | None:
         """Up to when earlier executions reported the table as complete, those without a commit included.
 
         None for a new table, and for one without complete hours.
         """
-        if heard.is_new or self._table is None or self.job.max_transaction is None:
+        if parsed.is_new or self._table is None or self.job.max_transaction is None:
             return None
         version = self._hearing.version_before()
         remembered = None if version is None else self.state.log.watermark(version)
@@ -365,28 +365,28 @@ class Step:
 
     # Merging
 
-    def _merge(self, heard: Heard) -> Merge:
-        evolution, good, conflicting = self._evolution(heard), heard.told, None
+    def _merge(self, parsed: Parsed) -> Merge:
+        evolution, good, conflicting = self._evolution(parsed), parsed.told, None
         if evolution.conflicts:
-            told, is_bad = heard.told.frame, is_conflicting(heard.seen, evolution)
+            told, is_bad = parsed.told.frame, is_conflicting(parsed.seen, evolution)
             good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
-        groups = components([*heard.seen.links, *heard.known.links])
-        found = self._merged(heard, good, groups, evolution)
+        groups = components([*parsed.seen.links, *parsed.known.links])
+        found = self._merged(parsed, good, groups, evolution)
         counted = _counted(found)
         ending = (Need.DELETE, Need.END, *([Need.UPDATE] if self.job.has_history else []))
         if self._complete_ms is not None and any(counted[What.ROWS, need] for need in ending):
-            counted.update((What.LATE, str(hour)) for hour in heard.late_ends(self._complete_ms))
+            counted.update((What.LATE, str(hour)) for hour in parsed.late_ends(self._complete_ms))
         return Merge(found, counted, evolution, groups, conflicting)
 
-    def _merging(self, heard: Heard, evolution: Evolution) -> Merging:
+    def _merging(self, parsed: Parsed, evolution: Evolution) -> Merging:
         return Merging(
             out=arrow_of(self._ddl(evolution)),
             keys=self.job.merge.keys,
-            truncated=orders_of(heard.ends),
-            frontiers=heard.known.frontier,
-            defaults=heard.defaults,
-            tracked=self.job.tracked(heard.ends),
-            soft=self.job.soft(heard.ends),
+            truncated=orders_of(parsed.ends),
+            low_watermarks=parsed.known.low_watermark,
+            defaults=parsed.defaults,
+            tracked=self.job.tracked(parsed.ends),
+            soft=self.job.soft(parsed.ends),
             complete_ms=self._complete_ms,
         )
 
@@ -398,17 +398,17 @@ class Step:
         """All columns of the table."""
         return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
 
-    def _merged(self, heard: Heard, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
+    def _merged(self, parsed: Parsed, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
         """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
         new = told.where({"role": [Role.CHANGE.value]})
         together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
-        touched = None if heard.concerns_all else self._touched(new, groups)
-        if heard.before is not None:
-            together = together.union(self._compute.near(_known_rows(heard.before, touched)))
-        if not heard.is_new and self._table is not None:
+        touched = None if parsed.concerns_all else self._touched(new, groups)
+        if parsed.before is not None:
+            together = together.union(self._compute.near(_known_rows(parsed.before, touched)))
+        if not parsed.is_new and self._table is not None:
             together = together.union(self._target_rows(self._table, touched, evolution))
         grouped = together.translated("group", groups) if groups else together
-        return grouped.on_batches(self._merging(heard, evolution), self._ddl(evolution), by="group")
+        return grouped.on_batches(self._merging(parsed, evolution), self._ddl(evolution), by="group")
 
     def _touched(self, new: Rows, groups: Mapping[str, str]) -> Rows:
         """The keys of new changes, and all that are merged together with one."""
@@ -439,16 +439,16 @@ class Step:
 
     # Writing
 
-    def _remember(self, heard: Heard, merge: Merge) -> Committed:
+    def _remember(self, parsed: Parsed, merge: Merge) -> Committed:
         """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
 
         Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
         """
-        before, known = heard.before, heard.known
-        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(heard.of_sources, STATE_DDL))
+        before, known = parsed.before, parsed.known
+        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(parsed.of_sources, STATE_DDL))
         write, version = (append, self._hearing.version_before()) if before is not None else (replace_all, None)
-        if before is not None and not heard.has_more and self._collects(before, version):
-            known = heard.seen.added_to(known, heard.ended, heard.marks)
+        if before is not None and not parsed.has_more and self._collects(before, version):
+            known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
             state, ends = before.union(rows), known.truncations
             kept = self.job.tracked(ends), self.job.soft(ends)
             rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
@@ -466,15 +466,15 @@ class Step:
         rows = None if version is None else self.state.log.size(version).rows
         return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.allowed_lateness, least)
 
-    def _quarantine(self, heard: Heard, merge: Merge) -> int:
+    def _quarantine(self, parsed: Parsed, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
         refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
-        quarantined = heard.seen.fates[Fate.QUARANTINED.value] + refused
+        quarantined = parsed.seen.fates[Fate.QUARANTINED.value] + refused
         if not quarantined:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.commit_metadata, bad_rows(heard.told.frame, merge.conflicting, merge.found.frame))
+        quarantine(self.spark, table, self.commit_metadata, bad_rows(parsed.told.frame, merge.conflicting, merge.found.frame))
         return quarantined
 
     def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:

@@ -27,7 +27,7 @@ from lakechime_dagster.cdc.state import (
     change_row,
     collected_rows,
     compacted,
-    frontier_before,
+    low_watermark_before,
     open_snapshots,
 )
 from lakechime_dagster.cdc.wire import order_of, order_text
@@ -38,7 +38,7 @@ OF_SOURCES = {
     Role.TRUNCATION: "truncations",
     Role.MARK: "marks",
     Role.PLACE: "places",
-    Role.FRONTIER: "frontiers",
+    Role.LOW_WATERMARK: "low_watermarks",
     Role.BEAT: "beats",
     Role.PROBE: "probes",
     Role.COLUMNS: "columns",
@@ -48,7 +48,8 @@ OF_SOURCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the frontiers, epochs and probes that are known.
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low watermarks, epochs and probes that are
+    known.
 
     `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
     remembered, `tables` the columns of the database's tables where messages do not bring them. `fates` counts the messages whose fate
@@ -64,7 +65,7 @@ class Seen:
     places: tuple[StateRow, ...] = ()
     beats: tuple[StateRow, ...] = ()
     probes: tuple[StateRow, ...] = ()
-    frontiers: tuple[StateRow, ...] = ()
+    low_watermarks: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
 
@@ -149,10 +150,10 @@ class Seen:
         return {source: max([at, *(one.ts_ms for one in beats if one.is_of(source))]) for source, at in newest_ms.items()}
 
     @property
-    def frontier(self) -> dict[str, Order]:
+    def low_watermark(self) -> dict[str, Order]:
         """By source the order below which it is forgotten which rows were deleted."""
         found: dict[str, Order] = {}
-        for row in self.frontiers:
+        for row in self.low_watermarks:
             order = order_of(row.order)
             found[row.source] = max(order, found.get(row.source, order))
         return found
@@ -238,22 +239,22 @@ def collected_state(
 
     Nothing is forgotten of a source of which a snapshot is being taken.
     """
-    frontiers = {**seen.frontier, **_frontiers(state, lateness, open_snapshots(seen.marks))}
+    low_watermarks = {**seen.low_watermark, **_low_watermarks(state, lateness, open_snapshots(seen.marks))}
     rows = workers.rows(state).where({"role": [Role.BASE.value, Role.CHANGE.value]}).shaped(COLLECTED_DDL, {"group": "key"})
     together = rows.translated("group", groups) if groups else rows
-    collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), frontiers, tracked, soft)
+    collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft)
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
     whole = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
-    return kept.union(workers.made(list(compacted(whole, frontiers)), STATE_DDL))
+    return kept.union(workers.made(list(compacted(whole, low_watermarks)), STATE_DDL))
 
 
-def _frontiers(state: DataFrame, lateness: timedelta, without: set[str]) -> dict[str, Order]:
+def _low_watermarks(state: DataFrame, lateness: timedelta, without: set[str]) -> dict[str, Order]:
     """By source the order up to which nothing is waited for any more."""
     newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
     changes = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
     young = changes.where(F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True)))
     least = {source: order for (source,), order in oldest(young.select("source", "order")).items()}
-    found = {source: frontier_before(order) for source, order in least.items() if source not in without}
+    found = {source: low_watermark_before(order) for source, order in least.items() if source not in without}
     return {source: order for source, order in found.items() if order is not None}
 
 
@@ -267,14 +268,14 @@ class Collecting:
 
     out: pa.Schema
     truncated: Mapping[str, frozenset[Order]]
-    frontiers: Mapping[str, Order]
+    low_watermarks: Mapping[str, Order]
     tracked: Tracked | None = None
     soft: Soft | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
-            found += collected_rows(rows, self.truncated, self.frontiers, self.tracked, self.soft)
+            found += collected_rows(rows, self.truncated, self.low_watermarks, self.tracked, self.soft)
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []

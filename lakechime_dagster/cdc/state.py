@@ -49,7 +49,7 @@ class Role(StrEnum):
         PROBE: Which transactions were open in the database (`open_transactions.Probe`).
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
         SCHEMA: The columns of a database's table at a place of its log (`table_schema.TableSchema`).
-        FRONTIER: The order of a source below which it is forgotten which rows were deleted.
+        LOW_WATERMARK: The order of a source below which it is forgotten which rows were deleted.
     """
 
     TARGET = "target"
@@ -63,7 +63,7 @@ class Role(StrEnum):
     PROBE = "probe"
     COLUMNS = "columns"
     SCHEMA = "schema"
-    FRONTIER = "frontier"
+    LOW_WATERMARK = "low_watermark"
 
 
 class StateRow(NamedTuple):
@@ -518,7 +518,7 @@ def fresh(told: Iterable[TableSchema], known: Iterable[TableSchema]) -> list[Tab
     return found
 
 
-def frontier_before(young: Order) -> Order | None:
+def low_watermark_before(young: Order) -> Order | None:
     """The order that a source may be collected up to whose oldest change that is not settled is this one; it cuts no transaction.
 
     None of changes without a position, which stand in as many orders as there are partitions.
@@ -533,11 +533,11 @@ def frontier_before(young: Order) -> Order | None:
 def collected_rows(
     rows: Iterable[StateRow],
     truncated: Mapping[str, frozenset[Order]],
-    frontiers: Mapping[str, Order],
+    low_watermarks: Mapping[str, Order],
     tracked: Tracked | None = None,
     soft: Soft | None = None,
 ) -> list[StateRow]:
-    """What is still to be remembered of keys that are merged together, once nothing is expected below the frontiers.
+    """What is still to be remembered of keys that are merged together, once nothing is expected below the low watermarks.
 
     Of a key without a later change nothing is: its row in the table says all, and of a deleted one nothing need be known. A
     row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how, and `soft`
@@ -553,12 +553,12 @@ def collected_rows(
     windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
     kept = Kept(windows=windows, truncated=truncated)
     histories = (tracked or Tracked()).histories(kept, known)
-    for source in sorted({one.source for one in known.values()} & frontiers.keys()):
+    for source in sorted({one.source for one in known.values()} & low_watermarks.keys()):
         if tracked is not None:
-            histories = history.collected(histories, source, frontiers[source], track=tracked.track)
+            histories = history.collected(histories, source, low_watermarks[source], track=tracked.track)
         else:
             collect = collected if soft is None else soft.collected
-            histories = replace(histories, kept=collect(histories.kept, source, frontiers[source]))
+            histories = replace(histories, kept=collect(histories.kept, source, low_watermarks[source]))
     rest: list[StateRow] = []
     for key, window in histories.kept.windows.items():
         waiting = _missing(known[key], window)
@@ -583,8 +583,10 @@ def _missing(known: Known, window: Window) -> frozenset[str]:
     return frozenset(wanted - base.columns.keys())
 
 
-def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[StateRow]:
-    """Of what is remembered of whole sources what still matters: newest places, frontiers and probes, late truncations, open snapshots."""
+def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> list[StateRow]:
+    """Of what is remembered of whole sources what still matters: newest places, low watermarks and probes, late truncations, open
+    snapshots.
+    """
     newest: dict[tuple[str, ...], StateRow] = {}
     marks: list[StateRow] = []
     probes: list[StateRow] = []
@@ -602,7 +604,7 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
                 newest[name] = max(newest.get(name, row), row, key=lambda one: one.ts_ms or 0)
             case Role.PROBE.value:
                 probes.append(row)
-            case Role.TRUNCATION.value if order >= frontiers.get(row.source, BEFORE_ALL):
+            case Role.TRUNCATION.value if order >= low_watermarks.get(row.source, BEFORE_ALL):
                 found.append(row)
             case Role.MARK.value:
                 marks.append(row)
@@ -618,8 +620,8 @@ def compacted(rows: Iterable[StateRow], frontiers: Mapping[str, Order]) -> list[
         order = order_of(row.order)
         if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
             found.append(row)
-    frontier_rows = [StateRow(Role.FRONTIER.value, None, source, order_text(order)) for source, order in frontiers.items()]
-    return [*found, *newest.values(), *kept(probes), *frontier_rows, *(one.row for one in needed(schemas))]
+    low_watermark_rows = [StateRow(Role.LOW_WATERMARK.value, None, source, order_text(order)) for source, order in low_watermarks.items()]
+    return [*found, *newest.values(), *kept(probes), *low_watermark_rows, *(one.row for one in needed(schemas))]
 
 
 def open_snapshots(marks: Sequence[StateRow]) -> set[str]:

@@ -250,17 +250,17 @@ class _Search:
     upstream: bool
 
     def found(self, tables: Collection[str], depth: int | None, large: int) -> _Found | None:
-        found, frontier, steps = _Found(set(tables), set()), set(tables), 0
-        while frontier:
-            numbers = self._numbers_of(frontier)
+        found, low_watermark, steps = _Found(set(tables), set()), set(tables), 0
+        while low_watermark:
+            numbers = self._numbers_of(low_watermark)
             found.numbers.update(numbers)
             if len(found.numbers) > large:
                 return None
             if steps == depth:
                 break
-            near = self._recorded_steps(numbers) | {name for one in frontier for name in self.declared.get(one, ())}
-            frontier, steps = near - found.names, steps + 1
-            found.names.update(frontier)
+            near = self._recorded_steps(numbers) | {name for one in low_watermark for name in self.declared.get(one, ())}
+            low_watermark, steps = near - found.names, steps + 1
+            found.names.update(low_watermark)
         return found
 
     def add(self, found: _Found, names: Collection[str]) -> None:

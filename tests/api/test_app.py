@@ -96,8 +96,12 @@ def client(engine: Engine) -> Iterator[Client]:
 def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Client, engine: Engine) -> None:
     body = [make_document(), make_document("SELECT name FROM shop.customers", dashboard="Sales"), EVENT]
     assert client.send(body).document == {
-        "documents": 3, "repeated": 0, "records": 2, "reads": 1, "outside": ["s3://lake/raw/orders"],
-    }  # fmt: skip
+        "documents": 3,
+        "repeated": 0,
+        "records": 2,
+        "reads": 1,
+        "outside": ["s3://lake/raw/orders"],
+    }
     assert client.send(body).document["records"] == 0
     assert client.send(EVENT).document["repeated"] == 1
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["gold.days"])] == ["daily", "spark.daily"]
@@ -127,7 +131,7 @@ def test_columns_of_events_and_of_sql_are_joined_in_whatever_letter_case_they_ar
         ([EVENT, make_document(task="a\0b")], 400, "task"),
         (b" " * 10_000_001, 413, "is longer than 10,000,000 bytes"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_told_and_nothing_of_the_body_is_recorded(sqlite_engine: Engine, body: Any, status: int, says: str) -> None:
     with serving(sqlite_engine) as client:
         answer = client.send(body)

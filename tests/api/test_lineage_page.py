@@ -54,7 +54,7 @@ RECORDS = [
     late("2", 12, "late.new"),
     make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "rows of an RDD"}), job="guess"),
     make_record(make_statement("late.blind", inputs=("late.daily",), opaque={f"x{number:02}": "an RDD" for number in range(22)}), job="b"),
-]  # fmt: skip
+]
 
 
 OVER_THE_EDGE = """() => [...document.querySelectorAll("g.box")].flatMap((box) => {
@@ -98,8 +98,13 @@ def document(url: str) -> Any:
 def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: str) -> None:
     told = document(f"{address}/lineage/around?table=silver.flights")
     assert {one["table"]: one["layer"] for one in told["tables"]} == {
-        "silver.flights": 0, "bronze.flights": -1, "bronze.weather": -1, "gold.daily": 1, "gold.other": 1, f"evil.{HOSTILE}": 1,
-    }  # fmt: skip
+        "silver.flights": 0,
+        "bronze.flights": -1,
+        "bronze.weather": -1,
+        "gold.daily": 1,
+        "gold.other": 1,
+        f"evil.{HOSTILE}": 1,
+    }
     assert {one["table"]: one["owners"] for one in told["tables"]}["gold.daily"] == ["team:gold"]
     links = {(*one["source"], *one["target"]): one["kinds"] for one in told["links"]}
     assert links["silver.flights", "delay", "gold.daily", "delay"] == ["aggregation"]
@@ -110,10 +115,13 @@ def test_personal_columns_are_told_with_how(address: str) -> None:
     told = {one["table"]: one["personal"] for one in document(f"{address}/lineage/around?table=silver.flights")["tables"]}
     delay = [{"column": "delay", "category": "crew", "how": "personal"}]
     assert told == {
-        "silver.flights": delay, "gold.daily": [{**delay[0], "how": "derived"}], "bronze.weather": [],
+        "silver.flights": delay,
+        "gold.daily": [{**delay[0], "how": "derived"}],
+        "bronze.weather": [],
         "bronze.flights": [{**delay[0], "column": "dep_delay"}],
-        "gold.other": [], f"evil.{HOSTILE}": [{**delay[0], "column": HOSTILE}],
-    }  # fmt: skip
+        "gold.other": [],
+        f"evil.{HOSTILE}": [{**delay[0], "column": HOSTILE}],
+    }
 
 
 def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
@@ -129,8 +137,10 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
     }
     assert told("late.daily&at=2026-01-31T11:00:00Z").keys() == {"late.daily", "late.old", "late.guess", "late.blind"}
     assert told("silver.flights")["bronze.flights"] == {
-        "kind": "written elsewhere", "reasons": ["bronze.flights is written elsewhere, and nobody has told from what"], "more": 0,
-    }  # fmt: skip
+        "kind": "written elsewhere",
+        "reasons": ["bronze.flights is written elsewhere, and nobody has told from what"],
+        "more": 0,
+    }
 
 
 def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
@@ -148,7 +158,7 @@ def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
         ("page/dagre.LICENSE", 404, ""),
         ("way?source=silver.flights&target=nope", 404, "nope"),
     ],
-)  # fmt: skip
+)
 def test_wrong_questions_get_a_plain_answer(address: str, path: str, status: int, told: str) -> None:
     answered, body, _ = got(f"{address}/lineage/{path}")
     assert (answered, told in body.decode()) == (status, True)

@@ -75,8 +75,15 @@ def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value:
     settle(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
     told = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
-    assert told == {"events": 7, "rows_written": 6, "rows_rescued": 2, "rows_discarded": 1, "columns_added": 2,
-                    "conflicts": 0, "failures": 0}  # fmt: skip
+    assert told == {
+        "events": 7,
+        "rows_written": 6,
+        "rows_rescued": 2,
+        "rows_discarded": 1,
+        "columns_added": 2,
+        "conflicts": 0,
+        "failures": 0,
+    }
     assert (value("type_variations", **buy), value("type_layout_version", **buy)) == (2, 1)
     assert value("group_events_refused_total", group="shop", reason="not_json") == 3
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5

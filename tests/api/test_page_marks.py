@@ -35,7 +35,7 @@ def keep_reading(page: Page) -> None:
         Read(consumer=sales, refs=(ColumnRef("gold.daily", "wind"),), at_ms=now - 5),
         Read(consumer=evil, refs=(days,), at_ms=now - 2 * ACTIVE_MS, link="javascript:alert(1)"),
         Read(consumer=Consumer(ConsumerKind.USER, "", "ann"), refs=(days,), at_ms=now - 3 * ACTIVE_MS),
-    ]  # fmt: skip
+    ]
     with writing(page.platform.store.engine) as connection:
         keep_reads(connection, reads)
         note_way(connection, "api", 3, 0, 0)
@@ -53,8 +53,10 @@ def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
 def test_who_reads_a_table_is_told_with_when_and_whether_still(page: Page) -> None:
     (daily,) = [one for one in page.ask("/lineage/around?table=gold.daily").json["tables"] if one["table"] == "gold.daily"]
     assert [(one["kind"], one["name"], one["active"], one["columns"]) for one in daily["readers"]] == [
-        ("dashboard", "Sales", True, ["delay", "wind"]), ("dashboard", HOSTILE, False, []), ("user", "ann", False, []),
-    ]  # fmt: skip
+        ("dashboard", "Sales", True, ["delay", "wind"]),
+        ("dashboard", HOSTILE, False, []),
+        ("user", "ann", False, []),
+    ]
     assert (daily["readers"][0]["owners"], daily["readers"][0]["link"], daily["more_readers"]) == (["team:bi"], "https://x.example/7", 0)
 
 
@@ -138,7 +140,9 @@ def test_a_browser_reads_with_the_token_as_its_password(tmp_path: Path, upgraded
     with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
         address = page.url.replace("http://", f"http://me:{TOKEN}@")
         browser.goto(f"{address}/lineage?table=gold.daily")
-        browser.locator('g.box.asked[data-table="gold.daily"]').wait_for(timeout=MILLISECONDS)
+        asked = browser.locator('g.box.asked[data-table="gold.daily"]')
+        asked.wait_for(timeout=MILLISECONDS)
+        assert asked.count() == 1
 
 
 def test_a_password_reads_and_sends_nothing(tmp_path: Path, upgraded_sqlite: Path) -> None:

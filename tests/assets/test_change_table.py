@@ -124,8 +124,9 @@ def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Locati
     location.run_of("shop_orders")
     hours = location.platform.store.fetch(EventQuery(table="shop.orders__hours"))
     assert [(event.canonical, dict(event.event.tags)) for event in hours] == [
-        ('["1970-01-01",0]', {"complete": "true"}), ('["1970-01-01",1]', {"complete": "true"}),
-    ]  # fmt: skip
+        ('["1970-01-01",0]', {"complete": "true"}),
+        ('["1970-01-01",1]', {"complete": "true"}),
+    ]
 
 
 def schemaless(envelope: Debezium | Dms, database: str) -> dict[str, Any]:

@@ -222,8 +222,9 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
     assert told(replayed) == {"shop.buy": 0}
     assert game.numbers("shop.buy") == [1, 2]
     assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
-        ("dagster", Replayed(replay_id=1)), ("me", Replayed(replay_id=2, added=1)),
-    ]  # fmt: skip
+        ("dagster", Replayed(replay_id=1)),
+        ("me", Replayed(replay_id=2, added=1)),
+    ]
     tags = [dict(one.event.tags) for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))][-1]
     assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
     assert game.tick("shop").run_requests == []
@@ -360,7 +361,7 @@ def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game
     assert [(row["price"], row["price__v_long"]) for row in game.kept("shop.buy")] == [(None, 3), ("four", None)]
     assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
         ("me", Replayed(replay_id=1, replaced=2))
-    ]  # fmt: skip
+    ]
     assert game.events("shop.shop__buy")[-1][2] == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
     history = event_types(game.platform).history("shop", "shop.buy")
     assert [(one.actor, one.decision.splitlines()[0]) for one in history][2:] == [("me", "rebuild")]

@@ -27,9 +27,12 @@ def test_the_types_of_a_group_are_written_by_the_cluster_that_it_names(master: s
         one.mkdir()
     (folder / "a.jsonl").write_bytes(event("shop.buy", n=1) + b"\n" + event("shop.buy", n=2, odd=[{"a": 1}]) + b"\n")
     wishes = {
-        FOLDER: str(folder), "LAKECHIME_TEST_SECOND_CLUSTER": master, "LAKECHIME_SPARK_DRIVER": "local",
-        "LAKECHIME_SPARK_JARS": str(spark_jars), "LAKECHIME_SPARK_CONF": json.dumps(SMALL),
-    }  # fmt: skip
+        FOLDER: str(folder),
+        "LAKECHIME_TEST_SECOND_CLUSTER": master,
+        "LAKECHIME_SPARK_DRIVER": "local",
+        "LAKECHIME_SPARK_JARS": str(spark_jars),
+        "LAKECHIME_SPARK_CONF": json.dumps(SMALL),
+    }
     env = environment(tmp_path, **wishes)
 
     for job in ("second__tables", "second__shop"):

@@ -81,8 +81,11 @@ def test_files_of_types_are_joined_while_steps_replays_and_readers_of_changes_go
 
     told = maintained(game)
     assert {name: told[name] for name in ("tables", "files before", "files after", "refused actions")} == {
-        "tables": 2, "files before": 10, "files after": 2, "refused actions": 0,
-    }  # fmt: skip
+        "tables": 2,
+        "files before": 10,
+        "files after": 2,
+        "refused actions": 0,
+    }
     assert (files(game), [game.kept("shop.buy"), game.kept("shop.sell")]) == ({"shop__buy": 1, "shop__sell": 1}, before)
     assert game.tick("shop").run_requests == []
     assert (reconcile(game.platform, [BUY])[0], len(game.events("shop.shop__buy"))) == ([], 5)

@@ -60,8 +60,12 @@ def test_a_run_says_what_it_did_and_saved(tmp_path: Path, platform: Platform, sp
     size = sum(file.size for file in table_files(platform.log("silver.orders")).live)
     made, seen = run(tmp_path)
     assert {name: made[name] for name in ("files before", "files after", "bytes rewritten", "bytes freed", "refused actions")} == {
-        "files before": 3, "files after": 1, "bytes rewritten": size, "bytes freed": 0, "refused actions": 0,
-    }  # fmt: skip
+        "files before": 3,
+        "files after": 1,
+        "bytes rewritten": size,
+        "bytes freed": 0,
+        "refused actions": 0,
+    }
     assert f"| silver.orders | compact |  | 3 | {size:,} | 3 files below 32.0 MiB" in made["planned"]
     assert made["seconds"] > 0
     assert seen == {f"maintenance: {name}": value for name, value in made.items()}

@@ -119,8 +119,11 @@ def check_exact(table: LakeTable, source: SourceTable) -> None:
 @given(
     zone=st.sampled_from(["UTC", "America/New_York", "Asia/Kathmandu"]),
     moved=st.sampled_from(["", "-1d", "+1w", "-1mo", "-6h", "-1d -3h"]),
-    newest=st.integers(-3, 3), several=st.integers(1, 8), at=st.integers(0, 23), source=st.sampled_from([rates, weather]),
-)  # fmt: skip
+    newest=st.integers(-3, 3),
+    several=st.integers(1, 8),
+    at=st.integers(0, 23),
+    source=st.sampled_from([rates, weather]),
+)
 def test_a_day_depends_on_the_days_that_its_trigger_waits_for(
     zone: str, moved: str, newest: int, several: int, at: int, source: SourceTable
 ) -> None:
@@ -144,10 +147,14 @@ offsets = st.lists(st.sampled_from(["-1d", "+2d", "-1w", "-1mo", "-5h", "+1h", "
 
 
 @given(
-    zone=st.sampled_from(["UTC", "America/New_York"]), grid=st.sampled_from([{"days": 1}, {"hours": 5}, {"minutes": 90}]),
-    own=st.tuples(offsets, offsets), other=st.lists(offsets, min_size=1, max_size=2), other_hour=st.one_of(offsets, st.just(range(3, 9))),
-    levels=st.sampled_from([DAY, HOUR]), source=st.sampled_from([rates, weather]),
-)  # fmt: skip
+    zone=st.sampled_from(["UTC", "America/New_York"]),
+    grid=st.sampled_from([{"days": 1}, {"hours": 5}, {"minutes": 90}]),
+    own=st.tuples(offsets, offsets),
+    other=st.lists(offsets, min_size=1, max_size=2),
+    other_hour=st.one_of(offsets, st.just(range(3, 9))),
+    levels=st.sampled_from([DAY, HOUR]),
+    source=st.sampled_from([rates, weather]),
+)
 def test_no_partition_that_a_trigger_waits_for_is_left_out(
     zone: str, grid: dict[str, int], own: tuple[str, str], other: list[str], other_hour: Any, levels: dict[str, str], source: SourceTable
 ) -> None:

@@ -129,8 +129,10 @@ def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) 
     held(shop.lakechime, ToldRuns())
     passed, metadata = looked(shop)
     assert (passed, "is BLOCKED" in metadata["beyond limits"], "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"]) == (
-        False, True, True,
-    )  # fmt: skip
+        False,
+        True,
+        True,
+    )
 
 
 def test_a_feed_that_is_not_there_is_told(shop: Shop, tmp_path: Path) -> None:
@@ -167,8 +169,15 @@ def test_a_table_that_is_not_there_yet_is_no_fault_of_the_run_that_would_compare
 
 def compared(**declared: Any) -> Monitored:
     whole = {
-        "table": NAME, "cut": "binlog 1:4", "version": 3, "source_rows": 9, "lake_rows": 9, "faults": {}, "unchecked": {}, "seconds": 0.5,
-    }  # fmt: skip
+        "table": NAME,
+        "cut": "binlog 1:4",
+        "version": 3,
+        "source_rows": 9,
+        "lake_rows": 9,
+        "faults": {},
+        "unchecked": {},
+        "seconds": 0.5,
+    }
     return Monitored(**{**whole, **declared})
 
 
@@ -182,17 +191,21 @@ WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
         (compared(unchecked={"doc": "it is JSON"}, left_out=3), True, "WARN", None),
         (compared(faults=WRONG, is_passed=True), False, "ERROR", "rows: 1 missing, 1 different"),
         (
-            compared(faults=WRONG), False, "WARN",
+            compared(faults=WRONG),
+            False,
+            "WARN",
             "rows: 1 missing, 1 different; may be on its way: the lake has not read past the cut",
         ),
         (compared(unresolved=2), False, "ERROR", "2 ranges differ too much to be compared"),
         (
-            compared(faults=WRONG, is_passed=True, is_truncated=True), False, "WARN",
+            compared(faults=WRONG, is_passed=True, is_truncated=True),
+            False,
+            "WARN",
             "the table was truncated after the cut, so that nothing is known of its rows",
         ),
         (compared(unchecked={"extra": LAKE_LACKS}), False, "WARN", "the lake lacks columns of the database: extra"),
     ],
-)  # fmt: skip
+)
 def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
     found: Monitored, passed: bool, severity: str, told: str | None
 ) -> None:

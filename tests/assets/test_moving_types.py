@@ -47,7 +47,7 @@ def test_a_type_that_moves_is_a_partition_of_its_new_group_and_its_readers_go_on
 
 def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_all_events_of_it(
     game: Game, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     game.step(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
     game.step(buy(2), event("sale", n=2))
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")

@@ -58,8 +58,10 @@ def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> N
         one = graph.get(key)
         assert (one.is_executable, one.partitions_def, one.group_name, list(one.owners)) == (True, None, "shop", ["team:shop"])
         assert (one.parent_keys, one.pools, {check.name for check in one.check_keys}) == (
-            {dg.AssetKey(["game", "events"])}, {"few"}, {"rows_add_up", "is_written"},
-        )  # fmt: skip
+            {dg.AssetKey(["game", "events"])},
+            {"few"},
+            {"rows_add_up", "is_written"},
+        )
         assert (one.metadata["dagster/table_name"], "page" in one.metadata) == (".".join(key.path), False)
     assert graph.get(dg.AssetKey(["gold", "bought"])).parent_keys == {BUY}
     assert (graph.get(SHOP).metadata["page"], graph.get(SHOP).tags["team"], graph.get(SHOP).pools) == ("shop", "shop", {"few"})
@@ -71,13 +73,20 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
     first = game.step(buy(1), buy(2, price=3), event("shop.gift", n=1))
     (shown,) = made(first, BUY)
     assert {name: shown[name] for name in ("dagster/row_count", "rows written", "commit", "layout", "columns added")} == {
-        "dagster/row_count": 2, "rows written": 2, "commit": "version 0", "layout": 1, "columns added": 4,
-    }  # fmt: skip
+        "dagster/row_count": 2,
+        "rows written": 2,
+        "commit": "version 0",
+        "layout": 1,
+        "columns added": 4,
+    }
     columns = {one.name: one.type for one in shown["dagster/column_schema"].columns}
     assert list(columns)[:5] == ["_src", "_ingested_at", "_hash", "_schema_version", "_rescued"]
     assert {name: columns[name] for name in ("n", "title", "price", "type")} == {
-        "n": "bigint", "title": "string", "price": "bigint", "type": "string",
-    }  # fmt: skip
+        "n": "bigint",
+        "title": "string",
+        "price": "bigint",
+        "type": "string",
+    }
     assert (made(first, SELL), checks(first, BUY), checks(first, SELL)) == ([], {"rows_add_up": True, "is_written": True}, {})
 
     second = game.step(buy(3), sell(1))

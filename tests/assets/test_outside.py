@@ -29,7 +29,7 @@ def specs(*several: UsedConsumer | ForeignTable, page: str = "") -> dict[str, dg
     outside = Outside(
         consumers=tuple(one for one in several if isinstance(one, UsedConsumer)),
         tables=tuple(one for one in several if isinstance(one, ForeignTable)),
-    )  # fmt: skip
+    )
     found = outside_specs(Looked(outside=outside, now_ms=NOW), lake, page)
     dg.Definitions(assets=found).resolve_asset_graph().toposorted_asset_keys  # noqa: B018 - a circle would raise
     return {one.key.to_user_string(): one for one in found}
@@ -79,9 +79,10 @@ def test_no_asset_has_the_key_of_one_of_the_lakes() -> None:
 
 def test_what_would_close_a_circle_is_left_out_and_all_else_stays() -> None:
     found = specs(
-        ForeignTable(table="x.a", last_ms=NOW, inputs=("x.b", "gold.days", "x.a")), ForeignTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
+        ForeignTable(table="x.a", last_ms=NOW, inputs=("x.b", "gold.days", "x.a")),
+        ForeignTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
         ForeignTable(table="bronze.back", last_ms=NOW, inputs=("x.a",)),
-    )  # fmt: skip
+    )
     assert {name: parents(spec) for name, spec in found.items()} == {"x/a": {"gold/days"}, "x/b": set(), "bronze/back": {"x/a"}}
 
 

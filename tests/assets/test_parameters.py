@@ -114,9 +114,9 @@ def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-def
         (of_a_number, "parameter 'threshold': is no input, `context`, `config` or resource by its annotation; give it a default"),
         (of_another_context, "parameter 'ctx': is no input, `context`"),
         (of_another_context_by_default, "parameter 'ctx': is no input, `context`"),
-        (of_nobody, "dagster: Dagster refuses the asset: Failed to resolve type annotation \"Nowhere\""),
+        (of_nobody, 'dagster: Dagster refuses the asset: Failed to resolve type annotation "Nowhere"'),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_that_nobody_could_give_is_refused_by_its_name(compute: Callable[..., Any], told: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(f"silver.orders, {told}")):
         build_definitions(Lake("shop", [orders, by(compute)]))

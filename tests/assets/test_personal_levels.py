@@ -120,8 +120,10 @@ def test_a_level_that_is_known_to_be_personal_only_since_its_commit_fails_the_ch
     assert location.run_of("silver_members", "people__tables").success
     (untagged,) = personal_results(towns, by_town, platform)
     assert (untagged.passed, untagged.severity, set(untagged.metadata)) == (
-        False, dg.AssetCheckSeverity.WARN, {"columns that should not be", "mail"},
-    )  # fmt: skip
+        False,
+        dg.AssetCheckSeverity.WARN,
+        {"columns that should not be", "mail"},
+    )
     PersonalData(platform, towns).decide(ColumnRef("bronze.people", "town"), "address", ANA)
     (wrong,) = personal_results(towns, by_town, platform)
     assert (wrong.passed, wrong.severity) == (False, dg.AssetCheckSeverity.ERROR)

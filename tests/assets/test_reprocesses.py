@@ -54,8 +54,10 @@ def test_refused_events_are_reprocessed_by_the_next_step_once_a_person_asks(game
     first = game.run_of("game_events", "ev__tables")
     seen = shown(first)
     assert (seen["rows reprocessed"], seen["commit"], seen["last fired because"]) == (
-        2, "version 2", "reprocessing 1: what was refused is looked at again",
-    )  # fmt: skip
+        2,
+        "version 2",
+        "reprocessing 1: what was refused is looked at again",
+    )
     (done,) = reprocesses.of("game.events")
     assert (done.rows, reprocesses.open("game.events")) == (2, None)
     assert Streamed(game.platform, table).refused_by_reason() == {"not_json": 1}  # type: ignore[arg-type]

@@ -29,9 +29,16 @@ def test_nothing_is_told_of_types_that_are_whole() -> None:
     result = conserved([WHOLE, WHOLE])
     assert (result.passed, result.description) == (True, None)
     assert shown(result) == {
-        "types": 2, "events": 14, "rows": 12, "events discarded": 2, "rows older than the stream": 0, "rows looked into": 10,
-        "types with faults": 0, "types not looked at": 0, "faults": "none",
-    }  # fmt: skip
+        "types": 2,
+        "events": 14,
+        "rows": 12,
+        "events discarded": 2,
+        "rows older than the stream": 0,
+        "rows looked into": 10,
+        "types with faults": 0,
+        "types not looked at": 0,
+        "faults": "none",
+    }
 
 
 def test_what_is_wrong_is_named_by_its_row_and_path_without_its_value() -> None:

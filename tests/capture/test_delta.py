@@ -70,10 +70,17 @@ def test_an_unpartitioned_table_has_one_event_without_partition(location: Path) 
 
 
 def test_every_partition_type_reads_as_its_typed_value(location: Path) -> None:
-    schema = pa.schema([
-        ("text", pa.string()), ("n", pa.int64()), ("flag", pa.bool_()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(10, 2)),
-        ("ratio", pa.float64()), ("x", pa.int32()),
-    ])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("text", pa.string()),
+            ("n", pa.int64()),
+            ("flag", pa.bool_()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("price", pa.decimal128(10, 2)),
+            ("ratio", pa.float64()),
+            ("x", pa.int32()),
+        ]
+    )
     moment = dt.datetime(2013, 1, 1, 5, 30, tzinfo=dt.timezone.utc)
     data = rows(("a b/ü=%", 7, True, moment, Decimal("1.50"), 0.5, 1), (None, None, None, None, None, None, 1), schema=schema)
     write(location, data, partition_by=["text", "n", "flag", "at", "price", "ratio"])

@@ -13,16 +13,39 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.formats.delta_rows import DeltaRows, column, known, row_is, texts
 
-SCHEMA = pa.schema([
-    ("n", pa.int64()), ("i", pa.int32()), ("s", pa.int16()), ("b", pa.int8()), ("f", pa.float32()), ("g", pa.float64()),
-    ("odd `\" name", pa.string()), ("is", pa.bool_()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")),
-    ("wall", pa.timestamp("us")), ("amount", pa.decimal128(12, 3)), ("raw", pa.binary()),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("i", pa.int32()),
+        ("s", pa.int16()),
+        ("b", pa.int8()),
+        ("f", pa.float32()),
+        ("g", pa.float64()),
+        ('odd `" name', pa.string()),
+        ("is", pa.bool_()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("wall", pa.timestamp("us")),
+        ("amount", pa.decimal128(12, 3)),
+        ("raw", pa.binary()),
+    ]
+)
 NOON = dt.datetime(2024, 5, 1, 12, 0, 0, 1)
 ROW: dict[str, Any] = {
-    "n": 2**60, "i": -5, "s": 7, "b": 1, "f": 0.5, "g": 1e300, "odd `\" name": "it's \\ odd", "is": True, "day": NOON.date(),
-    "at": NOON.replace(tzinfo=dt.timezone.utc), "wall": NOON, "amount": Decimal("1.200"), "raw": b"\x00\xff",
-}  # fmt: skip
+    "n": 2**60,
+    "i": -5,
+    "s": 7,
+    "b": 1,
+    "f": 0.5,
+    "g": 1e300,
+    'odd `" name': "it's \\ odd",
+    "is": True,
+    "day": NOON.date(),
+    "at": NOON.replace(tzinfo=dt.timezone.utc),
+    "wall": NOON,
+    "amount": Decimal("1.200"),
+    "raw": b"\x00\xff",
+}
 
 
 @pytest.fixture

@@ -80,9 +80,11 @@ def test_a_text_is_cut_to_a_bound_that_still_holds_it() -> None:
 def test_fields_of_structs_are_told_by_their_structs_and_what_repeats_is_not() -> None:
     table = pa.table({"s": [{"a": 1, "in": {"b": "x"}}, {"a": None, "in": None}], "many": [[1], [2, 3]], "is": [True, False]})
     assert written(table) == {
-        "numRecords": 2, "nullCount": {"s": {"a": 1, "in": {"b": 1}}, "is": 0}, "minValues": {"s": {"a": 1, "in": {"b": "x"}}},
+        "numRecords": 2,
+        "nullCount": {"s": {"a": 1, "in": {"b": 1}}, "is": 0},
+        "minValues": {"s": {"a": 1, "in": {"b": "x"}}},
         "maxValues": {"s": {"a": 1, "in": {"b": "x"}}},
-    }  # fmt: skip
+    }
 
 
 def test_what_one_group_of_rows_does_not_tell_is_not_told_of_the_file() -> None:

@@ -168,11 +168,13 @@ def test_a_real_message_that_was_damaged_anywhere_is_read_or_says_why(seed: int)
     name, topic = dice.choice(TABLES)
     record = dice.choice([one for one in CAPTURES[name].of(topic) if one.value is not None and one.key is not None])
     junk = json.dumps(dice.choice(JUNK)).encode()
-    damaged = dice.choice([
-        replace(record, value=damage(dice, record.value or b"")),
-        replace(record, key=damage(dice, record.key or b"")),
-        replace(record, headers={OLD_KEY: junk}),
-    ])  # fmt: skip
+    damaged = dice.choice(
+        [
+            replace(record, value=damage(dice, record.value or b"")),
+            replace(record, key=damage(dice, record.key or b"")),
+            replace(record, headers={OLD_KEY: junk}),
+        ]
+    )
     read = DebeziumReader(Debezium(), CAPTURES[name].keys[topic]).read(damaged)
     assert not isinstance(read, Unreadable) or read.reason
 

@@ -21,9 +21,14 @@ UNCHECKED = {  # by table, the columns that are not compared
     "postgres-types.texts": {"ip", "net", "mac", "span", "ta", "ia", "ba", "ua", "na", "fa"},
 }
 ORDERED = {  # keys of each kind, and of several columns
-    "mariadb-edges.names", "mariadb-edges.pairs", "mariadb-types.moment_keys", "mariadb-types.wide_keys",
-    "postgres-edges.moments_as_keys", "postgres-edges.uuids", "postgres-types.text_keys",
-}  # fmt: skip
+    "mariadb-edges.names",
+    "mariadb-edges.pairs",
+    "mariadb-types.moment_keys",
+    "mariadb-types.wide_keys",
+    "postgres-edges.moments_as_keys",
+    "postgres-edges.uuids",
+    "postgres-types.text_keys",
+}
 PARAMETERS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 
 

@@ -55,11 +55,14 @@ def faults_of(source: Table, lake: Table) -> dict[Key, Fault]:
         ours, theirs = (sorted(value for other, value in side.held if other == key) for side in (source, lake))
         if ours != theirs:
             found[key] = (
-                Fault.MISSING if not theirs
-                else Fault.EXTRA if not ours
-                else Fault.DIFFERENT if len(ours) == len(theirs)
+                Fault.MISSING
+                if not theirs
+                else Fault.EXTRA
+                if not ours
+                else Fault.DIFFERENT
+                if len(ours) == len(theirs)
                 else Fault.DUPLICATE
-            )  # fmt: skip
+            )
     return found
 
 

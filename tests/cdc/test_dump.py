@@ -34,9 +34,13 @@ REFUSED = (
     "failover",
 )  # captures without a schema, or an envelope, or with positions that begin anew
 DECIMAL = {
-    "field": "amount", "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+    "field": "amount",
+    "type": "bytes",
+    "optional": True,
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "version": 1,
     "parameters": {"scale": "2", "connect.decimal.precision": "10"},
-}  # fmt: skip
+}
 AT = {"field": "at", "type": "int64", "optional": True, "name": "io.debezium.time.Timestamp", "version": 1}
 SCHEMA = envelope_schema(("id", "int32", False), DECIMAL, AT, ("note", "string", True), ("small", "int16", True))
 ORDERS = MessageFormat(envelope=Debezium(), keys=("id",))

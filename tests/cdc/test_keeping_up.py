@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.monitor import Consumer, Heard, KeepingUp, Left, beyond
+from lakechime_dagster.cdc.monitor import Consumer, KeepingUp, Left, Parsed, beyond
 from lakechime_dagster.tables.databases import Limits
 
 NOW = 1_700_000_000_000
@@ -29,11 +29,11 @@ def consumer(**declared: Any) -> KeepingUp:
         consumer(open_ms=NOW - 10 * MINUTE),
         consumer(waits=False, ticked_ms=None),
         consumer(waits=False, open_ms=NOW - HOUR),
-        measured(heard={"shop.a": Heard(in_messages=NOW - 100 * HOUR)}),
+        measured(parsed={"shop.a": Parsed(in_messages=NOW - 100 * HOUR)}),
         measured(left=(Left("orders[0]", 25 * 3600), Left("orders[1]", None))),
         measured(wal=1, quarantined=1_000, unasked="none is declared"),
     ],
-)  # fmt: skip
+)
 def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
     assert beyond(found, Limits()) == []
 
@@ -55,22 +55,21 @@ def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
         (measured(waiting=2), "2 rows wait outside of shop.orders for a column that nobody sent"),
         (measured(waiting=None), "too many rows to be counted wait outside of shop.orders for a column that nobody sent"),
     ],
-)  # fmt: skip
+)
 def test_what_is_beyond_the_limits_is_told_in_words(found: KeepingUp, told: str) -> None:
     assert beyond(found, Limits()) == [told]
 
 
 def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
     found = measured(
-        heard={
-            "east.shop.orders": Heard(in_messages=NOW - MINUTE), "west.shop.orders": Heard(in_messages=NOW - HOUR),
-            "north.shop.orders": Heard(in_messages=NOW - HOUR, heartbeat=NOW - MINUTE),
+        parsed={
+            "east.shop.orders": Parsed(in_messages=NOW - MINUTE),
+            "west.shop.orders": Parsed(in_messages=NOW - HOUR),
+            "north.shop.orders": Parsed(in_messages=NOW - HOUR, heartbeat=NOW - MINUTE),
         }
-    )  # fmt: skip
+    )
     limits = Limits(quiet=dt.timedelta(minutes=30))
-    assert beyond(found, limits) == [
-        "west.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
-    ]  # fmt: skip
+    assert beyond(found, limits) == ["west.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"]
 
 
 def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
@@ -79,6 +78,6 @@ def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
 
 
 def test_lags_are_of_the_source_that_is_furthest_behind() -> None:
-    found = measured(heard={"a": Heard(in_messages=NOW - MINUTE, in_table=NOW - HOUR), "b": Heard(in_messages=NOW - HOUR)})
+    found = measured(parsed={"a": Parsed(in_messages=NOW - MINUTE, in_table=NOW - HOUR), "b": Parsed(in_messages=NOW - HOUR)})
     assert found.lags == {"messages": 3600.0, "table": 3600.0}
     assert measured().lags == {}

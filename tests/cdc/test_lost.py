@@ -19,9 +19,7 @@ def end(transaction: str, at: int, topic: str = "m.transaction", **counts: int) 
 
 def looked(*ends: End, changes: Mapping[tuple[str, str], int], newest: Mapping[str, Mapping[Any, int]], **came: Any) -> Counted:
     times = {source: {part: NOW - at * MINUTE for part, at in of.items()} for source, of in newest.items()}
-    found = Came(
-        changes={Within(*key): count for key, count in changes.items()}, newest=times, **{"outside": {}, **came}
-    )  # fmt: skip
+    found = Came(changes={Within(*key): count for key, count in changes.items()}, newest=times, **{"outside": {}, **came})
     return counted(ends, found, NOW, 15 * MINUTE)
 
 

@@ -88,9 +88,14 @@ def test_a_table_whose_messages_have_no_order_among_rows_that_are_read_is_refuse
 def test_rows_of_a_table_of_another_tool_are_written_alike():
     messages = MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "int", "name": "string", "at": "string"})
     payload = {
-        "database": "shop", "table": "orders", "type": "update", "ts": 1_700_000_000, "position": "mysql-bin.000012:345",
-        "data": {"id": 1, "name": "a", "at": "12:30:00.250"}, "old": {"name": "b"},
-    }  # fmt: skip
+        "database": "shop",
+        "table": "orders",
+        "type": "update",
+        "ts": 1_700_000_000,
+        "position": "mysql-bin.000012:345",
+        "data": {"id": 1, "name": "a", "at": "12:30:00.250"},
+        "old": {"name": "b"},
+    }
     form = form_of("shop.orders", make_record(payload), messages, 1_700_000_000_000)
     pairs = [ColumnPair(name=name, source_type=kind, lake_type=form.types[name]) for name, kind in (("id", "int(11)"), ("at", "time(3)"))]
     position = snapshot_position(form, CUT, 0)
@@ -99,8 +104,11 @@ def test_rows_of_a_table_of_another_tool_are_written_alike():
     assert isinstance(reading, Changes)
     (change,) = reading.changes
     assert (change.source, change.order.position, change.columns, change.omitted) == (
-        "shop.orders", (12, 345), {"id": 7, "at": "01:02:03.000"}, ("name",),
-    )  # fmt: skip
+        "shop.orders",
+        (12, 345),
+        {"id": 7, "at": "01:02:03.000"},
+        ("name",),
+    )
 
 
 def form(**source: object) -> Form:

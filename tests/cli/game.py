@@ -27,11 +27,15 @@ from tests.support.cli import Cli
 
 GAME = event_stream("game", source=JsonLines("in"))
 SHOP = event_group("shop", GAME, match="shop_*")
-SCHEMA = pa.schema([
-    ("_src", pa.string()), ("_ingested_at", pa.timestamp("us", "UTC")), ("sent_at", pa.timestamp("us", "UTC")),
-    *((name, pa.string()) for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")),
-    ("payload_bytes", pa.binary()),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("_src", pa.string()),
+        ("_ingested_at", pa.timestamp("us", "UTC")),
+        ("sent_at", pa.timestamp("us", "UTC")),
+        *((name, pa.string()) for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")),
+        ("payload_bytes", pa.binary()),
+    ]
+)
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -56,9 +60,13 @@ class Row(NamedTuple):
     def prototype(self) -> Prototype:
         variation = variation_of(self.event)
         return Prototype(
-            typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(self.event),
-            source=self.source, position=self.version,
-        )  # fmt: skip
+            typed_hash=variation.typed_hash,
+            names_hash=variation.names_hash,
+            variation=variation,
+            shape=shape_of(self.event),
+            source=self.source,
+            position=self.version,
+        )
 
 
 @dataclass
@@ -96,11 +104,19 @@ class Game:
             source, one = f"a.jsonl@{len(self.rows)}", scanned(payload, ("type",))
             self.rows.append(Row(self.version, source, payload, one))
             is_text = one.reason != "not_utf8"
-            written.append({
-                "_src": source, "_ingested_at": moment, "sent_at": moment, "reason": one.reason, "type": one.type,
-                "hash": one.typed_hash, "names_hash": one.names_hash, "payload": payload.decode() if is_text else None,
-                "payload_bytes": None if is_text else payload,
-            })  # fmt: skip
+            written.append(
+                {
+                    "_src": source,
+                    "_ingested_at": moment,
+                    "sent_at": moment,
+                    "reason": one.reason,
+                    "type": one.type,
+                    "hash": one.typed_hash,
+                    "names_hash": one.names_hash,
+                    "payload": payload.decode() if is_text else None,
+                    "payload_bytes": None if is_text else payload,
+                }
+            )
         write_deltalake(self.location, pa.Table.from_pylist(written, schema=SCHEMA), mode="append")
 
     def step(

@@ -167,7 +167,7 @@ def test_impact_of_partitions_spares_who_reads_others_with_the_reason(flights: C
         (("--since", "2024-05-01", "--at", "1d"), "leave out --at"),
         (("--since", "2024-05-02", "--until", "2024-05-01"), "is not after since"),
     ],
-)  # fmt: skip
+)
 def test_wrong_questions_of_impact_get_a_plain_answer(flights: Cli, arguments: tuple[str, ...], told: str) -> None:
     answer = flights("lineage", "impact", "bronze.weather.wind", *arguments)
     assert answer.code != 0
@@ -234,7 +234,7 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
         (("--columns", "bronze.weather.wind", "--except", "gold.nope"), 3, "gold.nope"),
         (("--from-selection", "((("), 2, "is no selection"),
     ],
-)  # fmt: skip
+)
 def test_wrong_questions_get_a_plain_answer(flights: Cli, arguments: tuple[str, ...], code: int, told: str) -> None:
     answer = flights("backfill", "plan", *arguments)
     assert (answer.code, told in answer.err) == (code, True), answer.err

@@ -108,7 +108,7 @@ CASES = {
     # hostile names
     "sql for a trigger": Bad(["trigger", "show", "x'; DROP TABLE lc_subscription; --"]),
     "slashes for a table": Bad(["table", "reconcile", "../../../etc/passwd"]),
-    "quotes for a table": Bad(["table", "show", 'a"b\'c']),
+    "quotes for a table": Bad(["table", "show", "a\"b'c"]),
     "unicode for an execution": Bad(["execution", "show", "größe-表-\u202e"]),
     "markup for a table": Bad(["table", "show", "[bold red]x[/]"]),
     # positions, limits, places
@@ -164,7 +164,7 @@ CASES = {
     "unknown command": Bad(["explode"]),
     "unknown option": Bad(["dce", "list", "--explode"]),
     "missing command": Bad(["dce"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

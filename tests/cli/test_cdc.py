@@ -128,8 +128,9 @@ def test_quarantine_tells_where_each_refused_message_stands_and_why(lakechime: C
     document = lakechime("cdc", "quarantine", NAME, "--json").json
     assert document["total"] == 2
     assert [(one["step"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]] == [
-        (2, "shop.orders", 9, "op: it is none"), (1, "shop.orders", 7, "value: it is no JSON"),
-    ]  # fmt: skip
+        (2, "shop.orders", 9, "op: it is none"),
+        (1, "shop.orders", 7, "value: it is no JSON"),
+    ]
     cut = lakechime("cdc", "quarantine", NAME, "--limit", "1").out
     assert ("op: it is none" in cut, "value: it is no JSON" in cut, "1 older one not shown" in cut) == (True, False, True)
 

@@ -58,8 +58,10 @@ def test_a_dump_is_told_in_chunks_when_a_person_says_so(lakechime: Cli, told_sho
     assert [(one["rows"], one["last"], one["cut"]) for one in done["chunks"]] == [(2, '["5"]', "binlog 1:3"), (1, '["3"]', "binlog 1:3")]
     rows = [row for row in read(told_shop.location("__changes")) if row["topic_id"].startswith("lakechime-repair/load/")]
     assert sorted((row["op"], row["row_key"], tuple(row["position"])) for row in rows) == [
-        ("r", "[2]", (1, 3, 0)), ("r", "[3]", (1, 3, 0)), ("r", "[5]", (1, 3, 0)),
-    ]  # fmt: skip
+        ("r", "[2]", (1, 3, 0)),
+        ("r", "[3]", (1, 3, 0)),
+        ("r", "[5]", (1, 3, 0)),
+    ]
     events = lakechime.platform.store.fetch(EventQuery(table=f"{NAME}__changes"))
     assert [event.event.snapshot_id for event in events][-2:] == ["1", "2"]
 

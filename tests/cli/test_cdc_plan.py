@@ -42,9 +42,11 @@ def test_a_plan_tells_the_tables_and_where_they_lie(lakechime: Cli) -> None:
     shop.tell(told(1, 10))
     tables = {one["role"]: (one["name"], one["exists"]) for one in planned(lakechime)["tables"]}
     assert tables == {
-        "messages": (NAME + CHANGES, True), "rows": (NAME, True), "remembered": ("shop.orders__state", True),
+        "messages": (NAME + CHANGES, True),
+        "rows": (NAME, True),
+        "remembered": ("shop.orders__state", True),
         "refused": ("shop.orders__quarantine", False),
-    }  # fmt: skip
+    }
 
 
 def test_a_plan_tells_what_waits_in_the_feed_and_looks_at_its_messages(lakechime: Cli) -> None:
@@ -81,8 +83,9 @@ def test_changes_that_tell_no_transaction_are_a_finding_where_a_topic_of_them_is
     shop.tell(told(1, 10, "r"), told(1, 11, "u"))
     (found,) = [one for one in planned(lakechime)["findings"] if one["about"] == "transactions"]
     assert (found["weight"], found["problem"]) == (
-        "warning", "1 of 2 messages tell no transaction, so that transactions= says nothing of whether all came",
-    )  # fmt: skip
+        "warning",
+        "1 of 2 messages tell no transaction, so that transactions= says nothing of whether all came",
+    )
     assert found["remedy"].startswith("set `provide.transaction.metadata=true` in the connector")
     shop.tell(*[told(1, at, "u", transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1}) for at in range(12, 212)])
     assert ("warning", "transactions") not in about(planned(lakechime))
@@ -146,8 +149,10 @@ def test_types_that_are_missing_are_a_finding(lakechime: Cli) -> None:
     Path("in/a.jsonl").write_text(maxwell(1))
     (found,) = planned(lakechime)["findings"]
     assert (found["weight"], found["about"], found["problem"]) == (
-        "error", "types", "keys: no type is declared for id; name it in types=",
-    )  # fmt: skip
+        "error",
+        "types",
+        "keys: no type is declared for id; name it in types=",
+    )
     assert found["remedy"] == "`lakechime cdc plan --types shop.orders` writes types={…}"
 
 

@@ -49,10 +49,17 @@ def test_what_lacks_is_named_and_the_exit_code_is_1(shop: Shop) -> None:
     assert shop.lakechime("cdc", "compare", NAME, "--transactions").out.startswith("0 transactions ended")
     answer = shop.lakechime("cdc", "compare", NAME, "--transactions", "--since", "2024-01-01T00:00:00Z", "--json")
     assert (answer.code, answer.json["transactions"], answer.json["changes"]) == (1, 2, 3)
-    assert answer.json["lacking"] == [{
-        "source": "m.shop.orders", "transaction": "0-1-2", "position": [3, 10, 0], "expected": 2, "found": 1, "sure": True,
-        "end": {"topic": "m.transaction", "partition": 0, "offset": 7},
-    }]  # fmt: skip
+    assert answer.json["lacking"] == [
+        {
+            "source": "m.shop.orders",
+            "transaction": "0-1-2",
+            "position": [3, 10, 0],
+            "expected": 2,
+            "found": 1,
+            "sure": True,
+            "end": {"topic": "m.transaction", "partition": 0, "offset": 7},
+        }
+    ]
     shown = shop.lakechime("cdc", "compare", NAME, "--transactions", "--since", "2024-01-01T00:00:00Z").out
     assert "of transaction 0-1-2 from position [3, 10, 0] on, which ended at m.transaction[0]@7, 1 of 2 changes came" in shown
 

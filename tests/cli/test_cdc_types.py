@@ -69,8 +69,9 @@ def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: C
     Shop.declared(lakechime, envelope=Dms(), monitor=Monitor(database="$SHOP", table=f"{store.schema}.orders"))
     answer = written(lakechime, "--json")
     assert (answer.code, answer.json["types"]) == (
-        0, {"id": "bigint", "amount": "decimal(10,2)", "at": "timestamp", "note": "string"},
-    )  # fmt: skip
+        0,
+        {"id": "bigint", "amount": "decimal(10,2)", "at": "timestamp", "note": "string"},
+    )
     Shop.declared(lakechime, envelope=Canal())
     other = written(lakechime, *of_database(store))
     assert (other.code, "Canal follows MySQL and MariaDB, and this is PostgreSQL" in other.err) == (2, True)

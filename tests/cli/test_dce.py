@@ -11,14 +11,50 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from tests.support.cli import Cli
 
 FIELDS = {
-    "event_ts", "table", "partition", "snapshot_id", "snapshot_ts", "prev_snapshot_id", "table_format", "operation_type", "tags", "cluster",
-    "table_uid", "event_key", "position", "amends",
-}  # fmt: skip
+    "event_ts",
+    "table",
+    "partition",
+    "snapshot_id",
+    "snapshot_ts",
+    "prev_snapshot_id",
+    "table_format",
+    "operation_type",
+    "tags",
+    "cluster",
+    "table_uid",
+    "event_key",
+    "position",
+    "amends",
+}
 ALL_FLAGS = [
-    "dce", "register", "--table", "bronze.orders", "--format", "DELTA", "--operation", "APPEND", "--partition", '["2013-01-01", 5]',
-    "--snapshot-id", "7", "--prev-snapshot-id", "6", "--snapshot-ts", "1357000000000", "--tag", "complete=true", "--tag", "note=a=b",
-    "--cluster", "west", "--table-uid", "u1", "--event-key", "k1", "--json",
-]  # fmt: skip
+    "dce",
+    "register",
+    "--table",
+    "bronze.orders",
+    "--format",
+    "DELTA",
+    "--operation",
+    "APPEND",
+    "--partition",
+    '["2013-01-01", 5]',
+    "--snapshot-id",
+    "7",
+    "--prev-snapshot-id",
+    "6",
+    "--snapshot-ts",
+    "1357000000000",
+    "--tag",
+    "complete=true",
+    "--tag",
+    "note=a=b",
+    "--cluster",
+    "west",
+    "--table-uid",
+    "u1",
+    "--event-key",
+    "k1",
+    "--json",
+]
 
 
 def register(lakechime: Cli, *arguments: str) -> dict:
@@ -34,10 +70,19 @@ def test_every_flag_of_register_reaches_the_event(lakechime: Cli) -> None:
     (event,) = answer.json["registered"]
     assert set(event) == FIELDS
     assert {name: event[name] for name in FIELDS - {"event_ts", "position"}} == {
-        "table": "bronze.orders", "partition": ["2013-01-01", 5], "snapshot_id": "7", "prev_snapshot_id": "6",
-        "snapshot_ts": 1357000000000, "table_format": "DELTA", "operation_type": "APPEND", "tags": {"complete": "true", "note": "a=b"},
-        "cluster": "west", "table_uid": "u1", "event_key": "k1", "amends": None,
-    }  # fmt: skip
+        "table": "bronze.orders",
+        "partition": ["2013-01-01", 5],
+        "snapshot_id": "7",
+        "prev_snapshot_id": "6",
+        "snapshot_ts": 1357000000000,
+        "table_format": "DELTA",
+        "operation_type": "APPEND",
+        "tags": {"complete": "true", "note": "a=b"},
+        "cluster": "west",
+        "table_uid": "u1",
+        "event_key": "k1",
+        "amends": None,
+    }
     assert isinstance(event["event_ts"], int)
 
 
@@ -175,8 +220,9 @@ def test_complete_registers_a_mark_per_partition(lakechime: Cli) -> None:
     answer = lakechime("dce", "complete", "a.b", "--partition", '["d", 1]', "--partition", '["d", 2]', "--tag", "by=me", "--json")
     events = answer.json["registered"]
     assert [(event["partition"], event["snapshot_id"], event["tags"]) for event in events] == [
-        (["d", 1], None, {"by": "me", "complete": "true"}), (["d", 2], None, {"by": "me", "complete": "true"}),
-    ]  # fmt: skip
+        (["d", 1], None, {"by": "me", "complete": "true"}),
+        (["d", 2], None, {"by": "me", "complete": "true"}),
+    ]
 
 
 def test_tail_shows_what_came_after_a_position(lakechime: Cli) -> None:

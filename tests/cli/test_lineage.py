@@ -17,9 +17,12 @@ from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
 
 SILVER = make_statement(
-    "silver.flights", dep_delay="bronze.flights.dep_delay", wind="bronze.weather.wind_speed", temp="bronze.weather.temp",
+    "silver.flights",
+    dep_delay="bronze.flights.dep_delay",
+    wind="bronze.weather.wind_speed",
+    temp="bronze.weather.temp",
     indirect=(source("bronze.weather.time_hour", Kind.JOIN),),
-)  # fmt: skip
+)
 ROUTES = make_statement(
     "gold.route_hour", avg=source("silver.flights.dep_delay", Kind.AGGREGATION), flights=source("silver.flights.", Kind.AGGREGATION)
 )
@@ -45,9 +48,11 @@ def recorded(lakechime: Cli) -> Cli:
 def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(lakechime: Cli) -> None:
     told = lakechime("lineage", "downstream", "bronze.weather", "--json").json
     assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["hits"]] == [
-        (1, "gold.daily_delays", "unsure"), (1, "silver.flights", "unsure"),
-        (2, "gold.airline_scorecard", "unsure"), (2, "gold.route_hour", "unsure"),
-    ]  # fmt: skip
+        (1, "gold.daily_delays", "unsure"),
+        (1, "silver.flights", "unsure"),
+        (2, "gold.airline_scorecard", "unsure"),
+        (2, "gold.route_hour", "unsure"),
+    ]
     assert told["hits"][1]["owners"] == ["team:ops"]
     assert told["not_known"] == ["no run has recorded lineage yet: only declared reads are known"]
     assert "not known: no run" in lakechime("lineage", "downstream", "bronze.weather").err
@@ -61,7 +66,7 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
         (2, "gold.airline_scorecard", "unsure", [], ["team:analytics"]),
         (2, "gold.route_hour", "direct", ["avg"], ["team:analytics"]),
         (2, "lab.guess", "unsure", ["risk"], ["team:lab"]),
-    ]  # fmt: skip
+    ]
     assert told["hits"][3]["path"] == [
         {"source": "bronze.flights.dep_delay", "kinds": ["identity"], "target": "silver.flights.dep_delay"},
         {"source": "silver.flights.dep_delay", "kinds": ["aggregation"], "target": "gold.route_hour.avg"},
@@ -151,8 +156,10 @@ def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
 def test_readers_are_told_with_since_when_reads_are_recorded(recorded: Cli) -> None:
     told = recorded("lineage", "readers", "silver.flights.dep_delay", "--json").json
     assert [(hit["table"], hit["kind"]) for hit in told["readers"]] == [
-        ("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct"), ("lab.guess", "unsure"),
-    ]  # fmt: skip
+        ("gold.airline_scorecard", "unsure"),
+        ("gold.route_hour", "direct"),
+        ("lab.guess", "unsure"),
+    ]
     assert told["recorded_since_ts"] == DAY
     assert "Reads are recorded since 2023-11-14 22:13:20 UTC." in recorded("lineage", "readers", "lab.guess").out
 
@@ -200,11 +207,14 @@ def test_names_that_would_turn_or_hide_what_is_read_are_shown_by_their_codes(rec
     hostile = make_statement("lab.\u202egnp.exe\u2028", **columns)
     SqlLineage(recorded.platform.store.engine).record(make_record(hostile, job="j\u2066", namespace="local", owners=("team:\ufeffops",)))
     told = [
-        recorded("lineage", "downstream", "silver.flights.wind"), recorded("lineage", "impact", "silver.flights.wind"),
-        recorded("lineage", "readers", "silver.flights.wind"), recorded("lineage", "impact", "silver.flights.wind", "--by-owner"),
+        recorded("lineage", "downstream", "silver.flights.wind"),
+        recorded("lineage", "impact", "silver.flights.wind"),
+        recorded("lineage", "readers", "silver.flights.wind"),
+        recorded("lineage", "impact", "silver.flights.wind", "--by-owner"),
         recorded("lineage", "path", "silver.flights.wind", "lab.\u202egnp.exe\u2028"),
-        recorded("lineage", "export"), recorded("lineage", "export", "--format", "mermaid"),
-    ]  # fmt: skip
+        recorded("lineage", "export"),
+        recorded("lineage", "export", "--format", "mermaid"),
+    ]
     assert [[one for one in answer.out + answer.err if not one.isprintable() and one != "\n"] for answer in told] == [[]] * len(told)
     assert ["\\u202egnp.exe\\u2028" in answer.out for answer in told] == [True] * len(told)
     assert "j\\u2066" in told[5].out
@@ -235,9 +245,16 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
         note_way(connection, "audit", documents=1, refused=0, outside=0)
     (told,) = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json["consumers"]
     assert told == {
-        "consumer": "dashboard", "namespace": "bi", "name": "Delays", "kind": "direct", "columns": ["gold.route_hour.avg"],
-        "last_read_ts": DAY, "active": False, "owners": ["ann@x"], "link": "https://bi/1",
-    }  # fmt: skip
+        "consumer": "dashboard",
+        "namespace": "bi",
+        "name": "Delays",
+        "kind": "direct",
+        "columns": ["gold.route_hour.avg"],
+        "last_read_ts": DAY,
+        "active": False,
+        "owners": ["ann@x"],
+        "link": "https://bi/1",
+    }
     assert recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
     owners = recorded("lineage", "impact", "bronze.flights.dep_delay", "--by-owner", "--json").json["owners"]
     assert {"owner": "ann@x", "tables": [], "consumers": ["dashboard Delays"]} in owners

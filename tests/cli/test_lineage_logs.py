@@ -63,9 +63,11 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     engine = shop.platform.store.engine
     readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
     assert readers == {
-        ("Sales", "shop.orders.amount"): 480_000, ("Sales", "shop.orders.id"): 480_000, ("ann", "shop.orders.amount"): 0,
+        ("Sales", "shop.orders.amount"): 480_000,
+        ("Sales", "shop.orders.id"): 480_000,
+        ("ann", "shop.orders.amount"): 0,
         ("ann", "shop.orders.id"): 0,
-    }  # fmt: skip
+    }
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
 
 

@@ -149,10 +149,12 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "cannot be read"), ('{"version": 7}', "has version 7"), ("{}", "tells no version"),
+        ("{", "cannot be read"),
+        ('{"version": 7}', "has version 7"),
+        ("{}", "tells no version"),
         ('{"version": 1, "lake": "x"}', "is not whole"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_manifest_is_refused(lakechime: Cli, tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "lineage.json"
     file.write_text(text, encoding="utf-8")

@@ -18,9 +18,13 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
     """The command as a user starts it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LAKECHIME_")}
     return subprocess.run(
-        [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments], capture_output=True, text=True, check=False,
-        env=clean | {"LAKECHIME_HOME": str(home)} | environment, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | {"LAKECHIME_HOME": str(home)} | environment,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,9 +106,11 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
     events.write_text(lines)
     process("dce", "register", "--file", str(events), home=tmp_path)
     listing = subprocess.Popen(
-        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert listing.stdout is not None
     assert listing.stderr is not None
     listing.stdout.close()
@@ -115,9 +121,12 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.tier2
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
     following = subprocess.Popen(
-        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "tail", "--after", "0-0", "--lines"], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
-    )  # fmt: skip
+        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "tail", "--after", "0-0", "--lines"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
+    )
     process("dce", "register", "--table", "a.b", home=tmp_path)
     assert following.stdout is not None
     assert json.loads(following.stdout.readline())["table"] == "a.b"

@@ -41,9 +41,16 @@ def test_with_nothing_to_do_no_driver_is_asked_for(shop: Cli) -> None:
     (*others, state) = shop("table", "maintain", "shop.orders", "--json").json["tables"]
     assert [table["table"] for table in others] == ["shop.orders__changes", "shop.orders"]
     assert state | {"seconds": 0} == {
-        "table": "shop.orders__state", "actions": [], "refused": [], "bytes_to_rewrite": 0, "files_before": 1, "files_after": 1,
-        "bytes_rewritten": 0, "bytes_freed": 0, "seconds": 0,
-    }  # fmt: skip
+        "table": "shop.orders__state",
+        "actions": [],
+        "refused": [],
+        "bytes_to_rewrite": 0,
+        "files_before": 1,
+        "files_after": 1,
+        "bytes_rewritten": 0,
+        "bytes_freed": 0,
+        "seconds": 0,
+    }
     assert shop("table", "maintain", "shop.orders").out.startswith("nothing is to be done\n")
 
 
@@ -57,8 +64,9 @@ def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakec
             write(lakechime.home / "warehouse" / "shop" / name, pa.table({"n": [1]}))
     every = lakechime("table", "maintain", "shop", "--dry-run", "--json").json["tables"]
     assert {table["table"]: [action["what"] for action in table["actions"]] for table in every} == {
-        "shop.shop_buy": ["compact"], "shop.shop_sell": ["compact"],
-    }  # fmt: skip
+        "shop.shop_buy": ["compact"],
+        "shop.shop_sell": ["compact"],
+    }
     (one,) = lakechime("table", "maintain", "shop.shop_sell", "--dry-run", "--json").json["tables"]
     assert one["table"] == "shop.shop_sell"
 
@@ -75,6 +83,7 @@ def test_what_was_dropped_goes_when_its_time_is_over_whichever_table_is_maintain
 def test_a_table_of_somebody_else_is_not_kept_here(shop: Cli) -> None:
     answer = shop("table", "maintain", "bronze.orders")
     assert (answer.code, answer.err) == (
-        3, "error: bronze.orders is written elsewhere, which is where its files are kept; name one of this lake's own tables\n",
-    )  # fmt: skip
+        3,
+        "error: bronze.orders is written elsewhere, which is where its files are kept; name one of this lake's own tables\n",
+    )
     assert shop("table", "maintain", "bronze.none").code == 3

@@ -16,14 +16,18 @@ from tests.support.cli import Cli
 from tests.support.tables import write
 
 MEMBERS = make_statement(
-    "silver.members", email="bronze.people.email", town="bronze.people.town",
+    "silver.members",
+    email="bronze.people.email",
+    town="bronze.people.town",
     id=source("bronze.people.email", Kind.TRANSFORMATION, masking=True),
-)  # fmt: skip
+)
 HOSTS = make_statement("silver.hosts", host=source("silver.members.email", Kind.TRANSFORMATION), town="silver.members.town")
 TOWNS = make_statement(
-    "gold.towns", town="silver.members.town", last=source("silver.members.id", Kind.AGGREGATION),
+    "gold.towns",
+    town="silver.members.town",
+    last=source("silver.members.id", Kind.AGGREGATION),
     n=source("silver.members.email", Kind.AGGREGATION, masking=True),
-)  # fmt: skip
+)
 GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": "rows of an RDD"})
 
 
@@ -43,11 +47,14 @@ def listed(people: Cli, *arguments: str) -> list[tuple[str, str, str]]:
 
 def test_what_is_declared_and_what_comes_of_it_is_listed_with_its_way(people: Cli) -> None:
     assert listed(people) == [
-        ("bronze.people.email", "email", "personal"), ("gold.towns.last", "email", "pseudonym"),
+        ("bronze.people.email", "email", "personal"),
+        ("gold.towns.last", "email", "pseudonym"),
         ("lab.guess.risk", "email", "unsure"),
-        ("silver.hosts.host", "host", "personal"), ("silver.hosts.host", "email", "derived"),
-        ("silver.members.email", "email", "personal"), ("silver.members.id", "email", "pseudonym"),
-    ]  # fmt: skip
+        ("silver.hosts.host", "host", "personal"),
+        ("silver.hosts.host", "email", "derived"),
+        ("silver.members.email", "email", "personal"),
+        ("silver.members.id", "email", "pseudonym"),
+    ]
     (host,) = [one for one in people("personal", "list", "silver.hosts", "--json").json["columns"] if one["category"] == "email"]
     assert host["path"] == ["bronze.people.email", "silver.members.email", "silver.hosts.host"]
     out = people("personal", "list").out
@@ -116,9 +123,10 @@ def test_paths_of_a_group_are_personal_in_the_tables_of_its_types(lakechime: Cli
     game.come(event("shop_buy", user={"email": "ana@example.com", "town": "Ulm"}))
     game.step()
     assert listed(lakechime) == [
-        ("game.events.$.user.email", "email", "personal"), ("game.events.payload:$.user.email", "email", "personal"),
+        ("game.events.$.user.email", "email", "personal"),
+        ("game.events.payload:$.user.email", "email", "personal"),
         ("shop.shop_buy.user.email", "email", "personal"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
@@ -133,10 +141,15 @@ def letters(people: Cli) -> Cli:
 
 def test_a_scan_proposes_with_counts_and_shares_and_shows_no_value(letters: Cli) -> None:
     told = letters("personal", "scan", "bronze.visits", "--json")
-    assert told.json == {"table": "bronze.visits", "rows": 20, "left_out": 0, "proposals": [
-        {"column": "phone", "category": "phone", "by_name": True, "values": 20, "valid": 0},
-        {"column": "payload:$.to", "category": "email", "by_name": False, "values": 20, "valid": 20},
-    ]}  # fmt: skip
+    assert told.json == {
+        "table": "bronze.visits",
+        "rows": 20,
+        "left_out": 0,
+        "proposals": [
+            {"column": "phone", "category": "phone", "by_name": True, "values": 20, "valid": 0},
+            {"column": "payload:$.to", "category": "email", "by_name": False, "values": 20, "valid": 20},
+        ],
+    }
     shown = letters("personal", "scan", "bronze.visits")
     assert "20 of 20 (100%)" in shown.out
     assert "example.com" not in told.out + shown.out + shown.err

@@ -95,16 +95,22 @@ def written(folder: Path) -> set[str]:
 @pytest.mark.spark
 def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     tables: Cli, spark_driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:  # fmt: skip
+) -> None:
     before = (tables.home / "dce.sqlite").read_bytes()
     caplog.set_level(logging.DEBUG)
     told = tables("personal", "request", "--to", "out", "--json", stdin=json.dumps({"email": ANN}) + '\n\n{"customer": "047110815"}\n')
     assert told.code == 0, told.err
     found = rows(tmp_path / "out")
     assert {name: [one["subject"] for one in several] for name, several in found.items()} == {
-        "bronze.people": [1], "bronze.letters": [1], "bronze.visits": [3], "silver.members": [1], "silver.members__quarantine": [1],
-        "gold.hashes": [1], "game.events": [1, 1], "shop.buy": [1, 1],
-    }  # fmt: skip
+        "bronze.people": [1],
+        "bronze.letters": [1],
+        "bronze.visits": [3],
+        "silver.members": [1],
+        "silver.members__quarantine": [1],
+        "gold.hashes": [1],
+        "game.events": [1, 1],
+        "shop.buy": [1, 1],
+    }
     assert found["bronze.people"] == [{"subject": 1, "by": ["email"], "row": {"id": 0, "email": ANN, "address": {"street": "Weg 1"}}}]
     assert found["gold.hashes"][0]["by"] == found["silver.members"][0]["by"] == ["hash"]
     assert {json.dumps(json.loads(one["row"]["payload"])["user"]) for one in found["game.events"]} == {json.dumps({"email": ANN})}

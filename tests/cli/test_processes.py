@@ -97,7 +97,10 @@ child = start_child("kid", [sys.executable, "-c", kid], cwd=Path("."), env=os.en
 print(lines.get(timeout=30)); child.process.wait()
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )  # fmt: skip
+    )
     assert done.stdout == "kid     | handler True\n", done.stderr

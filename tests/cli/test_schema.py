@@ -48,10 +48,24 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
     bought.step(event_group("game_other", GAME), waits={"shop_buy": TYPE_CAP})
     (other, one) = lakechime("schema", "list", "--json").json["types"]
     assert one == {
-        "group": "shop", "type": "shop_buy", "table": "shop.shop_buy", "layout_version": 2, "columns": 7, "place": 1, "newest": 2,
-        "behind": 1, "written": 3, "rescued": 0, "discarded": 0, "waiting": 0, "state": "ok", "reason": "", "left": "", "failures": 0,
+        "group": "shop",
+        "type": "shop_buy",
+        "table": "shop.shop_buy",
+        "layout_version": 2,
+        "columns": 7,
+        "place": 1,
+        "newest": 2,
+        "behind": 1,
+        "written": 3,
+        "rescued": 0,
+        "discarded": 0,
+        "waiting": 0,
+        "state": "ok",
+        "reason": "",
+        "left": "",
+        "failures": 0,
         "due_ts": None,
-    }  # fmt: skip
+    }
     assert [other[fact] for fact in ("group", "place", "behind", "waiting")] == ["game_other", None, 3, 4]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
     assert lakechime("schema", "list", "shop", "--json").json == {"types": [one]}
@@ -154,9 +168,12 @@ def test_a_type_is_shown_with_what_each_layout_gained(lakechime: Cli) -> None:
     layouts = lakechime("schema", "show", "shop_buy", "--json").json["layouts"]
     assert [(one["version"], one["actor"], one["decision"].split("\n")) for one in layouts] == [
         (2, "lakechime", ["+ price__v_fraction fraction"]),
-        (1, "lakechime", ["+ item string", "+ more.a_x20_b[][] long", "+ more.at[].x long", "+ price string", "+ price__v_long long",
-                          "+ type string"]),
-    ]  # fmt: skip
+        (
+            1,
+            "lakechime",
+            ["+ item string", "+ more.a_x20_b[][] long", "+ more.at[].x long", "+ price string", "+ price__v_long long", "+ type string"],
+        ),
+    ]
     assert all(isinstance(one["made_ts"], int) for one in layouts)
 
 
@@ -177,8 +194,11 @@ def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cl
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
     assert {reason: one["_src"] for reason, one in told.items()} == {
-        "not_object": "a.jsonl@0", "not_json": "a.jsonl@1", "type_missing": "a.jsonl@2", "not_utf8": "a.jsonl@3",
-    }  # fmt: skip
+        "not_object": "a.jsonl@0",
+        "not_json": "a.jsonl@1",
+        "type_missing": "a.jsonl@2",
+        "not_utf8": "a.jsonl@3",
+    }
     assert (told["type_missing"]["payload"], told["not_json"]["payload"]) == ('{"kind": 1}', '{"type": "none"')
     assert (told["not_object"]["payload"], told["not_utf8"]["payload"]) == ("[" + "1" * 199 + "…", "\\xff" * 50 + "…")
     assert told["not_json"]["_ingested_at"] == told["not_json"]["sent_at"] == "2024-02-29T00:00:00+00:00"

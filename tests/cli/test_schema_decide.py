@@ -66,8 +66,10 @@ def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, game:
     assert told == {"group": "shop", "type": "shop_buy", "of": ["kinds"], "says": "evolve", "dry_run": False}
     lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
-        ("tables", "evolve"), ("columns", "evolve"), ("kinds", "evolve"),
-    ]  # fmt: skip
+        ("tables", "evolve"),
+        ("columns", "evolve"),
+        ("kinds", "evolve"),
+    ]
 
 
 def test_a_dry_run_decides_nothing(lakechime: Cli, game: Game) -> None:

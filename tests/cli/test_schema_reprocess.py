@@ -58,8 +58,10 @@ def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, game: Game, m
     assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
     assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]
     assert lakechime("schema", "reprocess", "game", "--dry-run", *WHY, "--json").json["kinds"][1] == {
-        "reason": "type_missing", "type": "sell", "rows": 1,
-    }  # fmt: skip
+        "reason": "type_missing",
+        "type": "sell",
+        "rows": 1,
+    }
     assert event_reprocesses(lakechime.platform).of("game.events") == []
 
 

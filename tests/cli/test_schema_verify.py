@@ -13,10 +13,17 @@ from tests.support.cli import Cli
 
 WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, place=9, events=7, rows=6, discarded=1, sampled=5)
 WRONG = Verified(
-    type="shop_sell", table="shop.shop_sell", version=1, place=9, events=3, rows=2, gone=1, sampled=2,
+    type="shop_sell",
+    table="shop.shop_sell",
+    version=1,
+    place=9,
+    events=3,
+    rows=2,
+    gone=1,
+    sampled=2,
     faults={Fault.LOST: 1, Fault.LACKS: 1},
     examples=(Example(fault=Fault.LOST, source="a@0"), Example(fault=Fault.LACKS, source="a@7", pointer="/name", value="Ann\x1b")),
-)  # fmt: skip
+)
 
 
 class Looked:
@@ -28,7 +35,7 @@ class Looked:
 
     def __call__(
         self, platform: object, group: EventGroup, log: object, *, names: Collection[str] | None, sample: int, seed: int
-    ) -> list[Verified]:  # fmt: skip
+    ) -> list[Verified]:
         self.asked.append((group.name, names, sample))
         return [*self.found] if group.name == "shop" else []
 
@@ -56,7 +63,7 @@ def game(lakechime: Cli) -> Game:
         (("shop.shop_sell",), [("shop", ["shop_sell"], 100)]),
         (("--group", "shop"), [("shop", None, 100)]),
     ],
-)  # fmt: skip
+)
 def test_groups_and_types_are_looked_at_by_name(
     lakechime: Cli, game: Game, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], asked: list[Any]
 ) -> None:
@@ -76,7 +83,7 @@ def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, 
         ["shop.shop_sell:", "1", "row", "older", "than", "all", "that", "the", "stream's", "table", "still", "has"],
         ["shop.shop_sell:", "lost", "a@0"],
         ["shop.shop_sell:", "lacks", "a@7", "/name"],
-    ]  # fmt: skip
+    ]
     assert "Ann" not in lakechime("schema", "verify", "shop", "--json").out
     asked = lakechime("schema", "verify", "shop", "--values")
     assert "shop.shop_sell: lacks a@7 /name Ann\\x1b" in asked.out

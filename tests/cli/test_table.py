@@ -114,8 +114,10 @@ def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> Non
     lakechime("table", "reconcile", "bronze.orders")
     tables = {one["name"]: one for one in lakechime("table", "list", "--json").json["tables"]}
     assert (tables["bronze.orders"]["role"], tables["bronze.orders"]["events"], tables["bronze.orders"]["captured_up_to"]) == (
-        "not declared", 2, "1",
-    )  # fmt: skip
+        "not declared",
+        2,
+        "1",
+    )
     assert (tables["bronze.flights"]["role"], tables["bronze.flights"]["levels"]) == ("source", {"flight_date": "date", "hour": "int"})
     assert tables["silver.flights"]["role"] == "computed"
     assert "bronze.orders" in lakechime("table", "list").out

@@ -134,8 +134,9 @@ def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
     assert trigger(lakechime, "explain", subscriptions.ORDERS).json["decision"] == "fire"
     history = trigger(lakechime, "show", subscriptions.ORDERS).json["interventions"]
     assert [(one["action"], one["who"], one["reason"]) for one in history] == [
-        ("resume", "ops", "the disk was full"), ("pause", "ops", "the disk was full"),
-    ]  # fmt: skip
+        ("resume", "ops", "the disk was full"),
+        ("pause", "ops", "the disk was full"),
+    ]
 
 
 def test_resume_from_latest_leaves_out_what_waited_also_before_the_first_claim(lakechime: Cli) -> None:

@@ -73,18 +73,25 @@ class Deployment:
         (home / "dagster").mkdir()
         (home / "dagster" / "dagster.yaml").write_text(DAGSTER_YAML)
         self.env = environment(
-            home, LAKECHIME_STORE_URL=store_url, LAKECHIME_DEPLOYMENT="crash", LAKECHIME_SPARK_DRIVER="warm",
-            LAKECHIME_SPARK_JARS=str(jars), LAKECHIME_TEST_ATTEMPTS=str(attempts),
+            home,
+            LAKECHIME_STORE_URL=store_url,
+            LAKECHIME_DEPLOYMENT="crash",
+            LAKECHIME_SPARK_DRIVER="warm",
+            LAKECHIME_SPARK_JARS=str(jars),
+            LAKECHIME_TEST_ATTEMPTS=str(attempts),
             **{FOLDER: str(self.switch.folder)},
-        )  # fmt: skip
+        )
         port = free_port()
         workspace = home / "workspace.yaml"
         workspace.write_text(f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: crash}}\n")
         python = sys.executable
         self.code_server = Service(
-            "code-server", [python, "-m", "dagster", "api", "grpc", "-m", "tests.crash.location", "-h", "127.0.0.1", "-p", str(port)],
-            cwd=home, env=self.env, port=port,
-        )  # fmt: skip
+            "code-server",
+            [python, "-m", "dagster", "api", "grpc", "-m", "tests.crash.location", "-h", "127.0.0.1", "-p", str(port)],
+            cwd=home,
+            env=self.env,
+            port=port,
+        )
         self.daemon = Service("daemon", [python, "-m", "tests.crash.daemon", "run", "-w", str(workspace)], cwd=home, env=self.env)
         self.warm: WarmHost | None = None
         self.next_id = 0

@@ -73,11 +73,20 @@ def test_decimals_keep_every_digit(value: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("int", "five"), ("int", 5.5), ("int", True), ("int", "٥"), ("int", ""),
-        ("date", "2013-13-01"), ("date", 20130101), ("timestamp", "noon"),
-        ("boolean", 1), ("decimal", "NaN"), ("decimal", "1e999999999"), ("decimal", True),
+        ("int", "five"),
+        ("int", 5.5),
+        ("int", True),
+        ("int", "٥"),
+        ("int", ""),
+        ("date", "2013-13-01"),
+        ("date", 20130101),
+        ("timestamp", "noon"),
+        ("boolean", 1),
+        ("decimal", "NaN"),
+        ("decimal", "1e999999999"),
+        ("decimal", True),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_its_level_cannot_hold_is_refused_by_name(kind: str, value: PartitionValue) -> None:
     with pytest.raises(InvalidValueError, match="'level'"):
         canonical_partition((value,), PartitionLevels.of({"level": kind}))

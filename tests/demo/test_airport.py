@@ -5,7 +5,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from lakechime_dagster.demo.airport import Line, file_of, lines_of  # fmt: skip
+from lakechime_dagster.demo.airport import Line, file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, Plan
 

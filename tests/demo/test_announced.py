@@ -19,9 +19,14 @@ from tests.support.streams import Stream
 
 HOURS = 24
 TABLES = [
-    "airport.events", "airport_other.passenger__boarded", "airport_other.passenger__rebooked", "crews.crew__checked_in",
-    "crews.crew__swapped", "gates.gate__assigned", "gates.gate__changed",
-]  # fmt: skip
+    "airport.events",
+    "airport_other.passenger__boarded",
+    "airport_other.passenger__rebooked",
+    "crews.crew__checked_in",
+    "crews.crew__swapped",
+    "gates.gate__assigned",
+    "gates.gate__changed",
+]
 
 
 def checks(location: Callable[[str], str], hours: int = HOURS) -> dict[str, TableCheck]:

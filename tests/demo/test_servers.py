@@ -55,10 +55,14 @@ def test_programs_that_are_not_there_are_named_with_what_to_install(monkeypatch:
 @pytest.mark.services
 def test_a_cluster_whose_id_begins_with_a_dash_in_base64_is_no_option_of_the_storage_tool(tmp_path: Path, stack_jars: Path) -> None:
     properties = {
-        "process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093",
-        "controller.listener.names": "CONTROLLER", "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "log.dirs": f"{tmp_path}/data",
-    }  # fmt: skip
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": f"{tmp_path}/data",
+    }
     file = write_properties(tmp_path / "server.properties", properties)
     format_storage(tmp_path, file, stack_jars, find_java(), uuid.UUID(bytes=b"\xf8" * 16))
     assert (tmp_path / "data" / "meta.properties").exists(), (tmp_path / "format.log").read_text()

@@ -30,10 +30,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
         "stock": "tests/e2e/stock.py",
         "outside": "lakechime_dagster/outside.py",
     }
-    workspace.write_text("load_from:\n" + "".join(
-        f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
-        for name, path in places.items()
-    ))  # fmt: skip
+    workspace.write_text(
+        "load_from:\n"
+        + "".join(
+            f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
+            for name, path in places.items()
+        )
+    )
     page = f"http://127.0.0.1:{free_port()}"
     wishes = {
         "LAKECHIME_LAKE": LAKE,
@@ -56,7 +59,17 @@ def orders(shop: DagsterDev) -> dict[str, Any]:
     rows = [{"id": 1, "day": day, "amount": 10}, {"id": 2, "day": day, "amount": 20}, {"id": 3, "day": day, "amount": -1}]
     write(shop.home / "warehouse" / "bronze" / "orders", pa.Table.from_pylist(rows, schema=SCHEMA), partition_by=["day"])
     done = shop.lakechime(
-        "dce", "register", "--table", "bronze.orders", "--operation", "APPEND", "--partition", '["2024-05-01"]', "--snapshot-id", "0",
-        "--tag", "producer=shop",
-    )  # fmt: skip
+        "dce",
+        "register",
+        "--table",
+        "bronze.orders",
+        "--operation",
+        "APPEND",
+        "--partition",
+        '["2024-05-01"]',
+        "--snapshot-id",
+        "0",
+        "--tag",
+        "producer=shop",
+    )
     return {"registration": done, "run": shop.await_run("silver.orders")}

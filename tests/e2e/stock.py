@@ -17,8 +17,11 @@ FEATURES = "features.jsonl"  # in the home folder: a line per execution, with th
 def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
     """What a job does that existed before any trigger: here it writes down what it was given."""
     with lakechime.execution(context) as running:
-        line = {"execution": running.execution.execution_id, "snapshots": [event.event.snapshot_id for event in running.events],
-                "env": running.env()}  # fmt: skip
+        line = {
+            "execution": running.execution.execution_id,
+            "snapshots": [event.event.snapshot_id for event in running.events],
+            "env": running.env(),
+        }
         with features_file().open("a") as file:
             file.write(json.dumps(line) + "\n")
         return dg.MaterializeResult(metadata={"events": len(running.events)})

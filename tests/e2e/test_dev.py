@@ -60,8 +60,11 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     service.start()
     await_found(
         lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {OrderState.DONE} or None,
-        "the backfill is done", 600, is_there(service), 1,
-    )  # fmt: skip
+        "the backfill is done",
+        600,
+        is_there(service),
+        1,
+    )
     assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
     assert {one.consumer.subscription for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
     await_found(lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5)

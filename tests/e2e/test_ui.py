@@ -24,8 +24,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 MILLISECONDS = 60_000 * PATIENCE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="module")

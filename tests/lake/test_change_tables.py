@@ -23,9 +23,7 @@ from tests.support.declaring import grouped
 
 def orders(name: str = "shop.orders", **declared: Any) -> ChangeTable:
     """A table that follows one of which only what matters is named."""
-    return change_table(
-        name, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared})
-    )  # fmt: skip
+    return change_table(name, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
 
 
 def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> None:
@@ -34,8 +32,11 @@ def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> N
     )
     assert (table.bronze.name, table.bronze.location, table.bronze.owner) == ("shop.orders__changes", "/lake/orders__changes", "team:shop")
     assert (table.keys, table.schema.on_drift, table.inputs, table.trigger.tables) == (
-        ("id",), Drift.EVOLVE, ("shop.orders__changes",), ("shop.orders__changes",),
-    )  # fmt: skip
+        ("id",),
+        Drift.EVOLVE,
+        ("shop.orders__changes",),
+        ("shop.orders__changes",),
+    )
     assert (table.bronze.inputs, table.bronze.trigger.tables, str(table.bronze.trigger.every)) == ((), (), "every 5 minutes")
     lake = Lake("shop", [table])
     assert [one.name for one in lake.targets] == ["shop.orders__changes", "shop.orders"]
@@ -52,9 +53,11 @@ def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longes
     table = orders(max_transaction=dt.timedelta(minutes=1))
     assert (table.hours.name, table.hours.levels.as_dict()) == ("shop.orders__hours", {"source_date": "date", "source_hour": "int"})
     daily = sql_table(
-        "gold.daily", sql="SELECT count(*) AS n FROM shop.orders", refresh="full",
+        "gold.daily",
+        sql="SELECT count(*) AS n FROM shop.orders",
+        refresh="full",
         trigger=PartitionTrigger(table.hours.partitions(source_date=tick("-1d"), source_hour=range(24)), every(days=1, start="2024-01-02")),
-    )  # fmt: skip
+    )
     assert [one.name for one in Lake("shop", [table, daily]).sources] == ["shop.orders__hours"]
     with pytest.raises(DeclarationError, match="max_transaction: is not declared"):
         _ = orders().hours
@@ -118,9 +121,7 @@ WRONG = [
         "shop.orders, read_from: is in PostgreSQL, which Maxwell does not follow; name the database that it reads",
     ),
     (
-        lambda: orders(
-            envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")
-        ),
+        lambda: orders(envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")),
         "shop.orders, read_from: is one database's table; this one follows those of all shards: declare SourceSchema(types={…})",
     ),
     (
@@ -209,14 +210,12 @@ WRONG = [
         lambda: build_definitions(Lake("shop", [orders(envelope=Maxwell(), types={"id": "interval"})])),
         "shop.orders, types",
     ),
-]  # fmt: skip
+]
 
 
 def test_a_column_of_a_name_that_no_table_can_have_is_declared_under_another_or_left_out() -> None:
     types = {"id": "int", "filePath": "string", "a=b": "string"}
-    table = orders(
-        envelope=Maxwell(), types=types, names={"filePath": "path"}, merge=CDCMerge(keys=("id",), except_column_list=("a=b",))
-    )  # fmt: skip
+    table = orders(envelope=Maxwell(), types=types, names={"filePath": "path"}, merge=CDCMerge(keys=("id",), except_column_list=("a=b",)))
     assert table.names == {"filePath": "path"}
 
 
@@ -256,8 +255,11 @@ def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() ->
     assert (bronze.metadata["envelope"], bronze.metadata["keys"]) == ("Debezium", "id")
     assert (followed.metadata["on drift"], followed.metadata["remembers in"]) == ("lenient", "shop.orders__state")
     assert {f"{check.asset_key.to_user_string()}: {check.name}" for check in graph.asset_check_keys} == {
-        "shop/orders__changes: nothing_unreadable", "shop/orders: rows_add_up", "shop/orders: nothing_quarantined", "shop/orders: keeps_up",
-    }  # fmt: skip
+        "shop/orders__changes: nothing_unreadable",
+        "shop/orders: rows_add_up",
+        "shop/orders: nothing_quarantined",
+        "shop/orders: keeps_up",
+    }
     sensors = {sensor.name: sensor.description for sensor in built.sensors or []}
     assert sensors["shop_orders__changes"] == (
         "Launches after messages of shop.orders at broker:9092, every minute. Each change is applied once."

@@ -27,9 +27,7 @@ def commented() -> Callable[..., Any]:
     def paid(orders: Any) -> Any:
         """Orders that are paid."""
         # more than nothing
-        return orders.where(
-            "amount > 0"
-        )  # fmt: skip
+        return orders.where("amount > 0")
 
     return paid
 

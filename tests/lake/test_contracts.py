@@ -22,12 +22,17 @@ def columns(contract: Contract, *paths: str) -> list[Mode]:
 
 def test_of_rules_for_paths_the_most_specific_holds_and_what_it_does_not_say_the_next_one_says() -> None:
     contract = Contract(
-        columns="freeze", kinds="rescue",
+        columns="freeze",
+        kinds="rescue",
         paths={"/a/*": PathRule(columns="evolve", kinds="variant"), "/a/b*": PathRule(columns="rescue"), "/a/b": PathRule(kinds="freeze")},
-    )  # fmt: skip
+    )
     assert columns(contract, "/x", "/a", "/a/c", "/a/bc", "/a/b") == [
-        Mode.FREEZE, Mode.FREEZE, Mode.EVOLVE, Mode.RESCUE, Mode.RESCUE,
-    ]  # fmt: skip
+        Mode.FREEZE,
+        Mode.FREEZE,
+        Mode.EVOLVE,
+        Mode.RESCUE,
+        Mode.RESCUE,
+    ]
     kinds = [contract.mode(Change.KIND, path) for path in ("/x", "/a/c", "/a/bc", "/a/b")]
     assert kinds == [Mode.RESCUE, Mode.VARIANT, Mode.VARIANT, Mode.FREEZE]
 
@@ -45,9 +50,11 @@ def test_rules_of_a_group_for_paths_hold_for_a_type_with_a_contract_of_its_own_w
 
 def test_pins_of_a_group_hold_for_a_type_with_a_contract_of_its_own() -> None:
     shop = event_group(
-        "shop", GAME, contract=Contract(is_double_first=True, pins={"/price": "double", "/id": "string"}),
+        "shop",
+        GAME,
+        contract=Contract(is_double_first=True, pins={"/price": "double", "/id": "string"}),
         types={"buy": Contract(kinds="freeze", pins={"/id": Pin.LONG})},
-    )  # fmt: skip
+    )
     buy = shop.contract_of("buy")
     assert (buy.pins, buy.is_double_first, buy.kinds) == ({"/price": Pin.DOUBLE, "/id": Pin.LONG}, True, Mode.FREEZE)
 
@@ -62,9 +69,10 @@ def test_an_excluded_change_is_as_under_rescue_and_a_table_as_under_freeze() -> 
 
 def test_what_a_person_says_holds_against_rules_for_paths_and_excluded_changes() -> None:
     declared = Contract(
-        kinds="freeze", exclude=["number", "field"],
+        kinds="freeze",
+        exclude=["number", "field"],
         paths={"/a": PathRule(columns="freeze", kinds="freeze"), "/b": PathRule(kinds="rescue")},
-    )  # fmt: skip
+    )
     shop = group(declared, buy=Contract()).with_hints([Hint(type="buy", of="kinds", says="evolve")])
     for contract in (with_hint(declared, Hint(type="buy", of="kinds", says="evolve")), shop.contract_of("buy")):
         assert [contract.mode(change, path) for change in KINDS for path in ("/a", "/b", "/c")] == [Mode.EVOLVE] * 6
@@ -82,9 +90,14 @@ def test_a_person_who_lets_a_type_have_a_table_lets_it_in_whatever_the_cap() -> 
 def test_a_contract_tells_what_it_says() -> None:
     shared = Contract(pins={"/id": Pin.STRING}, paths={"/b": PathRule(kinds="freeze"), "/a": PathRule(columns="evolve")})
     assert Contract(kinds="variant", exclude=["table"], paths={"/a": PathRule(columns="freeze")}).within(shared).to_json() == {
-        "tables": "evolve", "columns": "evolve", "kinds": "variant", "excluded": ["table"],
-        "paths": {"/a": {"columns": "freeze"}, "/b": {"kinds": "freeze"}}, "double first": False, "pins": {"/id": "string"},
-    }  # fmt: skip
+        "tables": "evolve",
+        "columns": "evolve",
+        "kinds": "variant",
+        "excluded": ["table"],
+        "paths": {"/a": {"columns": "freeze"}, "/b": {"kinds": "freeze"}},
+        "double first": False,
+        "pins": {"/id": "string"},
+    }
     assert Contract().to_json() == {"tables": "evolve", "columns": "evolve", "kinds": "evolve", "double first": False, "pins": {}}
 
 
@@ -107,7 +120,7 @@ def test_a_contract_tells_what_it_says() -> None:
         (lambda: Contract(exclude=["fields"]), "Contract, exclude: ['fields'] is not made of table, column, field, number, kind"),
         (lambda: Contract(include=7), "Contract, include: 7 is not made of table,"),  # type: ignore[arg-type]
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_refused(declared: Callable[[], object], told: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         declared()

@@ -180,7 +180,7 @@ def test_a_contract_pins_paths_and_that_of_a_type_is_in_its_place() -> None:
     shop = group(
         contract=Contract(kinds="rescue", pins={"/a": Pin.LONG, "/items[]/price": "double"}, is_double_first=True),
         types={"shop.buy": freezing},
-    )  # fmt: skip
+    )
     assert (shop.contract.kinds, shop.contract.is_double_first) == (Mode.RESCUE, True)
     assert shop.contract.pins == {"/a": Pin.LONG, "/items[]/price": Pin.DOUBLE}
     assert (shop.contract_of("shop.buy"), shop.contract_of("shop.sell")) == (freezing.within(shop.contract), shop.contract)

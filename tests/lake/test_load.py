@@ -49,9 +49,13 @@ def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(tmp_
     lake = load_lake("groups_lake:lake")
     monkeypatch.delitem(sys.modules, "groups_lake")
     assert {group.name: group.problem.partition(": ")[0] for group in lake.groups} == {
-        "shop": "shop, types['shop.buy']", "levels": "levels, contract", "kept": "kept, options", "owned": "owned, owner", "fights": "",
+        "shop": "shop, types['shop.buy']",
+        "levels": "levels, contract",
+        "kept": "kept, options",
+        "owned": "owned, owner",
+        "fights": "",
         "game_other": "",
-    }  # fmt: skip
+    }
     assert [owner_of(lake.groups, kind).name for kind in ("shop.buy", "level.up", "other")] == ["shop", "levels", "game_other"]
     graph = build_definitions(lake).resolve_asset_graph()
     assert [graph.get(dg.AssetKey(name)).is_executable for name in ("shop", "fights")] == [False, True]

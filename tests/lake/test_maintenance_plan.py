@@ -196,24 +196,34 @@ def test_a_consumer_that_has_read_all_rows_holds_back_only_what_was_done_to_file
 PARTITIONS = st.sampled_from([("a",), ("b",), ("c",)])
 LIVE = st.builds(
     lambda size, deleted, partition: make_file(size, deleted=deleted, partition=partition),
-    st.integers(1, 60), st.one_of(st.just(0), st.integers(1, 99)), PARTITIONS,
-)  # fmt: skip
+    st.integers(1, 60),
+    st.one_of(st.just(0), st.integers(1, 99)),
+    PARTITIONS,
+)
 OLD = st.builds(make_old, st.floats(0, 60), st.integers(1, 50))
 READERS = st.builds(
     lambda age, later, waits: Reader(
-        name="r", since=None if age is None else NOW - round(age * DAY), unread=None if age is None else NOW - round(age * later * DAY),
+        name="r",
+        since=None if age is None else NOW - round(age * DAY),
+        unread=None if age is None else NOW - round(age * later * DAY),
         waits=waits,
     ),
-    st.one_of(st.none(), st.floats(0, 60)), st.floats(0, 1), st.sampled_from(["", "", "BLOCKED: by somebody"]),
-)  # fmt: skip
+    st.one_of(st.none(), st.floats(0, 60)),
+    st.floats(0, 1),
+    st.sampled_from(["", "", "BLOCKED: by somebody"]),
+)
 WORLDS = st.builds(
     lambda live, removed, orphans: TableFiles(table="t", live=tuple(live), removed=tuple(removed), orphans=tuple(orphans)),
-    st.lists(LIVE, max_size=20), st.lists(OLD, max_size=8), st.lists(OLD, max_size=4),
-)  # fmt: skip
+    st.lists(LIVE, max_size=20),
+    st.lists(OLD, max_size=8),
+    st.lists(OLD, max_size=4),
+)
 POLICIES = st.builds(
     lambda budget, keep, orphans: replace(POLICY, budget=budget, keep_for=dt.timedelta(days=keep), remove_orphans=orphans),
-    st.sampled_from([20, 60, 200, 10**9]), st.integers(7, 40), st.booleans(),
-)  # fmt: skip
+    st.sampled_from([20, 60, 200, 10**9]),
+    st.integers(7, 40),
+    st.booleans(),
+)
 
 
 @given(WORLDS, st.lists(READERS, max_size=3), POLICIES)
@@ -313,11 +323,12 @@ def rewritten(files: TableFiles, groups: list[list[DataFile]]) -> TableFiles:
     gone = {file.path for group in groups for file in group}
     made = [
         make_file(
-            max(1, sum(file.size * (100 - file.deleted) // 100 for file in group)), rows=sum(100 - file.deleted for file in group),
+            max(1, sum(file.size * (100 - file.deleted) // 100 for file in group)),
+            rows=sum(100 - file.deleted for file in group),
             partition=group[0].partition,
         )
         for group in groups
-    ]  # fmt: skip
+    ]
     removed = tuple(OldFile(path=file.path, size=file.size, since=NOW) for file in files.live if file.path in gone)
     live = (*(file for file in files.live if file.path not in gone), *made)
     return replace(files, live=live, removed=(*files.removed, *removed))

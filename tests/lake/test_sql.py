@@ -52,7 +52,7 @@ def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, col
         ("TABLE a.x UNION TABLE b.y;", ("a.x", "b.y")),
         ("WITH p AS (FROM a.x |> WHERE k > 1) SELECT * FROM p, (FROM b.y |> SELECT extract(DAY FROM at)) q", ("a.x", "b.y")),
     ],
-)  # fmt: skip
+)
 def test_of_a_query_that_only_spark_can_parse_the_tables_are_those_behind_from_and_join(sql: str, tables: tuple[str, ...]) -> None:
     query = parse_query("t", sql)
     assert isinstance(query, Unparsed)

@@ -10,10 +10,17 @@ def source(text: str, kind: Kind = Kind.IDENTITY, *, masking: bool = False) -> S
 
 
 def make_statement(
-    target: str = "gold.daily", *, inputs: tuple[str, ...] = (), indirect: tuple[Source, ...] = (), opaque: dict[str, str] | None = None,
-    unknown: tuple[str, ...] = (), foreign: tuple[str, ...] = (), replaces: bool = False,
-    through: dict[str, str] | None = None, **columns: str | Source | tuple[Source, ...],
-) -> Statement:  # fmt: skip
+    target: str = "gold.daily",
+    *,
+    inputs: tuple[str, ...] = (),
+    indirect: tuple[Source, ...] = (),
+    opaque: dict[str, str] | None = None,
+    unknown: tuple[str, ...] = (),
+    foreign: tuple[str, ...] = (),
+    replaces: bool = False,
+    through: dict[str, str] | None = None,
+    **columns: str | Source | tuple[Source, ...],
+) -> Statement:
     """A statement by its columns: the name of the one column that it is a copy of, a source, or several.
 
     `through` names, by column, code that nobody looks into, `foreign` what of that decides on rows.
@@ -22,15 +29,25 @@ def make_statement(
     found = [ColumnLineage(column=name, sources=_sources(one), foreign=code.get(name, ())) for name, one in columns.items()]
     found += [ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()]
     return Statement(
-        target=target, columns=tuple(found), indirect=indirect, inputs=inputs + inputs_of(found, indirect), unknown=unknown,
-        foreign=foreign, replaces=replaces,
-    )  # fmt: skip
+        target=target,
+        columns=tuple(found),
+        indirect=indirect,
+        inputs=inputs + inputs_of(found, indirect),
+        unknown=unknown,
+        foreign=foreign,
+        replaces=replaces,
+    )
 
 
 def make_record(
-    statement: Statement | None = None, *, run: str = "run-1", at: int = 1_000, job: str = "daily", namespace: str = "test",
+    statement: Statement | None = None,
+    *,
+    run: str = "run-1",
+    at: int = 1_000,
+    job: str = "daily",
+    namespace: str = "test",
     owners: tuple[str, ...] = (),
-) -> LineageRecord:  # fmt: skip
+) -> LineageRecord:
     """A record of a run that succeeded at a time in milliseconds."""
     what = statement if statement is not None else make_statement(delay="bronze.flights.dep_delay")
     return LineageRecord(producer=Producer(namespace=namespace, job=job), run_id=run, at_ms=at, statement=what, owners=owners)

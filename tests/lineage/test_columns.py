@@ -9,9 +9,11 @@ COLUMNS = st.builds(
     lambda column, sources, opaque, foreign: ColumnLineage(
         column=column, sources=tuple(sources), opaque=tuple(opaque), foreign=tuple(foreign)
     ),
-    st.sampled_from("xy"), st.lists(SOURCES, max_size=4), st.lists(st.sampled_from(["rdd", "job"]), max_size=2),
+    st.sampled_from("xy"),
+    st.lists(SOURCES, max_size=4),
+    st.lists(st.sampled_from(["rdd", "job"]), max_size=2),
     st.lists(st.sampled_from(["udf", "mapInPandas"]), max_size=2),
-)  # fmt: skip
+)
 
 
 @given(KINDS, KINDS, KINDS)

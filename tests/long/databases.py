@@ -101,11 +101,18 @@ class PostgresShop(Database):
 
     def connector(self, kafka: str) -> Mapping[str, str]:
         return {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput",
-            "database.hostname": "127.0.0.1", "database.port": str(self._server.port), "database.user": "postgres",
-            "database.password": "postgres", "database.dbname": "postgres", "schema.include.list": SCHEMA, "topic.prefix": self.name,
-            "slot.name": self.name, **ALL,
-        }  # fmt: skip
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self._server.port),
+            "database.user": "postgres",
+            "database.password": "postgres",
+            "database.dbname": "postgres",
+            "schema.include.list": SCHEMA,
+            "topic.prefix": self.name,
+            "slot.name": self.name,
+            **ALL,
+        }
 
     def restart(self) -> None:
         self._server.server.restart()

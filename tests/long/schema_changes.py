@@ -113,9 +113,12 @@ def _truncate_partition(_: Columns) -> str:
 
 
 SAME: Mapping[str, Statements] = {
-    "add a column": add, "add a column with a default": add_with_default, "drop a column": drop, "truncate": truncate,
+    "add a column": add,
+    "add a column with a default": add_with_default,
+    "drop a column": drop,
+    "truncate": truncate,
     "create an index": index,
-}  # fmt: skip
+}
 TOLD: Mapping[str, Mapping[str, Statements]] = {  # by database what its messages tell
     "mariadb": {
         **SAME,

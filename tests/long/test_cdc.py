@@ -83,9 +83,11 @@ class Trial:
         consumers = [*typed, *(table.bronze for table in self.tables)]
         strikes: dict[str, Callable[[], None]] = {
             "run": lambda: self.chain.kill_run(*consumers),
-            "Spark": lambda: self.chain.kill_spark(*consumers), "Connect": self.chain.kill_connect,
-            "broker": self.chain.kill_broker, **{name: writer.restart_database for name, writer in self.writers.items()},
-        }  # fmt: skip
+            "Spark": lambda: self.chain.kill_spark(*consumers),
+            "Connect": self.chain.kill_connect,
+            "broker": self.chain.kill_broker,
+            **{name: writer.restart_database for name, writer in self.writers.items()},
+        }
         name = self.dice.choice(["run", *strikes])
         strikes[name]()
         self.kills[name] += 1

@@ -62,9 +62,14 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape(), Shape(prunes=True, is_key=True), Shape(is_key=True), Shape(prunes=True),
-    Shape(new=D, completes=True), Shape(new=B, completes=True), Shape(new=B),
-)  # fmt: skip
+    Shape(),
+    Shape(prunes=True, is_key=True),
+    Shape(is_key=True),
+    Shape(prunes=True),
+    Shape(new=D, completes=True),
+    Shape(new=B, completes=True),
+    Shape(new=B),
+)
 
 
 class Run(NamedTuple):

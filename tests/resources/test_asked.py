@@ -72,8 +72,9 @@ def test_a_type_that_failed_is_told_until_it_is_tried_again(world: World, platfo
     (left,) = event_types(platform).left("shop")
     when = f"{from_milliseconds(left.due_ts):%Y-%m-%d %H:%M:%S}Z"
     assert (waiting.fires, waiting.reasons[-1]) == (
-        False, f"failed and tried again later: buy, not before {when}: no space is left",
-    )  # fmt: skip
+        False,
+        f"failed and tried again later: buy, not before {when}: no space is left",
+    )
 
 
 def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: World, platform: Platform) -> None:

@@ -145,8 +145,8 @@ def test_a_dump_below_the_stream_or_below_what_is_remembered_is_refused(shop: Sh
     with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog .*, above binlog \d+:4: no message"):
         next(load(shop.task, replace(dump, as_of=f"{file}:4")))
     above = Order(position=(int(file.rpartition(".")[2]), int(byte) + 1, 0))
-    frontier = StateRow(Role.FRONTIER.value, None, f"shop.{shop.schema}.orders", order_text(above))
-    told = [{"step": 1, **frontier._asdict()}]
+    low_watermark = StateRow(Role.LOW_WATERMARK.value, None, f"shop.{shop.schema}.orders", order_text(above))
+    told = [{"step": 1, **low_watermark._asdict()}]
     schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
     write_deltalake(shop.lake.log("orders__state").location, pa.Table.from_pylist(told, schema=schema), mode="append")
     with pytest.raises(DumpError, match=r"it is forgotten which rows were deleted since binlog .* `lakechime cdc rebuild orders`"):

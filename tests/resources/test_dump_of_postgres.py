@@ -46,7 +46,7 @@ def rows_of(task: LoadTask) -> dict[int, str]:
     records = [
         Record(topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode())
         for row in read(task.bronze.location)
-    ]  # fmt: skip
+    ]
     changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
     kept = with_changes(Kept(), changes).kept
     return {key[0]: row["note"] for key in kept.windows if (row := kept.image(key).row(["note"])) is not None}

@@ -107,8 +107,9 @@ def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of
         commits(platform, name)
     looked = look_at_group(platform, LAKE, SHOP)
     assert {one.plan.table: [action.kind for action in one.plan.actions] for one in looked} == {
-        "shop.buy": [Kind.COMPACT], "shop.sell": [Kind.COMPACT],
-    }  # fmt: skip
+        "shop.buy": [Kind.COMPACT],
+        "shop.sell": [Kind.COMPACT],
+    }
     assert [one.plan.table for one in look_at_group(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
 
 

@@ -19,16 +19,24 @@ def test_a_column_of_a_followed_table_comes_from_the_databases_through_the_messa
 
 
 def test_a_column_of_a_type_comes_from_the_paths_of_its_fields() -> None:
-    user = Column(name="user", field="user", holds=Holds.OBJECT, fields=(
-        Column(name="id", field="id", holds=Holds.LONG), Column(name="Id_", field="Id", holds=Holds.STRING),
-    ))  # fmt: skip
+    user = Column(
+        name="user",
+        field="user",
+        holds=Holds.OBJECT,
+        fields=(
+            Column(name="id", field="id", holds=Holds.LONG),
+            Column(name="Id_", field="Id", holds=Holds.STRING),
+        ),
+    )
     items = Column(name="items", field="items", holds=Holds.ARRAY, element=Column(name="", field="", holds=Holds.LONG))
     paths = paths_of(Layout((user, items)))
     assert paths == {"user": [("user", "id"), ("user", "Id")], "items": [("items",)]}
     told = declared.of_type("game.login", "bronze.events", paths, ("type",))
     assert [str(source.ref) for column in told.columns for source in column.sources] == [
-        "bronze.events.$.user.Id", "bronze.events.$.user.id", "bronze.events.$.items",
-    ]  # fmt: skip
+        "bronze.events.$.user.Id",
+        "bronze.events.$.user.id",
+        "bronze.events.$.items",
+    ]
     assert told.indirect == (Source(ColumnRef("bronze.events", "$.type"), Kind.FILTER),)
 
 

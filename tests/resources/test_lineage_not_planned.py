@@ -57,7 +57,7 @@ def nightly_job() -> None:
 
 def test_a_plan_that_no_digest_can_be_made_of_makes_its_own_table_unknown(
     planned: Callable[..., Manifest], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     whole = planned(paid_table(), towns_table())
     digests_of = plan.digests_of
 

@@ -78,8 +78,12 @@ def test_a_table_is_loaded_while_it_changes_and_is_then_what_the_database_is(sho
     assert is_same(shop)
     rows = dict(shop.rows)
     assert (rows[2], rows[3], rows[4], rows[15], rows[17]) == (
-        "lost", "after its chunk", "on its way", "before its chunk", "after its chunk too",
-    )  # fmt: skip
+        "lost",
+        "after its chunk",
+        "on its way",
+        "before its chunk",
+        "after its chunk too",
+    )
     assert {5, 16} & rows.keys() == set()
     assert max(loaded_keys(shop).values()) == 1
     told = [row for row in read(shop.lake.bronze) if row["topic_id"].startswith(LOADS)]
@@ -93,8 +97,9 @@ def test_a_load_that_was_interrupted_goes_on_above_its_last_chunk(shop: Shop):
 
     rest = list(load(shop, 8, now=NOW + 60_000))
     assert [(one.load, one.rows, one.total, one.is_last) for one in rest] == [
-        (first.load, 8, 18, False), (first.load, 7, 25, True),
-    ]  # fmt: skip
+        (first.load, 8, 18, False),
+        (first.load, 7, 25, True),
+    ]
     assert loaded_keys(shop) == every(*range(1, 26))
     shop.follow()
     assert is_same(shop)

@@ -134,5 +134,6 @@ def test_what_is_remembered_beside_a_table_is_kept_with_it(platform: Platform) -
     looked = look(platform, lake, follows)
     assert [one.plan.table for one in looked] == ["shop.orders", "shop.orders__state"]
     assert [[one.name for one in readers(platform, lake, follows, found.log)] for found in looked] == [
-        ["gold.reader", "shop.orders"], ["shop.orders"],
-    ]  # fmt: skip
+        ["gold.reader", "shop.orders"],
+        ["shop.orders"],
+    ]

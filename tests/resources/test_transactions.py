@@ -139,8 +139,9 @@ def test_a_transaction_whose_only_change_is_dropped_is_told_too(orders: Orders) 
 def test_several_are_told_the_oldest_first(orders: Orders) -> None:
     orders.comes([*without(without(orders.told, MANY[orders.name], 107, 108), ALONE[orders.name]), *later(orders.told)])
     assert [(one.end.transaction, one.expected - one.found) for one in orders.counted().lacking] == [
-        (ALONE[orders.name], 1), (MANY[orders.name], 2),
-    ]  # fmt: skip
+        (ALONE[orders.name], 1),
+        (MANY[orders.name], 2),
+    ]
 
 
 def test_what_may_be_on_its_way_is_no_alarm_until_the_table_may_be_no_further_behind(orders: Orders) -> None:

@@ -26,9 +26,7 @@ def written(tmp_path: Path) -> Write:
         bronze, state = tmp_path / "orders__changes", tmp_path / "orders__state"
         append_messages(str(bronze), records, messages)
         log = open_log(str(bronze), "orders__changes")
-        return LoadTask(
-            name="orders", log=log, bronze=log, state=open_log(str(state), "orders__state"), keys=("id",), format=messages
-        )  # fmt: skip
+        return LoadTask(name="orders", log=log, bronze=log, state=open_log(str(state), "orders__state"), keys=("id",), format=messages)
 
     return write
 

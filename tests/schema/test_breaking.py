@@ -17,9 +17,14 @@ Told = tuple[str, str, str, str | None]
 def prototype(text: str, producer: str | None = None) -> Prototype:
     variation = variation_of(event(text))
     return Prototype(
-        typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event(text)), source="a@0",
-        position=0, producer=producer,
-    )  # fmt: skip
+        typed_hash=variation.typed_hash,
+        names_hash=variation.names_hash,
+        variation=variation,
+        shape=shape_of(event(text)),
+        source="a@0",
+        position=0,
+        producer=producer,
+    )
 
 
 def after(known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()) -> tuple[KnownType, list[Told]]:
@@ -59,9 +64,11 @@ def test_what_a_contract_freezes_breaks_when_it_comes_first() -> None:
     text = '{"a":"x","o":{"q":{"r":1}},"l":["x"],"n":{"m":1},"A":1,"quiet":true,"quieter":1}'
     known, told = after(known, text, contract=frozen, by=["tv"])
     assert sorted(told) == [
-        ("/a", "string", "frozen", "tv"), ("/l[]", "string", "frozen", "tv"), ("/n", "object", "frozen", "tv"),
+        ("/a", "string", "frozen", "tv"),
+        ("/l[]", "string", "frozen", "tv"),
+        ("/n", "object", "frozen", "tv"),
         ("/o/q", "object", "frozen", "tv"),
-    ]  # fmt: skip
+    ]
     assert after(known, '{"a":"y","n":{"m":2,"k":1}}', contract=frozen)[1] == []
     assert after(known, '{"a":true}', contract=frozen)[1] == [("/a", "bool", "frozen", None)]
 

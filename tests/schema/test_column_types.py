@@ -12,9 +12,7 @@ def prototype(payload: str) -> Prototype:
     event = event_of(payload)
     assert isinstance(event, JsonEvent)
     one = variation_of(event)
-    return Prototype(
-        typed_hash=one.typed_hash, names_hash=one.names_hash, variation=one, shape=shape_of(event), source="a", position=0
-    )  # fmt: skip
+    return Prototype(typed_hash=one.typed_hash, names_hash=one.names_hash, variation=one, shape=shape_of(event), source="a", position=0)
 
 
 def layout_of(*payloads: str) -> Layout:

@@ -43,15 +43,20 @@ def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
     [
         ({"price": 4}, [(Fault.LACKS, "/price", "3"), (Fault.DIFFERS, "/price", "4")]),
         ({"price": None}, [(Fault.LACKS, "/price", "3")]),
-        ({"item": {"name": "hat", "sizes": [2, 1]}}, [
-            (Fault.LACKS, "/item/sizes/0", "1"), (Fault.LACKS, "/item/sizes/1", "2"), (Fault.DIFFERS, "/item/sizes/0", "2"),
-            (Fault.DIFFERS, "/item/sizes/1", "1"),
-        ]),
+        (
+            {"item": {"name": "hat", "sizes": [2, 1]}},
+            [
+                (Fault.LACKS, "/item/sizes/0", "1"),
+                (Fault.LACKS, "/item/sizes/1", "2"),
+                (Fault.DIFFERS, "/item/sizes/0", "2"),
+                (Fault.DIFFERS, "/item/sizes/1", "1"),
+            ],
+        ),
         ({"_rescued": None}, [(Fault.LACKS, "/more/0", "[]")]),
         ({"_rescued": "no JSON"}, [(Fault.DIFFERS, "/_rescued", "Expecting value: line 1 column 1 (char 0)")]),
         ({"_rescued": '[{"p":"/more","v":[[]]}]'}, [(Fault.DIFFERS, "/_rescued", "_rescued has an entry with ['p', 'v'], not p, v and r")]),
     ],
-)  # fmt: skip
+)
 def test_what_somebody_changed_is_named_by_its_path(change: dict[str, Any], found: list[tuple[Fault, str, str]]) -> None:
     layout = layout_of(EVENT)
     assert faults(EVENT, row_of(EVENT, layout) | change, layout) == found

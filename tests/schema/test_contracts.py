@@ -14,14 +14,18 @@ from lakechime_dagster.tables.events import Change, Contract, Mode, PathRule
 from tests.schema.test_layout import EVENTS, columns_of, event, layout_of, seen, shape, told
 
 RULES = st.builds(
-    PathRule, columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
+    PathRule,
+    columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
     kinds=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE, Mode.VARIANT]),
-)  # fmt: skip
+)
 CONTRACTS = st.builds(
-    Contract, columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE]), kinds=st.sampled_from([Mode.EVOLVE, Mode.VARIANT, Mode.FREEZE]),
+    Contract,
+    columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE]),
+    kinds=st.sampled_from([Mode.EVOLVE, Mode.VARIANT, Mode.FREEZE]),
     paths=st.dictionaries(st.sampled_from(["/a", "/b*", "/a/*", "/a/b", "/A/*"]), RULES),
-    exclude=st.lists(st.sampled_from([*Change]), max_size=2), is_double_first=st.booleans(),
-)  # fmt: skip
+    exclude=st.lists(st.sampled_from([*Change]), max_size=2),
+    is_double_first=st.booleans(),
+)
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=6), CONTRACTS)
@@ -47,14 +51,17 @@ def test_columns_and_siblings_are_added_where_a_rule_lets_them_be() -> None:
 
 def test_what_is_lost_at_a_path_goes_as_the_rule_of_that_path_says() -> None:
     contract = Contract(
-        columns="freeze", kinds="discard_row",
+        columns="freeze",
+        kinds="discard_row",
         paths={"/drop/*": PathRule(columns="discard_value", kinds="discard_value"), "/keep/*": PathRule(columns="rescue", kinds="rescue")},
-    )  # fmt: skip
+    )
     layout = layout_of('{"drop":{"a":1},"keep":{"a":1},"a":1}', contract=contract)
     one = shape('{"drop":{"a":"x","b":1},"keep":{"a":"x","b":1},"b":1}', layout, contract)
     assert (told(one), one.discarded, one.is_discarded) == (
-        [("/keep/a", '"x"', "mismatch"), ("/keep/b", "1", "unknown"), ("/b", "1", "frozen")], 2, False,
-    )  # fmt: skip
+        [("/keep/a", '"x"', "mismatch"), ("/keep/b", "1", "unknown"), ("/b", "1", "frozen")],
+        2,
+        False,
+    )
     assert shape('{"a":"x"}', layout, contract).is_discarded
 
 
@@ -95,8 +102,10 @@ def test_one_variant_takes_all_further_kinds_of_a_path() -> None:
     layout = layout_of(*events, contract=contract)
     assert columns_of(layout) == {"a": "long", "a__v_variant": "variant"}
     assert [json.loads(shape(text, layout, contract).row) for text in events] == [
-        {"a": 1}, *({"a__v_variant": value} for value in ("s", {"b": [1, None, "x"]}, [1.5], True, {})), {"a": 2},
-    ]  # fmt: skip
+        {"a": 1},
+        *({"a__v_variant": value} for value in ("s", {"b": [1, None, "x"]}, [1.5], True, {})),
+        {"a": 2},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +145,17 @@ def test_siblings_that_are_there_take_their_kinds_before_a_variant() -> None:
 @pytest.mark.parametrize(
     ("known", "value", "reason"),
     [
-        ("1", "12345678901234567890", "overflow"), ("1", "1E400", "overflow"), ("12345678901234567890", "9" * 40, "overflow"),
-        ("1.5", "1E400", "overflow"), ("1.5", "9" * 40, "mismatch"), ("1.5", "1", "mismatch"), ("1", "1.5", "mismatch"),
-        ("1", '"x"', "mismatch"), ('"x"', "9" * 40, "mismatch"),
+        ("1", "12345678901234567890", "overflow"),
+        ("1", "1E400", "overflow"),
+        ("12345678901234567890", "9" * 40, "overflow"),
+        ("1.5", "1E400", "overflow"),
+        ("1.5", "9" * 40, "mismatch"),
+        ("1.5", "1", "mismatch"),
+        ("1", "1.5", "mismatch"),
+        ("1", '"x"', "mismatch"),
+        ('"x"', "9" * 40, "mismatch"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("mode", [Mode.RESCUE, Mode.FREEZE])
 def test_a_number_larger_than_its_column_overflows(known: str, value: str, reason: str, mode: Mode) -> None:
     contract = Contract(kinds=mode)
@@ -157,8 +172,11 @@ def test_what_has_no_column_as_the_table_is_full_is_told_so() -> None:
     wide = json.dumps({f"f{number:04}": number for number in range(500)})
     layout = layout_of(wide, '{"g":1}', '{"f0000":"x"}')
     assert told(shape('{"g":1,"h":{"i":[2]},"f0000":"x","j":{},"k":{"l":[null]}}', layout)) == [
-        ("/g", "1", "cap"), ("/h", '{"i":[2]}', "cap"), ("/f0000", '"x"', "cap"), ("/k", '{"l":[null]}', "unknown"),
-    ]  # fmt: skip
+        ("/g", "1", "cap"),
+        ("/h", '{"i":[2]}', "cap"),
+        ("/f0000", '"x"', "cap"),
+        ("/k", '{"l":[null]}', "unknown"),
+    ]
     frozen = Contract(columns="freeze", kinds="rescue")
     assert [reason for *_, reason in told(shape('{"g":1,"f0000":"x"}', layout, frozen))] == ["frozen", "mismatch"]
 

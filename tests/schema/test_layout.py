@@ -241,8 +241,10 @@ def test_of_names_that_differ_in_case_alone_the_one_of_a_hint_has_the_column() -
     assert [one.name for one in layout_of(twins).columns] == ["Price", "a", "z"]
     hinted = layout_of(twins, contract=contract)
     assert [(one.name, one.holds) for one in hinted.columns] == [
-        ("a", Holds.LONG), ("price", Holds.DOUBLE), ("z", Holds.LONG),
-    ]  # fmt: skip
+        ("a", Holds.LONG),
+        ("price", Holds.DOUBLE),
+        ("z", Holds.LONG),
+    ]
     assert told(shape(twins, hinted, contract)) == [("/Price", "1", "case")]
 
 
@@ -318,8 +320,11 @@ def test_each_array_of_numbers_is_in_one_column_whole() -> None:
     layout = layout_of('{"a":[12]}', '{"a":[55.5]}')
     rows = [shape(text, layout) for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')]
     assert [one.row for one in rows] == [
-        '{"a":[12,7]}', '{"a__v_array_double":[55.5]}', '{"a__v_array_double":[12,null,55.5]}', '{"a":[]}',
-    ]  # fmt: skip
+        '{"a":[12,7]}',
+        '{"a__v_array_double":[55.5]}',
+        '{"a__v_array_double":[12,null,55.5]}',
+        '{"a":[]}',
+    ]
     assert not any(one.rescued for one in rows)
     frozen, variants = (layout_of('{"a":[12]}', '{"a":[55.5]}', contract=Contract(kinds=kinds)) for kinds in ("freeze", "variant"))
     assert columns_of(frozen) == {"a": ["long"]}

@@ -54,7 +54,7 @@ def watching(lakechime: Cli, tmp_path: Path) -> Iterator[Watching]:
 
 def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("OPS", webhook.url)
     monkeypatch.setenv("LAKECHIME_ALARMS", "$OPS")
     watching.tick()
@@ -113,7 +113,7 @@ def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webho
 
 def test_the_alarms_of_the_lake_are_told_where_the_setting_says_so(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     watching.alarms = [webhook.url]
     monkeypatch.setenv("LAKECHIME_ALARMS", "send")
     watching.runs(False)
@@ -136,7 +136,7 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
 
 def test_who_was_reached_is_not_told_again_because_another_was_not(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", f"{webhook.url} json://127.0.0.1:1/")
     watching.runs(False)
     assert "number 2: json://… did not take it" in watching.tick()

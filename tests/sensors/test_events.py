@@ -116,8 +116,10 @@ def test_a_first_sight_adds_nothing_to_what_was_pushed_before_it(world: World) -
     world.tick()
     events = world.platform.store.fetch(EventQuery(table="bronze.orders"))
     assert [(one.event.snapshot_id, one.event.partition, dict(one.event.tags)) for one in events] == [
-        ("1", ("2024-05-02",), {}), ("2", ("2024-05-03",), {}), ("0", ("2024-05-01",), {}),
-    ]  # fmt: skip
+        ("1", ("2024-05-02",), {}),
+        ("2", ("2024-05-03",), {}),
+        ("0", ("2024-05-01",), {}),
+    ]
 
 
 def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> None:

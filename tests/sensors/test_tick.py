@@ -85,7 +85,7 @@ def test_a_tick_without_anything_new_says_so(platform: Platform, runs: ToldRuns)
 
 def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commits_at_most(
     world: World, platform: Platform, runs: ToldRuns
-) -> None:  # fmt: skip
+) -> None:
     subscriptions = [replace(a_subscription(f"taking {most}"), max_commits=most) for most in (None, 1)]
     world.change(version=0)
     for execution in [one(run_tick(platform, subscription, runs).launches) for subscription in subscriptions]:

@@ -287,8 +287,11 @@ def test_the_types_are_in_the_words_of_the_database(postgres_url: str):
         )
         with taken(database.url) as cut:
             assert column_types(cut.connection, database.schema, "orders") == {
-                "id": "integer", "m": "enum", "p": "numeric(10,2)", "at": "timestamp(3) without time zone",
-            }  # fmt: skip
+                "id": "integer",
+                "m": "enum",
+                "p": "numeric(10,2)",
+                "at": "timestamp(3) without time zone",
+            }
 
 
 @pytest.mark.parametrize("url", ["sqlite:///x", "oracle://u:secret@h/d", "nothing", "postgresql+asyncpg", "mysql://u:secret@h:port/d"])

@@ -41,8 +41,9 @@ def test_the_statement_that_is_told_sets_the_log_of_mariadb_right(shop: Database
     try:
         found = told(shop)
         assert {about: weight for about, (weight, _) in found.items()} == {
-            "binlog_format": Weight.ERROR, "binlog_row_image": Weight.ERROR,
-        }  # fmt: skip
+            "binlog_format": Weight.ERROR,
+            "binlog_row_image": Weight.ERROR,
+        }
         shop.run(*(remedy.partition(";")[0] for _, remedy in found.values()))
         assert told(shop) == {}
     finally:

@@ -21,9 +21,11 @@ pytestmark = pytest.mark.services
 def database(mariadb: MariaDB) -> Iterator[Database]:
     with on_mariadb(mariadb) as found:
         found.run(
-            "CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1)",
-            "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'secret'", "GRANT PROCESS ON *.* TO prober@'127.0.0.1'",
-        )  # fmt: skip
+            "CREATE TABLE orders (id INT PRIMARY KEY)",
+            "INSERT INTO orders VALUES (1)",
+            "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'secret'",
+            "GRANT PROCESS ON *.* TO prober@'127.0.0.1'",
+        )
         try:
             yield found
         finally:

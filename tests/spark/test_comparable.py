@@ -11,9 +11,14 @@ from lakechime_dagster.spark.session import column, comparable
 pytestmark = pytest.mark.spark
 
 SHAPES = [
-    "map('a', {})", "map({}, 1)", "array(map('a', {}))", "named_struct('in', map('a', array({})))", "map('a', map('b', {}))",
-    "named_struct('at', {}, 'other.name', parse_json('[1]'))", "map(named_struct('at', {}), 1)",
-]  # fmt: skip
+    "map('a', {})",
+    "map({}, 1)",
+    "array(map('a', {}))",
+    "named_struct('in', map('a', array({})))",
+    "map('a', map('b', {}))",
+    "named_struct('at', {}, 'other.name', parse_json('[1]'))",
+    "map(named_struct('at', {}), 1)",
+]
 LEAST = [
     ("timestamp_micros(1)", "timestamp_micros(2)"),
     ("timestamp_ntz'1500-02-28 00:00:00.000001'", "timestamp_ntz'1500-02-28 00:00:00.000002'"),

@@ -78,8 +78,10 @@ def test_rows_of_new_keys_are_added_and_others_merged(subscription: Subscription
     assert subscription.rows == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
     changes = pa.table(DeltaTable(subscription.job.location).load_cdf(starting_version=1)).to_pylist()
     assert sorted((one["k"], one["_change_type"], one["_commit_version"]) for one in changes if one["_commit_version"] < 3) == [
-        (1, "insert", 1), (2, "insert", 1), (3, "insert", 2),
-    ]  # fmt: skip
+        (1, "insert", 1),
+        (2, "insert", 1),
+        (3, "insert", 2),
+    ]
 
 
 def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: Path, source: Source) -> None:

@@ -61,13 +61,17 @@ def test_a_table_is_kept_as_planned_and_nobody_downstream_reads_anything_again(s
 
     made = planned(flights)
     assert [(action.kind, action.partition, action.files) for action in made.actions] == [
-        (Kind.COMPACT, ("2013-01-02",), 3), (Kind.PURGE, ("2013-01-01",), 1), (Kind.VACUUM, None, 3),
-    ]  # fmt: skip
+        (Kind.COMPACT, ("2013-01-02",), 3),
+        (Kind.PURGE, ("2013-01-01",), 1),
+        (Kind.VACUUM, None, 3),
+    ]
     kept = maintain(spark, flights.log, made, POLICY, lambda: now_of(flights))
 
     assert [(one.kind, one.files_removed, one.files_added) for one in kept.done] == [
-        (Kind.COMPACT, 3, 1), (Kind.PURGE, 1, 1), (Kind.VACUUM, 3, 0),
-    ]  # fmt: skip
+        (Kind.COMPACT, 3, 1),
+        (Kind.PURGE, 1, 1),
+        (Kind.VACUUM, 3, 0),
+    ]
     assert (kept.total("rewritten"), kept.total("freed")) == (made.rewrites, made.actions[2].bytes)
     assert (kept.refused, planned(flights).actions, spark.conf.get(MAX_FILE, None)) == ((), (), None)
     assert read_rows(flights.location) == rows

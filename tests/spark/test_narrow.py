@@ -25,10 +25,16 @@ def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 EVERY_KIND = [
-    "cast(id AS tinyint) AS small", "id % 2 = 0 AS flag", "cast(id AS decimal(20, 3)) / 3 AS price", "cast(id AS float) / 3 AS ratio",
-    "cast(id AS double) / 7 AS share", "date_add(DATE'0001-01-01', cast(id AS int)) AS day", "TIMESTAMP'2013-03-10 06:30:00' AS at",
-    "TIMESTAMP_NTZ'2013-03-10 02:30:00.123456' AS there", r"""concat("it's \\\n ", '$', '{spark.app.name}', id) AS name""",
-]  # fmt: skip
+    "cast(id AS tinyint) AS small",
+    "id % 2 = 0 AS flag",
+    "cast(id AS decimal(20, 3)) / 3 AS price",
+    "cast(id AS float) / 3 AS ratio",
+    "cast(id AS double) / 7 AS share",
+    "date_add(DATE'0001-01-01', cast(id AS int)) AS day",
+    "TIMESTAMP'2013-03-10 06:30:00' AS at",
+    "TIMESTAMP_NTZ'2013-03-10 02:30:00.123456' AS there",
+    r"""concat("it's \\\n ", '$', '{spark.app.name}', id) AS name""",
+]
 
 
 @pytest.mark.parametrize("count", [4, MAX_LITERALS + 50], ids=["listed", "bounded"])

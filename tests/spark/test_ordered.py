@@ -99,7 +99,7 @@ def test_partitions_and_whole_tables_are_computed_again(spark: SparkSession, tmp
     for mode, wanted in ((RefreshMode.PARTITIONS, [-12, 9, 1]), (RefreshMode.FULL, [-12, -9, -1])):
         subscription = make_subscription(
             spark, tmp_path / mode, {"flights": flights}, sql=text.format("sum(delay)"), partitioned_by=("day",), refresh=mode
-        )  # fmt: skip
+        )
         subscription.run()
         subscription.run(sql=text.format("-sum(delay)"), ordered=(FIRST_DAY,))
         assert [delay for _, delay in subscription.rows] == wanted
@@ -126,7 +126,7 @@ def test_what_joins_an_ordered_table_is_computed_again(
     sources = {"flights": flights_source(tmp_path, *ROWS), "weather": weather}
     subscription = make_subscription(
         spark, tmp_path, sources, joined(1), keys=("k",), inputs={"flights": read, "weather": {"mode": ReadMode.SNAPSHOT}}
-    )  # fmt: skip
+    )
     subscription.run()
     subscription.run(compute=joined(10), ordered=(Span(tables=tables, column="day", since="2013-01-01", until="2013-01-02"),))
     assert by_key(subscription.rows) == wanted

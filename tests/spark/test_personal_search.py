@@ -131,7 +131,7 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     """Neither those that are asked for nor those of rows, where Spark and its connection tell all they can."""
     rows = [{"id": 4711_0815, "email": "Xanthippe", "payload": '{"to": "Xanthippe"}'}, {"id": 1, "email": "Yolanda", "payload": "{"}]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))

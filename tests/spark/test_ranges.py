@@ -120,9 +120,11 @@ def test_each_method_is_taken_where_it_is_the_cheapest(spark: SparkSession, tmp_
         "update": read_range(spark, source.log, source.range(0, 3)),
     }
     assert {name: read.method for name, read in ways.items()} == {
-        "first": ReadMethod.WHOLE, "appends": ReadMethod.LOG_FILES, "optimize": ReadMethod.NOTHING,
+        "first": ReadMethod.WHOLE,
+        "appends": ReadMethod.LOG_FILES,
+        "optimize": ReadMethod.NOTHING,
         "update": ReadMethod.CHANGE_FEED if change_feed else ReadMethod.VERSION_DIFF,
-    }  # fmt: skip
+    }
     assert (ways["first"].is_first, ways["first"].must_replace, ways["first"].end.count()) == (True, False, 3)
     assert images(ways["appends"]) == {(0, 3, "c"): 1}
     assert images(ways["optimize"]) == {}

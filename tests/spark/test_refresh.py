@@ -46,14 +46,16 @@ def weather_source(folder: Path) -> Source:
 
 def any_change(dice: random.Random) -> tuple[Any, ...]:
     """One commit of a producer, drawn at random."""
-    return dice.choice([
-        ("add", dice.choice(DAYS), dice.choice(ORIGINS), dice.randint(-2, 9)),
-        ("delay", dice.randint(0, 4), dice.randint(-2, 9)),
-        ("move", dice.randint(0, 4), dice.choice(DAYS), dice.choice(ORIGINS)),
-        ("drop", dice.randint(0, 4)),
-        ("weather", dice.choice(ORIGINS), dice.randint(0, 50)),
-        ("optimize",),
-    ])  # fmt: skip
+    return dice.choice(
+        [
+            ("add", dice.choice(DAYS), dice.choice(ORIGINS), dice.randint(-2, 9)),
+            ("delay", dice.randint(0, 4), dice.randint(-2, 9)),
+            ("move", dice.randint(0, 4), dice.choice(DAYS), dice.choice(ORIGINS)),
+            ("drop", dice.randint(0, 4)),
+            ("weather", dice.choice(ORIGINS), dice.randint(0, 50)),
+            ("optimize",),
+        ]
+    )
 
 
 def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) -> None:
@@ -113,9 +115,7 @@ def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, 
     for alias, frame in now.items():
         frame.createOrReplaceTempView(alias)
     try:
-        everything = {
-            "rows": with_weather(**now), "groups": spark.sql(TOTALS), "days": spark.sql(DAILY), "full": spark.sql(TOTALS)
-        }  # fmt: skip
+        everything = {"rows": with_weather(**now), "groups": spark.sql(TOTALS), "days": spark.sql(DAILY), "full": spark.sql(TOTALS)}
         return {name: sorted((tuple(row) for row in frame.collect()), key=repr) for name, frame in everything.items()}
     finally:
         for alias in now:
@@ -126,9 +126,16 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights, "weather": weather}, with_weather, keys=("k",), partitioned_by=("day",),
-        inputs=rejoin, watermark="day", comment="Flights with weather",
-    )  # fmt: skip
+        spark,
+        tmp_path,
+        {"flights": flights, "weather": weather},
+        with_weather,
+        keys=("k",),
+        partitioned_by=("day",),
+        inputs=rejoin,
+        watermark="day",
+        comment="Flights with weather",
+    )
     first = balanced(subscription.run())
     assert (first.outcome, first.version, first.counts.inserted, first.counts.rows_in) == (Outcome.COMMITTED, "1", 2, 2)
     assert first.partitions == (("2013-01-01",), ("2013-01-02",))
@@ -140,8 +147,9 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
     counts = second.counts
     assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged, counts.rows_in) == (1, 1, 1, 0, 2)
     assert [(s.alias, s.method, s.verdict, s.start, s.end, s.commits) for s in second.sources] == [
-        ("flights", "change_feed", Verdict.CONTIGUOUS, "0", "2", 2), ("weather", "change_feed", Verdict.CONTIGUOUS, "0", "1", 1)
-    ]  # fmt: skip
+        ("flights", "change_feed", Verdict.CONTIGUOUS, "0", "2", 2),
+        ("weather", "change_feed", Verdict.CONTIGUOUS, "0", "1", 1),
+    ]
     assert second.watermark == 1357171200000
     assert second.committed
     assert second.committed.commit_metadata.watermark == second.watermark
@@ -164,9 +172,11 @@ def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: 
     assert [row[1] for row in subscription.rows] == [1, 3]
     held = read_rows(f"{subscription.job.location}__quarantine")
     assert sorted((row[3], json.loads(row[4])["k"]) for row in held if json.loads(row[4])["k"] is not None) == [
-        ("another row has the same key (k) and other values", 2), ("another row has the same key (k) and other values", 2),
-        ("not early: delay >= 0", 4), ("not early: delay >= 0", 5),
-    ]  # fmt: skip
+        ("another row has the same key (k) and other values", 2),
+        ("another row has the same key (k) and other values", 2),
+        ("not early: delay >= 0", 4),
+        ("not early: delay >= 0", 5),
+    ]
     assert {row[:3] for row in held} == {(str(subscription.consumer), 1, "e1")}
 
 
@@ -291,7 +301,7 @@ def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSes
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     subscription = make_subscription(
         spark, tmp_path, {"flights": flights, "weather": weather}, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
-    )  # fmt: skip
+    )
     subscription.run()
     flights.update({"origin": "'EWR'"}, "true")
     result = balanced(subscription.run(partitions=(("2013-01-02",), ("2013-01-03",))))
@@ -330,7 +340,7 @@ def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(spark: SparkSessio
     source.write((hours[0], 1), (hours[1], 2))
     subscription = make_subscription(
         spark, tmp_path, {"hourly": source}, lambda hourly: hourly, partitioned_by=("at",), refresh=RefreshMode.PARTITIONS
-    )  # fmt: skip
+    )
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         subscription.run()
@@ -369,10 +379,12 @@ def test_a_full_table_whose_column_changes_its_type_is_replaced(spark: SparkSess
 @pytest.mark.parametrize(
     ("mode", "keys", "changed"),
     [
-        (RefreshMode.ROWS, ("k",), 1), (RefreshMode.PARTITIONS, (), 1), (RefreshMode.PARTITIONS, ("k",), 2),
+        (RefreshMode.ROWS, ("k",), 1),
+        (RefreshMode.PARTITIONS, (), 1),
+        (RefreshMode.PARTITIONS, ("k",), 2),
         (RefreshMode.FULL, (), 1),
     ],
-)  # fmt: skip
+)
 def test_the_empty_string_is_null_in_a_partition_column(
     spark: SparkSession, tmp_path: Path, mode: RefreshMode, keys: tuple[str, ...], changed: int
 ) -> None:

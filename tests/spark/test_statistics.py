@@ -22,11 +22,16 @@ from tests.support.refreshes import Source, make_subscription, open_log, read_ro
 from tests.support.streams import event, stream
 
 PEOPLE = pa.schema([("id", pa.int64()), ("email", pa.string()), ("town", pa.string())])
-SCHEMA = StructType([
-    StructField("id", LongType()), StructField("email", StringType()), StructField("is_new", BooleanType()),
-    StructField("user", StructType([StructField("mail", StringType()), StructField("age", LongType())])),
-    StructField("tags", ArrayType(StringType())), StructField("a.b", StringType()),
-])  # fmt: skip
+SCHEMA = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("email", StringType()),
+        StructField("is_new", BooleanType()),
+        StructField("user", StructType([StructField("mail", StringType()), StructField("age", LongType())])),
+        StructField("tags", ArrayType(StringType())),
+        StructField("a.b", StringType()),
+    ]
+)
 
 
 def actions(location: str | Path) -> Iterator[dict[str, Any]]:

@@ -108,8 +108,10 @@ def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -
     hints.end("shop", "buy", "/price")
     assert [(one.type, one.of) for one in hints.holding("shop")] == [("buy", "kinds"), ("sell", "/price")]
     assert [(one.hint.says, one.ended_ts is None) for one in hints.said("shop", "buy")] == [
-        ("double", False), ("json", False), ("evolve", True),
-    ]  # fmt: skip
+        ("double", False),
+        ("json", False),
+        ("evolve", True),
+    ]
     with pytest.raises(NotFoundError, match="nothing is said of '/price' of 'buy'"):
         hints.end("shop", "buy", "/price")
     assert hints.holding("other") == Hints(engine, "another").holding("shop") == []
@@ -118,9 +120,7 @@ def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -
 def test_what_people_say_holds_against_what_is_declared() -> None:
     declared = Contract(tables="freeze", columns="freeze", pins={"/a": Pin.LONG, "/b": Pin.BOOL})
     said = [Hint(type="buy", of="columns", says="evolve"), Hint(type="buy", of="/a", says="json")]
-    assert reduce(with_hint, said, declared) == Contract(
-        tables=Mode.FREEZE, columns=Mode.EVOLVE, pins={"/a": Pin.JSON, "/b": Pin.BOOL}
-    )  # fmt: skip
+    assert reduce(with_hint, said, declared) == Contract(tables=Mode.FREEZE, columns=Mode.EVOLVE, pins={"/a": Pin.JSON, "/b": Pin.BOOL})
     for of, says in (("price", "json"), ("/price", "jsn"), ("columns", "melt"), ("tables", "rescue")):
         with pytest.raises(DeclarationError):
             Hint(type="buy", of=of, says=says)

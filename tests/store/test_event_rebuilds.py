@@ -27,9 +27,17 @@ def types(engine: Engine) -> SqlEventTypes:
 def anew(known: KnownType) -> Learning:
     layout = next_layout(Layout(), known.observed, Contract())
     return Learning(
-        type=known.type, table=known.table, place=known.place, prototypes=(), enlarging=0, observed=known.observed, layout=layout,
-        is_new_layout=layout != known.layout, before=known.layout_version, decision="rebuild",
-    )  # fmt: skip
+        type=known.type,
+        table=known.table,
+        place=known.place,
+        prototypes=(),
+        enlarging=0,
+        observed=known.observed,
+        layout=layout,
+        is_new_layout=layout != known.layout,
+        before=known.layout_version,
+        decision="rebuild",
+    )
 
 
 def shown(types: SqlEventTypes) -> tuple[int, list[str]]:

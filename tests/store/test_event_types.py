@@ -27,9 +27,13 @@ def prototype(position: int = 3, **fields: object) -> Prototype:
     assert isinstance(event, JsonEvent)
     variation = variation_of(event)
     return Prototype(
-        typed_hash=variation.typed_hash, names_hash=variation.names_hash, variation=variation, shape=shape_of(event), source="a@0",
+        typed_hash=variation.typed_hash,
+        names_hash=variation.names_hash,
+        variation=variation,
+        shape=shape_of(event),
+        source="a@0",
         position=position,
-    )  # fmt: skip
+    )
 
 
 def learning(known: KnownType, *found: Prototype) -> Learning:

@@ -380,9 +380,15 @@ A_ZOMBIE_OF_A_LOST_LEDGER = [
     *("claim", "claim", "run-3", "run-3", "run-2", "run-3"),
 ]
 FEW = settings(
-    max_examples=12, stateful_step_count=20, deadline=None, derandomize=True, database=None, print_blob=False, report_multiple_bugs=False,
+    max_examples=12,
+    stateful_step_count=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=False,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -40,9 +40,13 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
         who=source("crm.people.email", Kind.TRANSFORMATION, masking=True),
         rows=source("bronze.flights.", Kind.AGGREGATION),
         indirect=(source("bronze.weather.hour", Kind.JOIN),),
-        inputs=("bronze.airlines",), opaque={"guess": "rows of an RDD"}, unknown=("an RDD",), replaces=True,
-        through={"who": "Python UDF hide"}, foreign=("mapInPandas",),
-    )  # fmt: skip
+        inputs=("bronze.airlines",),
+        opaque={"guess": "rows of an RDD"},
+        unknown=("an RDD",),
+        replaces=True,
+        through={"who": "Python UDF hide"},
+        foreign=("mapInPandas",),
+    )
     assert SqlLineage(engine).record(make_record(statement, at=7, owners=("team:ops",)))
     (found,) = LineageStandings(engine).all()
     assert by_name(found.statement) == by_name(statement)
@@ -50,9 +54,13 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
 
 
 def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for_at_a_time(engine: Engine) -> None:
-    SqlLineage(engine).record_all([
-        make_record(OPAQUE, at=5, run="a"), make_record(WIND, at=9, run="b"), make_record(ELSEWHERE, job="other", at=5),
-    ])  # fmt: skip
+    SqlLineage(engine).record_all(
+        [
+            make_record(OPAQUE, at=5, run="a"),
+            make_record(WIND, at=9, run="b"),
+            make_record(ELSEWHERE, job="other", at=5),
+        ]
+    )
     found = LineageStandings(engine)
     bare = Statement(target="gold.daily", columns=(ColumnLineage(column="delay"), ColumnLineage(column="wind")))
     opaque = Statement(target="gold.daily", columns=(ColumnLineage(column="delay", opaque=("rows of an RDD",)),), unknown=("an RDD",))

@@ -28,10 +28,12 @@ def some_records(seed: int) -> list[LineageRecord]:
     return [
         make_record(
             make_statement(f"gold.t{chance.randrange(3)}", a=f"silver.s{chance.randrange(4)}.c{chance.randrange(3)}"),
-            run=f"run-{chance.randrange(40)}-{seed % 2}", at=chance.randrange(1, 1_000), job=f"job-{chance.randrange(3)}",
+            run=f"run-{chance.randrange(40)}-{seed % 2}",
+            at=chance.randrange(1, 1_000),
+            job=f"job-{chance.randrange(3)}",
         )
         for _ in range(RECORDS)
-    ]  # fmt: skip
+    ]
 
 
 def test_what_many_record_at_once_is_what_holds_and_each_run_is_kept_once(engine: Engine) -> None:

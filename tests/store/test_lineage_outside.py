@@ -38,8 +38,9 @@ def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(en
     )
     found = look(engine, most=2)
     assert [(one.consumer.name, one.tables, one.last_ms, one.owners, one.link) for one in found.consumers] == [
-        ("new", ("gold.days", "silver.orders"), 30, ("team:new",), "https://x"), ("mid", ("x.y",), 20, ("team:mid",), "https://x"),
-    ]  # fmt: skip
+        ("new", ("gold.days", "silver.orders"), 30, ("team:new",), "https://x"),
+        ("mid", ("x.y",), 20, ("team:mid",), "https://x"),
+    ]
     assert (found.more, look(engine, since=25).more, len(look(engine, since=25))) == (1, 0, 1)
 
 

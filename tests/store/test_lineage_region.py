@@ -19,8 +19,10 @@ RECORDS = st.lists(
     st.builds(make_record, STATEMENTS, run=st.sampled_from("abcd"), at=st.integers(1, 3), job=st.sampled_from("xy")), max_size=7
 )
 DECLARED = [
-    Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("gold.new",)), make_statement("u", a="gold.new.a"),
-]  # fmt: skip
+    Statement(target="gold.new", inputs=("s",)),
+    Statement(target="t", inputs=("gold.new",)),
+    make_statement("u", a="gold.new.a"),
+]
 
 
 @given(

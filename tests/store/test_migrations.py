@@ -58,11 +58,14 @@ def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", UPGRADE, empty_url],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             cwd=Path(lakechime_dagster.__path__[0]).parent,
         )
         for _ in range(8)
-    ]  # fmt: skip
+    ]
     outputs = [process.communicate("go\n", timeout=120)[0] for process in processes]
 
     assert [output.strip() for output in outputs] == [newest_version()] * 8

@@ -81,8 +81,10 @@ def test_a_subscription_was_paused_from_its_pause_to_its_resumption(world: World
     world.let_pass(MINUTE)
     world.people.resume(row, ADA)
     assert [said(world, subscription, at) for at in (2, 1, 0)] == [
-        "1 event came (1 of bronze.orders)", "paused: month end", "1 event came (1 of bronze.orders)",
-    ]  # fmt: skip
+        "1 event came (1 of bronze.orders)",
+        "paused: month end",
+        "1 event came (1 of bronze.orders)",
+    ]
 
 
 def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: World) -> None:

@@ -31,10 +31,12 @@ def store(engine: Engine) -> SqlDCEStore:
 
 
 def test_what_expires_is_folded_into_availability_and_removed(store: SqlDCEStore) -> None:
-    data, mark = store.register([
-        make_event(partition=["a"], snapshot_id="1", table_uid="u", tags={"run": "7"}),
-        make_event(partition=["a"], table_uid="u", tags={"complete": "true", "run": "7"}),
-    ]).registered  # fmt: skip
+    data, mark = store.register(
+        [
+            make_event(partition=["a"], snapshot_id="1", table_uid="u", tags={"run": "7"}),
+            make_event(partition=["a"], table_uid="u", tags={"complete": "true", "run": "7"}),
+        ]
+    ).registered
     store.register([make_event(partition=["b"], snapshot_id="1", table_uid="u")])
 
     report = expire(store.engine, FAR, needed={}, tag_keys=["complete"])
@@ -85,11 +87,13 @@ def test_tags_that_were_on_different_events_are_not_taken_together_after_folding
     subscription = Subscription(
         name="daily", trigger=PartitionTrigger([condition], every(days=1, start="2013-01-02", until="2013-01-03"), tags=both)
     )
-    store.register([
-        make_event(partition=["2013-01-01"], snapshot_id="1", tags={"complete": "true"}),
-        make_event(partition=["2013-01-01"], snapshot_id="2", tags={"checked": "yes"}),
-        make_event(partition=["2013-01-02"], snapshot_id="3", tags=both),
-    ])  # fmt: skip
+    store.register(
+        [
+            make_event(partition=["2013-01-01"], snapshot_id="1", tags={"complete": "true"}),
+            make_event(partition=["2013-01-01"], snapshot_id="2", tags={"checked": "yes"}),
+            make_event(partition=["2013-01-02"], snapshot_id="3", tags=both),
+        ]
+    )
     world = World(store.engine)
     before = [firing.key for firing in world.decide(subscription).firings]
     assert expire(store.engine, FAR, needed={}, tag_keys=list(both)).folded == 3

@@ -112,9 +112,13 @@ def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Ma
     (home / "workspace.yaml").write_text(f"load_from:\n  - python_file: {{{python_file}}}\n")
     address = f"127.0.0.1:{port}"
     wishes |= {
-        "LAKECHIME_LAKE": f"{module}:lake", "LAKECHIME_SPARK_DRIVER": place.spark.driver, "LAKECHIME_SPARK_JARS": str(place.jars),
-        "LAKECHIME_SPARK_MEMORY": place.spark.memory, "LAKECHIME_SPARK_CONF": json.dumps(place.spark.conf), KAFKA: address,
-    }  # fmt: skip
+        "LAKECHIME_LAKE": f"{module}:lake",
+        "LAKECHIME_SPARK_DRIVER": place.spark.driver,
+        "LAKECHIME_SPARK_JARS": str(place.jars),
+        "LAKECHIME_SPARK_MEMORY": place.spark.memory,
+        "LAKECHIME_SPARK_CONF": json.dumps(place.spark.conf),
+        KAFKA: address,
+    }
     command = [*program("dagster"), "dev", "-w", str(home / "workspace.yaml")]
     found = connectors(address)
     warm, there = start_warm_driver(place.spark, home, place.jars), None

@@ -105,9 +105,7 @@ def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], 
     port = free_port()
     (home / "dagster").mkdir(parents=True, exist_ok=True)
     (home / "dagster" / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
-    service = Service(
-        name, [*command, "--port", str(port)], cwd=cwd, log=home / f"{name}.log", env=environment(home, **wishes), port=port
-    )  # fmt: skip
+    service = Service(name, [*command, "--port", str(port)], cwd=cwd, log=home / f"{name}.log", env=environment(home, **wishes), port=port)
     service.start()
     running = DagsterDev(home, service)
     try:

@@ -18,9 +18,17 @@ NEW_TYPES = 4  # that come in the second half
 RARE = 0.2  # how often an event is of a drifting type, beside a steady one
 GARBAGE = 0.002
 NOT_EVENTS = (
-    b"{garbage", b"[1]", b"{}", b'{"type":5}', b'{"type":""}', b'{"type":"play.x"} x', b'{"type":"play.x","n":NaN}', b'"\xff\xfe"',
-    b'{"type":"play.x","' + b"n" * (MAX_NAME + 1) + b'":1}', b'{"type":"play.x","d":' + b"[" * 600 + b"]" * 600 + b"}",
-)  # fmt: skip
+    b"{garbage",
+    b"[1]",
+    b"{}",
+    b'{"type":5}',
+    b'{"type":""}',
+    b'{"type":"play.x"} x',
+    b'{"type":"play.x","n":NaN}',
+    b'"\xff\xfe"',
+    b'{"type":"play.x","' + b"n" * (MAX_NAME + 1) + b'":1}',
+    b'{"type":"play.x","d":' + b"[" * 600 + b"]" * 600 + b"}",
+)
 
 
 def _new_fields(random: Random, now: float) -> Fields:
@@ -73,8 +81,17 @@ def _steady(random: Random, _: float) -> Fields:
 
 
 DRIFTS: tuple[Callable[[Random, float], Fields], ...] = (
-    _new_fields, _number_to_text, _number_to_fraction, _null_first, _case, _deep, _odd_names, _numbers, _ids, _kinds,
-)  # fmt: skip
+    _new_fields,
+    _number_to_text,
+    _number_to_fraction,
+    _null_first,
+    _case,
+    _deep,
+    _odd_names,
+    _numbers,
+    _ids,
+    _kinds,
+)
 TWISTS = (',"v":"again","v":{"b":1e400}}', ',"half":"\\ud800 x"}', ',"type_":1,"type_":2}')  # what `json` does not write
 TWISTED = "play.twisted"
 

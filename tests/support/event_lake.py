@@ -82,10 +82,13 @@ def event_lake(home: Path, drift: Drift, jars: Path, max_bytes: int) -> Iterator
     """The lake of `event_module`, of which a step takes so much, run by `lakechime dev`; nothing of it is left afterwards."""
     prepared = Prepared.of(drift, home)
     wishes = {
-        "LAKECHIME_LAKE": f"{MODULE}:lake", "LAKECHIME_SPARK_DRIVER": "warm", "LAKECHIME_SPARK_JARS": str(jars),
-        FOLDER: str(prepared.folder), MAX_BYTES: str(max_bytes),
+        "LAKECHIME_LAKE": f"{MODULE}:lake",
+        "LAKECHIME_SPARK_DRIVER": "warm",
+        "LAKECHIME_SPARK_JARS": str(jars),
+        FOLDER: str(prepared.folder),
+        MAX_BYTES: str(max_bytes),
         "JAVA_TOOL_OPTIONS": "",  # of JVMs that live for seconds
-    }  # fmt: skip
+    }
     command = [*program("lakechime"), "dev"]
     with dagster_dev("lakechime-dev", command, home, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
         yield EventLake(running, prepared)

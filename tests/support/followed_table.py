@@ -47,8 +47,9 @@ class FollowedTable:
         counts = {name for metadata in said for name in metadata if re.fullmatch(r"events (?!consumed$).+", name)}
         return {
             int(str(metadata["step"].value)): sum(int(str(metadata[name].value)) for name in counts & metadata.keys())
-            for metadata in said if counts & metadata.keys()
-        }  # fmt: skip
+            for metadata in said
+            if counts & metadata.keys()
+        }
 
     def read_by_steps(self) -> dict[int, int]:
         """By step how many messages lie in the range that its commit names."""

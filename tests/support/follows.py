@@ -27,10 +27,14 @@ from tests.support.refreshes import open_log
 from tests.support.tables import write
 
 ARROW = {
-    "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
     "array<bigint>": pa.list_(pa.int64()),
     "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}  # fmt: skip
+}
 NONE = TableSize(rows=-1, bytes=-1)
 BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
@@ -103,15 +107,24 @@ class Followed:
         now = end.sources["orders__changes"]
         assert now.snapshot_id is not None
         range_ = SnapshotRange(
-            table="orders__changes", table_uid=now.table_uid, start=self.place.snapshot_id, end=now.snapshot_id,
+            table="orders__changes",
+            table_uid=now.table_uid,
+            start=self.place.snapshot_id,
+            end=now.snapshot_id,
             start_uid=self.place.table_uid,
-        )  # fmt: skip
+        )
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
         return ChangeJob(
-            name="orders", location=self.location, bronze=bronze, format=self.format, merge=CDCMerge(keys=self.keys, **self.merge),
-            start=Place(sources={"orders__changes": self.place}), may_settle_empty=attempt == 1,
-            few=NONE if (self.step + attempt) % 2 else self.few, **self.options,
-        )  # fmt: skip
+            name="orders",
+            location=self.location,
+            bronze=bronze,
+            format=self.format,
+            merge=CDCMerge(keys=self.keys, **self.merge),
+            start=Place(sources={"orders__changes": self.place}),
+            may_settle_empty=attempt == 1,
+            few=NONE if (self.step + attempt) % 2 else self.few,
+            **self.options,
+        )
 
     def log(self, table: str) -> DeltaLog:
         return open_log(str(self.folder / table), table)
@@ -131,10 +144,13 @@ class Followed:
 
 
 def append_messages(
-    location: str, records: Iterable[Record], format: MessageFormat, commit_metadata: CommitMetadata | None = None  # noqa: A002 - its name in the product
-) -> None:  # fmt: skip
+    location: str,
+    records: Iterable[Record],
+    written: MessageFormat,
+    commit_metadata: CommitMetadata | None = None,
+) -> None:
     """Messages come to a bronze table, in one commit."""
-    reader = format.reader()
+    reader = written.reader()
     rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
     columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
     write(

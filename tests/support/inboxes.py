@@ -45,9 +45,7 @@ class MailServer:
     @property
     def texts(self) -> list[str]:
         """The bodies, as plain text; a mail that is of anything else is told by its type."""
-        return [
-            one.get_content().rstrip() if one.get_content_type() == "text/plain" else one.get_content_type() for _, one in self.mails
-        ]  # fmt: skip
+        return [one.get_content().rstrip() if one.get_content_type() == "text/plain" else one.get_content_type() for _, one in self.mails]
 
 
 @dataclass

@@ -24,14 +24,23 @@ ROWS: Rows = {
         ("10", "4", "null", "'5'", "null", "named_struct('sku', 'q', 'price', 15)"),
     ),
     "people": (
-        ("1", "'ann'", "'x'", "null"), ("2", "'bob'", "null", "1"), ("3", "'ann'", "'z'", "1"), ("4", "null", "'w'", "2"),
-        ("5", "'ed'", "'x'", "3"), ("6", "'flo'", "'q'", "2"),
+        ("1", "'ann'", "'x'", "null"),
+        ("2", "'bob'", "null", "1"),
+        ("3", "'ann'", "'z'", "1"),
+        ("4", "null", "'w'", "2"),
+        ("5", "'ed'", "'x'", "3"),
+        ("6", "'flo'", "'q'", "2"),
     ),
     "visits": (
-        ("1", "'1'", "'p'"), ("5", "'2'", "null"), ("null", "'1'", "null"), ("3", "'3'", "'r'"), ("3", "'3'", "'z'"), ("1", "'2'", "'ann'"),
+        ("1", "'1'", "'p'"),
+        ("5", "'2'", "null"),
+        ("null", "'1'", "null"),
+        ("3", "'3'", "'r'"),
+        ("3", "'3'", "'z'"),
+        ("1", "'2'", "'ann'"),
         ("2", "'1'", "'q'"),
     ),
-}  # fmt: skip
+}
 """Each value as SQL. Some rows are alike in what groups are made by, or windows ordered by, so that the rest of them decides."""
 
 

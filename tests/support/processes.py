@@ -50,9 +50,15 @@ class Service:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_default_interrupt,
-            )  # fmt: skip
+                self.command,
+                cwd=self.cwd,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_default_interrupt,
+            )
         self.groups.append(self.process.pid)
         self.starts += 1
 
@@ -96,9 +102,14 @@ def environment(home: Path, **wishes: str) -> dict[str, str]:
     """The variables of a process that works in this home, whatever the environment of the tests says of others."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
     own = {
-        "LAKECHIME_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "LAKECHIME_SPARK_MEMORY": "1g", "LAKECHIME_SPARK_CORES": "2",
-        "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1",
-    }  # fmt: skip
+        "LAKECHIME_HOME": str(home),
+        "DAGSTER_HOME": str(home / "dagster"),
+        "LAKECHIME_SPARK_MEMORY": "1g",
+        "LAKECHIME_SPARK_CORES": "2",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONUNBUFFERED": "1",
+        "NO_COLOR": "1",
+    }
     return inherited | own | wishes
 
 

@@ -66,9 +66,12 @@ class Source:
     def range(self, start: int | None, end: int | None = None) -> SnapshotRange:
         uid, end = self.log.uid, self.log.version if end is None else end
         return SnapshotRange(
-            table=self.location.name, table_uid=uid, start=None if start is None else SnapshotId(str(start)),
-            end=SnapshotId(str(end)), start_uid=None if start is None else uid,
-        )  # fmt: skip
+            table=self.location.name,
+            table_uid=uid,
+            start=None if start is None else SnapshotId(str(start)),
+            end=SnapshotId(str(end)),
+            start_uid=None if start is None else uid,
+        )
 
 
 def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
@@ -114,7 +117,7 @@ class Subscription:
             return replace(one, pinned=now.snapshot_id)
         range_ = SnapshotRange(
             table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid
-        )  # fmt: skip
+        )
         if one.alias in self.only:
             only, first = frozenset(SnapshotId(str(version)) for version in self.only[one.alias]), min(self.only[one.alias])
             range_ = replace(range_, start=SnapshotId(str(first - 1)) if first else None, start_uid=now.table_uid, only=only)

@@ -26,9 +26,13 @@ from tests.support.refreshes import open_log
 
 TOLD_MS = 1_700_000_000_000  # the database's time in messages
 DECIMAL = {
-    "field": "amount", "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+    "field": "amount",
+    "type": "bytes",
+    "optional": True,
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "version": 1,
     "parameters": {"scale": "2", "connect.decimal.precision": "10"},
-}  # fmt: skip
+}
 PLACED = {"field": "placed", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp", "version": 1}
 SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True), DECIMAL, PLACED)
 DDL = "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(10,2), placed DATETIME(6))"
@@ -90,18 +94,28 @@ class Shop:
         """The table as monitors look at it."""
         lake = self.lake
         return FollowedTable(
-            name="orders", location=lake.location, bronze="orders__changes", bronze_location=lake.bronze, keys=lake.keys,
-            format=lake.format, consumer=lake.consumer, open_log=open_log,
-        )  # fmt: skip
+            name="orders",
+            location=lake.location,
+            bronze="orders__changes",
+            bronze_location=lake.bronze,
+            keys=lake.keys,
+            format=lake.format,
+            consumer=lake.consumer,
+            open_log=open_log,
+        )
 
     @property
     def task(self) -> LoadTask:
         """The table as repairs look at it."""
         log = self.lake.log
         return LoadTask(
-            name="orders", log=log("orders"), bronze=log("orders__changes"), state=log("orders__state"), keys=self.lake.keys,
+            name="orders",
+            log=log("orders"),
+            bronze=log("orders__changes"),
+            state=log("orders__state"),
+            keys=self.lake.keys,
             format=self.lake.format,
-        )  # fmt: skip
+        )
 
     def monitor(self, **declared: Any) -> Monitor:
         return Monitor(**{"database": self.url, "table": f"{self.schema}.orders", **declared})

@@ -86,8 +86,13 @@ def start_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> 
     wishes = {"TEST_SETTINGS": settings.model_dump_json(), "TEST_HOME": str(home), "TEST_JARS": str(jars), "PYTHONPATH": str(REPOSITORY)}
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT + textwrap.dedent(code)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | wishes, cwd=home,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | wishes,
+        cwd=home,
+    )
 
 
 def run_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> list[str]:

@@ -26,12 +26,18 @@ def debezium_settings(name: str, mariadb: MariaDB, kafka: str) -> dict[str, str]
     `kafka` is the address of the broker.
     """
     return {
-        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "tasks.max": "1", "topic.prefix": name,
-        "database.hostname": "127.0.0.1", "database.port": str(mariadb.port), "database.user": CAPTURE_USER,
-        "database.password": CAPTURE_USER, "database.server.id": str(1000 + zlib.crc32(name.encode()) % 1_000_000),
-        "database.include.list": name, "schema.history.internal.kafka.bootstrap.servers": kafka,
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "tasks.max": "1",
+        "topic.prefix": name,
+        "database.hostname": "127.0.0.1",
+        "database.port": str(mariadb.port),
+        "database.user": CAPTURE_USER,
+        "database.password": CAPTURE_USER,
+        "database.server.id": str(1000 + zlib.crc32(name.encode()) % 1_000_000),
+        "database.include.list": name,
+        "schema.history.internal.kafka.bootstrap.servers": kafka,
         "schema.history.internal.kafka.topic": f"{name}-history",
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="session")

@@ -81,10 +81,15 @@ class Stream:
     def job(self) -> EventJob:
         """What is asked of the stream's table."""
         return EventJob(
-            name=self.stream.table.name, location=self.bronze, feed=self.stream.table.feed, folder=str(self.folder / "in"),
-            start=Place(feed=self.place), type_field=self.stream.table.type_field, producer_field=self.stream.table.producer_field,
+            name=self.stream.table.name,
+            location=self.bronze,
+            feed=self.stream.table.feed,
+            folder=str(self.folder / "in"),
+            start=Place(feed=self.place),
+            type_field=self.stream.table.type_field,
+            producer_field=self.stream.table.producer_field,
             classes=self.classes,
-        )  # fmt: skip
+        )
 
     def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
         """The next step of the stream's table, which may reprocess what is refused there."""
@@ -120,10 +125,17 @@ class Stream:
         groups = self.groups or checked_groups(self.stream, [self.group])
         self.types.move(groups, end.table_uid)
         job = GroupJob(
-            group=self.group, groups=groups, bronze=self.bronze, end=end,
-            warehouse=str(self.folder), deployment="test", execution_id=execution, attempt=attempt,
-            replays=replays or {}, max_catchup=self.max_catchup,
-        )  # fmt: skip
+            group=self.group,
+            groups=groups,
+            bronze=self.bronze,
+            end=end,
+            warehouse=str(self.folder),
+            deployment="test",
+            execution_id=execution,
+            attempt=attempt,
+            replays=replays or {},
+            max_catchup=self.max_catchup,
+        )
         return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 
     def settle(self, result: GroupResult, end: SnapshotPlace, execution: str) -> None:
@@ -153,8 +165,10 @@ class Stream:
 
     def payloads(self, kind: str) -> list[dict[str, Any]]:
         """The same without technical columns and those that are null."""
-        return [{name: value for name, value in row.items() if (value is not None and not name.startswith("_")) or name.startswith("_x")}
-                for row in self.rows(kind)]  # fmt: skip
+        return [
+            {name: value for name, value in row.items() if (value is not None and not name.startswith("_")) or name.startswith("_x")}
+            for row in self.rows(kind)
+        ]
 
 
 def stream(spark: SparkSession, folder: Path, **options: Any) -> Stream:

@@ -28,7 +28,10 @@ def test_a_server_that_is_named_is_used_instead_of_starting_one(tmp_path: Path) 
     (tmp_path / "test_asks.py").write_text(ASKS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.postgres", "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
-        cwd=REPOSITORY, env=os.environ | {URL_VARIABLE: "postgresql://somebody@elsewhere/postgres"}, capture_output=True, text=True,
+        cwd=REPOSITORY,
+        env=os.environ | {URL_VARIABLE: "postgresql://somebody@elsewhere/postgres"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -49,7 +49,7 @@ class Log:
             "SELECT lsn - '0/0', data"
             " FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)",
             (SLOT, SLOT),
-        )  # fmt: skip
+        )
         return [message for lsn, data in found for message in self._told(int(lsn), data)]
 
     def _told(self, lsn: int, data: bytes) -> Iterator[Record]:
@@ -84,9 +84,13 @@ class Log:
         key = before or after
         self.offset += 1
         return Record(
-            topic="orders", topic_id="t", offset=self.offset, value=encoded(payload, SCHEMA), headers=headers or {},
+            topic="orders",
+            topic_id="t",
+            offset=self.offset,
+            value=encoded(payload, SCHEMA),
+            headers=headers or {},
             key=None if key is None else encoded({"id": key["id"]}, KEY_SCHEMA),
-        )  # fmt: skip
+        )
 
 
 def _int(data: bytes, at: int, size: int = 4) -> int:
@@ -148,11 +152,15 @@ class WalShop:
         """What all messages of the lake mean, in whatever order they come."""
         records = [
             Record(
-                topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode(),
-                key=None if row["key"] is None else row["key"].encode(), headers={one["key"]: one["value"] for one in row["headers"]},
+                topic=row["topic"],
+                topic_id=row["topic_id"],
+                offset=row["offset"],
+                value=row["value"].encode(),
+                key=None if row["key"] is None else row["key"].encode(),
+                headers={one["key"]: one["value"] for one in row["headers"]},
             )
             for row in read(str(self.folder / "orders__changes"))
-        ]  # fmt: skip
+        ]
         changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
         kept, again = (with_changes(Kept(), some).kept for some in (changes, changes[::-1]))
         found, backwards = (

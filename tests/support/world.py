@@ -98,9 +98,17 @@ class World:
                 connection.execute(sa.update(table).values({name: table.c[name] - milliseconds}))
 
 
-_TIMES = [(dce_event, "event_ts"), (schema.subscription, "activated_ts"), (schema.consumer, "created_ts"), (schema.execution, "claimed_ts"),
-          (schema.execution, "settled_ts"), (schema.attempt, "due_ts"), (schema.attempt, "begun_ts"), (schema.attempt, "ended_ts"),
-          (schema.intervention, "ts")]  # fmt: skip
+_TIMES = [
+    (dce_event, "event_ts"),
+    (schema.subscription, "activated_ts"),
+    (schema.consumer, "created_ts"),
+    (schema.execution, "claimed_ts"),
+    (schema.execution, "settled_ts"),
+    (schema.attempt, "due_ts"),
+    (schema.attempt, "begun_ts"),
+    (schema.attempt, "ended_ts"),
+    (schema.intervention, "ts"),
+]
 
 
 @pytest.fixture

@@ -85,9 +85,14 @@ sql("casts_are_transformations", "select cast(id as string) as a, id as b, -amou
 @shape
 def hashes_and_masks(t: Tables) -> DataFrame:
     return t.people.select(
-        F.sha2("name", 256).alias("a"), F.md5("city").alias("b"), F.hash("id", "name").alias("c"), F.xxhash64("boss").alias("d"),
-        F.crc32("name").alias("e"), F.mask("city").alias("f"), F.concat(F.sha1("name"), "city").alias("g"),
-    )  # fmt: skip
+        F.sha2("name", 256).alias("a"),
+        F.md5("city").alias("b"),
+        F.hash("id", "name").alias("c"),
+        F.xxhash64("boss").alias("d"),
+        F.crc32("name").alias("e"),
+        F.mask("city").alias("f"),
+        F.concat(F.sha1("name"), "city").alias("g"),
+    )
 
 
 @shape
@@ -129,9 +134,11 @@ def group_by(t: Tables) -> DataFrame:
 @shape
 def counts_mask(t: Tables) -> DataFrame:
     return t.orders.groupBy("day").agg(
-        F.count("*").alias("all"), F.count("amount").alias("some"), F.count_distinct("person").alias("people"),
+        F.count("*").alias("all"),
+        F.count("amount").alias("some"),
+        F.count_distinct("person").alias("people"),
         F.approx_count_distinct("id").alias("about"),
-    )  # fmt: skip
+    )
 
 
 sql(

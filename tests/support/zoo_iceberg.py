@@ -19,10 +19,21 @@ from tests.support.zoo_writes import MERGES, STATEMENTS, TARGET
 
 MODES = ("copy-on-write", "merge-on-read")
 LIKE_DELTA = (
-    "merge_star", "merge_some_columns", "merge_with_conditions", "merge_not_matched_by_source", "merge_deletes", "merge_from_itself",
-    "merge_with_evolution", "merge_field_of_a_struct", "merge_never_matching", "merge_grouped", "update_where", "update_all",
-    "delete_where", "delete_all",
-)  # fmt: skip
+    "merge_star",
+    "merge_some_columns",
+    "merge_with_conditions",
+    "merge_not_matched_by_source",
+    "merge_deletes",
+    "merge_from_itself",
+    "merge_with_evolution",
+    "merge_field_of_a_struct",
+    "merge_never_matching",
+    "merge_grouped",
+    "update_where",
+    "update_all",
+    "delete_where",
+    "delete_all",
+)
 """What Delta tables are written by too."""
 
 ROWS = "id int not null, amount int not null, day string"

@@ -243,8 +243,12 @@ WRITES: dict[str, Write] = {
     "save_append": lambda t, folder: t.people.select("name", "id").write.format("delta").mode("append").save(f"{folder}/target"),
     "save_overwrite": lambda t, folder: t.people.select("id", "name").write.format("delta").mode("overwrite").save(f"{folder}/target"),
     "save_replace_where": lambda t, folder: (
-        t.people.select("id", F.lit("1").alias("day")).where("id > 0").write.format("delta").mode("overwrite")
-        .option("replaceWhere", "day = '1'").save(f"{folder}/target")
+        t.people.select("id", F.lit("1").alias("day"))
+        .where("id > 0")
+        .write.format("delta")
+        .mode("overwrite")
+        .option("replaceWhere", "day = '1'")
+        .save(f"{folder}/target")
     ),
     "save_as_table_append": lambda t, folder: (
         t.visits.select("day", F.col("person").alias("id")).write.format("delta").mode("append").saveAsTable("target")
@@ -276,7 +280,10 @@ WRITES: dict[str, Write] = {
     ),
     "save_overwrite_by_the_option": _dynamically(
         lambda t, folder: (
-            t.orders.select("id", "day").write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
+            t.orders.select("id", "day")
+            .write.format("delta")
+            .mode("overwrite")
+            .option("partitionOverwriteMode", "static")
             .save(f"{folder}/parted")
         )
     ),
@@ -296,7 +303,9 @@ WRITES: dict[str, Write] = {
     ),
     "stream_to_a_table": lambda t, folder: _streaming(t, folder, lambda w: w.toTable("other"), lambda f: f.select("id", "name")),
     "stream_complete": lambda t, folder: _streaming(
-        t, folder, lambda w: w.outputMode("complete").start(f"{folder}/other"),
+        t,
+        folder,
+        lambda w: w.outputMode("complete").start(f"{folder}/other"),
         lambda f: f.groupBy("day").agg(F.sum("amount").cast("int").alias("amount")),
     ),
     "stream_for_each_batch": lambda t, folder: _streaming(t, folder, lambda w: w.foreachBatch(_batch).start()),
@@ -307,5 +316,5 @@ WRITES: dict[str, Write] = {
             when matched and t.amount <> s.amount then update set amount = s.amount
             when not matched then insert (id, amount) values (s.id, s.amount)"""),
     ),
-}  # fmt: skip
+}
 """Writes by the two APIs, which have to be executed to be seen."""

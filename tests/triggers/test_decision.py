@@ -60,18 +60,31 @@ def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
 
 
 def partition(
-    trigger: PartitionTrigger, *states: AtomState | None, first: dict | None = None, last: dict | None = None, in_flight: int = 0,
-    blocked: str = "", activated_ms: int = NOON, accepts: Callable[[Firing], bool] = lambda firing: True,
-) -> Decision:  # fmt: skip
+    trigger: PartitionTrigger,
+    *states: AtomState | None,
+    first: dict | None = None,
+    last: dict | None = None,
+    in_flight: int = 0,
+    blocked: str = "",
+    activated_ms: int = NOON,
+    accepts: Callable[[Firing], bool] = lambda firing: True,
+) -> Decision:
     """The decision when the partitions of every key are in these states; `first` and `last` tell what is special of the two keys."""
     keys = []
     for special, key in zip((first, last), trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.timezone.utc)), strict=True):
         atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
         keys.append(KeyEvidence(key=key, atoms=atoms, **(special or {})))
     return decide_partition(
-        "daily", trigger, keys, in_flight=in_flight, activated_ms=activated_ms, now_ms=NOON, through=Position(0, 9), blocked=blocked,
+        "daily",
+        trigger,
+        keys,
+        in_flight=in_flight,
+        activated_ms=activated_ms,
+        now_ms=NOON,
+        through=Position(0, 9),
+        blocked=blocked,
         accepts=accepts,
-    )  # fmt: skip
+    )
 
 
 def table_of_decisions() -> dict[str, Decision]:
@@ -126,7 +139,7 @@ def table_of_decisions() -> dict[str, Decision]:
         "a deadline that counts from the activation": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None),
         "a complete key past its deadline": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, THERE, activated_ms=0),
         "complete keys of a paused subscription": partition(two, THERE, THERE, blocked="paused: month end"),
-    }  # fmt: skip
+    }
 
 
 def test_every_decision_is_what_the_table_says() -> None:
@@ -176,7 +189,7 @@ def test_a_decision_that_found_nothing_may_be_moved_on_from_and_one_that_waits_m
 )
 def test_what_is_not_read_waits_for_a_day_at_most_and_never_holds_back_what_is(
     waiting: list[tuple[int, int, int]], hours: int | None
-) -> None:  # fmt: skip
+) -> None:
     trigger = SnapshotTrigger("a", every(hours=hours, start="2013-01-01") if hours else None)
     tables = [
         replace(came(needed, minutes_ago=minutes), unread=unread(aside, "note", minutes_ago=minutes).unread if aside else NOTHING_UNREAD)

@@ -92,9 +92,9 @@ class Table:
                 self.rows[key] = row
         return self
 
-    def collect(self, frontier: Order) -> "Table":
+    def collect(self, low_watermark: Order) -> "Table":
         for source in SOURCES:
-            self.kept = collected(self.kept, source, frontier)
+            self.kept = collected(self.kept, source, low_watermark)
         return self
 
 
@@ -204,7 +204,7 @@ def test_a_column_of_a_row_that_was_deleted_is_not_one_of_the_row_that_came_afte
     assert Table().step([upsert(1), deletion(2), upsert(3, columns={"a": 3})]).rows == {}
 
 
-def test_what_comes_below_the_frontier_is_refused_where_its_row_may_have_been_deleted() -> None:
+def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> None:
     table = Table().step([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
     table.step([upsert(2), upsert(1, (2,))])
     assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
@@ -212,12 +212,12 @@ def test_what_comes_below_the_frontier_is_refused_where_its_row_may_have_been_de
     assert "is forgotten which rows of 's' were deleted" in reason
 
 
-def test_a_frontier_never_goes_back() -> None:
+def test_a_low_watermark_never_goes_back() -> None:
     table = Table().collect(at(10, READ)).collect(at(5, READ)).step([upsert(7)])
     assert len(table.refused) == 1
 
 
-def test_a_key_change_that_comes_below_the_frontier_does_not_continue_what_came_later() -> None:
+def test_a_key_change_that_comes_below_the_low_watermark_does_not_continue_what_came_later() -> None:
     """Its old key lives again by then: it is not known any more what the row was when its key was changed."""
     table = Table().step([upsert(1), deletion(3), upsert(5)]).collect(at(10, READ)).step([upsert(11, (2,), columns={"a": 11})])
     table.step([upsert(3, (2,), columns={"a": 3}, continues=(1,))])

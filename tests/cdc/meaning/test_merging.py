@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.incremental_merge import Fate, Known, Merged, merged
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Row, Soft
-from lakechime_dagster.cdc.state import Role, StateRow, base_row, collected_rows, frontier_before, known_of, remembered
+from lakechime_dagster.cdc.state import Role, StateRow, base_row, collected_rows, known_of, low_watermark_before, remembered
 from lakechime_dagster.cdc.wire import image_of, key_text
 from tests.cdc.meaning.arrivals import at, follow_in_parts, follow_in_time
 from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
@@ -27,13 +27,13 @@ class Lake:
     state: list[StateRow] = field(default_factory=list)
     truncated: dict[str, frozenset[Order]] = field(default_factory=dict)
     truncated_at: dict[tuple[str, Order], int | None] = field(default_factory=dict)
-    frontiers: dict[str, Order] = field(default_factory=dict)
+    low_watermarks: dict[str, Order] = field(default_factory=dict)
     fates: Counter[Fate] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
 
     @property
     def waiting(self) -> list[Key]:
-        return [one.key for one in merged(self.known(), [], self.truncated, self.frontiers, self.soft).keys if one.waits]
+        return [one.key for one in merged(self.known(), [], self.truncated, self.low_watermarks, self.soft).keys if one.waits]
 
     @property
     def rows(self) -> dict[Key, Row]:
@@ -58,11 +58,11 @@ class Lake:
 
     keys: dict[str, Key] = field(default_factory=dict)
 
-    def collect(self, frontier: Order) -> None:
-        self.frontiers = {source: max(frontier, self.frontiers.get(source, frontier)) for source in SOURCES}
-        self.state = collected_rows(self.state, self.truncated, self.frontiers, soft=self.soft)
-        self.truncated_at = {(source, one): at for (source, one), at in self.truncated_at.items() if one >= self.frontiers[source]}
-        ends = {source: frozenset(one for one in orders if one >= self.frontiers[source]) for source, orders in self.truncated.items()}
+    def collect(self, low_watermark: Order) -> None:
+        self.low_watermarks = {source: max(low_watermark, self.low_watermarks.get(source, low_watermark)) for source in SOURCES}
+        self.state = collected_rows(self.state, self.truncated, self.low_watermarks, soft=self.soft)
+        self.truncated_at = {(source, one): at for (source, one), at in self.truncated_at.items() if one >= self.low_watermarks[source]}
+        ends = {source: frozenset(one for one in orders if one >= self.low_watermarks[source]) for source, orders in self.truncated.items()}
         self.truncated = ends
 
     def step(self, changes: Sequence[Change]) -> Merged:
@@ -73,7 +73,7 @@ class Lake:
                 self.truncated_at[change.source, change.order] = change.event_ms
         known = self.known()
         of_keys = [change for change in changes if change.operation is not Operation.TRUNCATE]
-        found = merged(known, of_keys, self.truncated, self.frontiers, self.soft)
+        found = merged(known, of_keys, self.truncated, self.low_watermarks, self.soft)
         for one in found.keys:
             self.state += remembered(one, known.get(one.key))
             self.targets.pop(one.key, None)
@@ -177,13 +177,13 @@ def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
     assert lake.known()[1,].newest == at(5) > BEFORE_ALL
 
 
-def test_a_frontier_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> None:
+def test_a_low_watermark_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> None:
     change = Order(epoch=1, position=(90, 95), rank=2, topic="t", partition=0, offset=5)
-    frontier = frontier_before(change)
-    assert frontier is not None
-    assert Order(epoch=1, position=(89, 99)) < frontier < Order(epoch=1, position=(90, 1)) < change
-    assert frontier_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
-    assert frontier_before(change._replace(position=())) is None
+    low_watermark = low_watermark_before(change)
+    assert low_watermark is not None
+    assert Order(epoch=1, position=(89, 99)) < low_watermark < Order(epoch=1, position=(90, 1)) < change
+    assert low_watermark_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
+    assert low_watermark_before(change._replace(position=())) is None
 
 
 def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() -> None:

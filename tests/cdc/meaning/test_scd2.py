@@ -40,9 +40,9 @@ class Table:
             self.rows[key] = [*(row for row in self.rows.get(key, []) if row.start_seq < found.since), *found.rows]
         return self
 
-    def collect(self, frontier: Order) -> "Table":
+    def collect(self, low_watermark: Order) -> "Table":
         for source in SOURCES:
-            self.histories = collected(self.histories, source, frontier, COLUMNS, self.track)
+            self.histories = collected(self.histories, source, low_watermark, COLUMNS, self.track)
         return self
 
     def told(self) -> dict[Key, list[tuple[object, ...]]]:
@@ -137,8 +137,8 @@ def test_not_a_number_is_the_same_value_again() -> None:
 def test_a_row_of_which_a_column_is_missing_opens_with_the_change_that_carries_it() -> None:
     """Named by the changes themselves, where no columns are asked for; before a collection or after it."""
     changes = [upsert(1, columns={"a": 1}, omitted=("b",)), upsert(5, columns={"b": 5}, omitted=("a",))]
-    for frontier in (at(1, READ), at(3, READ)):
-        before = collected(with_changes(Histories(), changes[:1]).histories, "s", frontier)
+    for low_watermark in (at(1, READ), at(3, READ)):
+        before = collected(with_changes(Histories(), changes[:1]).histories, "s", low_watermark)
         assert history(before, (1,)).rows == ()
         [row] = history(with_changes(before, changes[1:]).histories, (1,)).rows
         assert (row.columns, row.start_seq) == ({"a": 1, "b": 5}, at(5))
@@ -166,18 +166,18 @@ def test_a_row_that_is_not_whole_any_more_is_taken_back() -> None:
     assert (found.since, found.rows) == (at(1), ())
 
 
-def test_what_comes_below_the_frontier_changes_no_row_that_ended() -> None:
+def test_what_comes_below_the_low_watermark_changes_no_row_that_ended() -> None:
     """It is taken for a key that is known, as in the table, in the row that is open."""
     table = Table().step([upsert(1), upsert(5, columns={"b": 5})]).collect(at(10, READ)).step([upsert(3, columns={"a": 3})])
     assert table.spans() == [(("a", 1), 1, 5), (3, 5, None)]
     assert table.open == {(1,): {"a": 3, "b": 5}}
 
 
-def test_what_comes_below_the_frontier_between_two_rows_is_one_of_its_own() -> None:
+def test_what_comes_below_the_low_watermark_between_two_rows_is_one_of_its_own() -> None:
     table = Table().step([upsert(1), deletion(2), upsert(20)]).collect(at(10, READ)).step([upsert(5)]).step([upsert(6)])
     assert table.spans() == [(("a", 1), 1, 2), (("a", 5), 5, 6), (("a", 6), 6, 20), (("a", 20), 20, None)]
 
 
-def test_what_comes_below_the_frontier_and_was_deleted_there_changes_nothing() -> None:
+def test_what_comes_below_the_low_watermark_and_was_deleted_there_changes_nothing() -> None:
     table = Table().step([upsert(1), deletion(2), upsert(5)]).collect(at(10, READ)).step([upsert(1, omitted=("new",))])
     assert table.spans() == [(("a", 1), 1, 2), (("a", 5), 5, None)]

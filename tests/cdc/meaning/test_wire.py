@@ -27,14 +27,28 @@ from lakechime_dagster.cdc.wire import (
 WALL = st.datetimes()
 INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone.utc))
 SIMPLE = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(allow_nan=False, allow_infinity=False), st.text(), st.binary(),
-    st.dates(), WALL, INSTANTS,
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.text(),
+    st.binary(),
+    st.dates(),
+    WALL,
+    INSTANTS,
+)
 VALUES = st.recursive(SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 ORDERS = st.builds(
-    Order, st.integers(0, 3), st.lists(st.integers(0, 2**64 - 1)).map(tuple), st.integers(-1, 2), st.text(), st.integers(0, 9),
-    st.integers(0, 2**40), st.integers(0, 9),
-)  # fmt: skip
+    Order,
+    st.integers(0, 3),
+    st.lists(st.integers(0, 2**64 - 1)).map(tuple),
+    st.integers(-1, 2),
+    st.text(),
+    st.integers(0, 9),
+    st.integers(0, 2**40),
+    st.integers(0, 9),
+)
 
 
 def same(one: Any, other: Any) -> bool:

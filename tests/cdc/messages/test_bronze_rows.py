@@ -31,12 +31,28 @@ def test_what_a_change_says_stands_in_columns_beside_the_message() -> None:
     value = told(position="mysql-bin.000003:120")
     row = row_of(value, b'{"id":7}', headers=[("trace", b"\xff")], timestamp_ms=1_700_000_000_123)
     assert row == {
-        "topic": "shop.orders", "topic_id": "shop.orders", "partition": 0, "offset": 40, "key": '{"id":7}', "value": value.decode(),
-        "timestamp": 1_700_000_000_123_000, "key_bytes": None, "value_bytes": None,
-        "headers": [{"key": "trace", "value": b"\xff"}], "kind": "change", "source": "shop.orders", "op": "c", "row_key": "[7]",
-        "position": [3, 120], "ts_ms": 1_700_000_000_000, "snapshot": None, "transaction": None,
-        "transaction_order": None, "transaction_counts": None, "problem": None,
-    }  # fmt: skip
+        "topic": "shop.orders",
+        "topic_id": "shop.orders",
+        "partition": 0,
+        "offset": 40,
+        "key": '{"id":7}',
+        "value": value.decode(),
+        "timestamp": 1_700_000_000_123_000,
+        "key_bytes": None,
+        "value_bytes": None,
+        "headers": [{"key": "trace", "value": b"\xff"}],
+        "kind": "change",
+        "source": "shop.orders",
+        "op": "c",
+        "row_key": "[7]",
+        "position": [3, 120],
+        "ts_ms": 1_700_000_000_000,
+        "snapshot": None,
+        "transaction": None,
+        "transaction_order": None,
+        "transaction_counts": None,
+        "problem": None,
+    }
 
 
 def test_a_tombstone_has_a_key_and_no_change() -> None:

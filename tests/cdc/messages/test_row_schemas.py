@@ -103,8 +103,12 @@ READINGS = [read(10, amount="decimal(10,2)"), read(20, amount="varchar(9)"), rea
 def test_a_message_is_read_by_the_readings_around_its_place(make: Any, envelope: Envelope) -> None:
     reading = reader(envelope, reversed(READINGS))
     assert [told(reading.read(make(ROW, at)))[1]["amount"] for at in (5, 10, 25, 30, 35)] == [
-        "decimal(10,2)", "decimal(10,2)", "string", "string", "string",
-    ]  # fmt: skip
+        "decimal(10,2)",
+        "decimal(10,2)",
+        "string",
+        "string",
+        "string",
+    ]
     doubt = "amount: it was decimal(10,2) when shop.orders was read at (3, 10), and varchar(9) at (3, 20)"
     for at in (11, 15, 20):  # a place may be that of a change's end, so that one at 20 may be before the reading there
         assert reason(reading.read(make(ROW, at))) == f"data.{doubt}"
@@ -138,10 +142,14 @@ def test_a_number_that_only_grew_is_read_by_what_holds_all_as_each_digit_is_writ
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("int(11)", "varchar(9)"), ("float", "double"), ("datetime", "timestamp"), ("text", "blob"), ("decimal(38,0)", "decimal(38,10)"),
+        ("int(11)", "varchar(9)"),
+        ("float", "double"),
+        ("datetime", "timestamp"),
+        ("text", "blob"),
+        ("decimal(38,0)", "decimal(38,10)"),
         ("date", "datetime"),
     ],
-)  # fmt: skip
+)
 def test_what_is_written_otherwise_is_in_doubt(before: str, after: str) -> None:
     found = reader(Canal(), [read(10, amount=before), read(20, amount=after)]).read(canal({"id": 1, "amount": 7}))
     assert reason(found) == f"data[0].amount: it was {before} when shop.orders was read at (3, 10), and {after} at (3, 20)"

@@ -73,8 +73,12 @@ def test_what_it_tells_stands_beside_the_message() -> None:
     row = row_of(of_transactions(END | {"id": "826:36898320"}))
     told = {name: row[name] for name in ("kind", "op", "transaction", "transaction_order", "transaction_counts")}
     assert told == {
-        "kind": "transaction", "op": "END", "transaction": "826", "transaction_order": None, "transaction_counts": '{"shop.orders":3}',
-    }  # fmt: skip
+        "kind": "transaction",
+        "op": "END",
+        "transaction": "826",
+        "transaction_order": None,
+        "transaction_counts": '{"shop.orders":3}',
+    }
 
 
 SCHEMA = envelope_schema(("id", "int32", False), ("name", "string", True), ("amount", "int64", True))
@@ -104,9 +108,11 @@ def test_a_change_without_a_transaction_is_in_none(transaction: Any) -> None:
 @pytest.mark.parametrize(
     ("told", "identity"),
     [
-        ("0-1-38", "0-1-38"), ("3E11FA47-71CA-11E1-9E33-C80AA9429562:5", "3E11FA47-71CA-11E1-9E33-C80AA9429562:5"),
-        ("file=mysql-bin.000003,pos=4", "file=mysql-bin.000003,pos=4"), ("826:36898192", "826"),
+        ("0-1-38", "0-1-38"),
+        ("3E11FA47-71CA-11E1-9E33-C80AA9429562:5", "3E11FA47-71CA-11E1-9E33-C80AA9429562:5"),
+        ("file=mysql-bin.000003,pos=4", "file=mysql-bin.000003,pos=4"),
+        ("826:36898192", "826"),
     ],
-)  # fmt: skip
+)
 def test_messages_of_one_transaction_have_one_identity(told: str, identity: str) -> None:
     assert transaction_id(told) == identity

@@ -139,9 +139,12 @@ def keyless(stage: Stage) -> None:
 )
 def toast(stage: Stage) -> None:
     big = (
-        "repeat('{0}', 2100)", "convert_to(repeat('{0}', 2100), 'UTF8')", "array_fill('{0}'::text, ARRAY[500])",
-        "(SELECT array_agg(n) FROM generate_series(1, 550) n)", "array_fill(md5('{0}')::uuid, ARRAY[140])",
-    )  # fmt: skip
+        "repeat('{0}', 2100)",
+        "convert_to(repeat('{0}', 2100), 'UTF8')",
+        "array_fill('{0}'::text, ARRAY[500])",
+        "(SELECT array_agg(n) FROM generate_series(1, 550) n)",
+        "array_fill(md5('{0}')::uuid, ARRAY[140])",
+    )
     tables = ("documents", "documents_full")
     for table in tables:
         stage.run(

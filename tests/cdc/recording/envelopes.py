@@ -10,9 +10,14 @@ REWRITTEN = {"transforms.flatten.delete.tombstone.handling.mode": "rewrite", "tr
 FLAT = {"transforms": "flatten", "transforms.flatten.type": "io.debezium.transforms.ExtractNewRecordState"}
 
 
-@scenario("schemaless", "The converter writes no schema: types must come from elsewhere.", options={
-    **SCHEMALESS, "include.schema.changes": "true",
-})  # fmt: skip
+@scenario(
+    "schemaless",
+    "The converter writes no schema: types must come from elsewhere.",
+    options={
+        **SCHEMALESS,
+        "include.schema.changes": "true",
+    },
+)
 def schemaless(stage: Stage) -> None:
     basics(stage)
 

@@ -27,7 +27,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
         ({"type": "int64", "name": "io.debezium.time.MicroTimestamp", "default": 0}, None),
         ({"type": "string", "name": "io.debezium.time.ZonedTimestamp", "default": "1970-01-01T00:00:00Z"}, None),
     ],
-)  # fmt: skip
+)
 def test_a_default_is_read_as_values_are_and_a_time_that_rows_get_by_themselves_is_none(field: dict[str, Any], value: Any) -> None:
     schema = connect_schema({"type": "struct", "fields": [{"optional": True, **field, "field": "it"}]})
     assert Columns(schema, "unavailable").defaults == ({} if value is None else {"it": value})

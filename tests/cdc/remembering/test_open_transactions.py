@@ -23,9 +23,7 @@ def a_probe(at: float, transaction: float | None = None, statement: float | None
     )
 
 
-def complete(
-    *probes: Probe, now: float | Mapping[str, float], known: float | None = None, longest: float = 0.5
-) -> tuple[float, str]:  # fmt: skip
+def complete(*probes: Probe, now: float | Mapping[str, float], known: float | None = None, longest: float = 0.5) -> tuple[float, str]:
     """Up to when all is complete, in hours, and how that is known, with probes from before a step."""
     told = now if isinstance(now, Mapping) else {SOURCE: now}
     before = {source: round((at if known is None else known) * HOUR) for source, at in told.items()}

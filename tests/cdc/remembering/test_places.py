@@ -19,12 +19,15 @@ def test_an_opened_epoch_is_remembered_as_a_step_reads_it() -> None:
 
 def test_the_newest_place_of_each_partition_is_told() -> None:
     rows = [
-        place_row("m.shop.orders", "topic-1", 0, 0, (3, 120), 40), place_row("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
-        place_row("m.shop.orders", "topic-1", 1, 0, (3, 7), 9), place_row("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
+        place_row("m.shop.orders", "topic-1", 0, 0, (3, 120), 40),
+        place_row("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
+        place_row("m.shop.orders", "topic-1", 1, 0, (3, 7), 9),
+        place_row("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
         opened_row("m.shop.orders", 2),
-    ]  # fmt: skip
+    ]
     assert [(one.source, one.topic, one.partition, one.epoch, one.position, one.offset) for one in places_of(rows)] == [
-        ("m.shop.items", "topic-2", 0, 0, (2, 1), 1), ("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
+        ("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
+        ("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
         ("m.shop.orders", "topic-1", 1, 0, (3, 7), 9),
-    ]  # fmt: skip
+    ]
     assert opened_epochs(rows) == {"m.shop.items": 0, "m.shop.orders": 2}

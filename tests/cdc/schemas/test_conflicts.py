@@ -47,10 +47,19 @@ VALUES: dict[str, list[Any]] = {
     "struct<`a`:double,`b`:date>": [{"a": 1.0, "b": dt.date(2024, 2, 29)}, {"a": 1.0, "b": None}],
 }
 SIMPLE: dict[str, pa.DataType] = {
-    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(),
-    "boolean": pa.bool_(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(), "timestamp_ntz": pa.timestamp("us"),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", "UTC"),
-}  # fmt: skip
+}
 
 
 def arrow(kind: ddl.Type) -> pa.DataType:
@@ -70,9 +79,7 @@ def arrow(kind: ddl.Type) -> pa.DataType:
 def stored(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """A row as a table of these columns holds it."""
     kinds = {name: arrow(ddl.parsed(one)) for name, one in columns.items()}
-    return {
-        name: python_value(pa.array([conformed(row.get(name), kind)], kind)[0].as_py(), kind) for name, kind in kinds.items()
-    }  # fmt: skip
+    return {name: python_value(pa.array([conformed(row.get(name), kind)], kind)[0].as_py(), kind) for name, kind in kinds.items()}
 
 
 @dataclass
@@ -93,8 +100,8 @@ class TypedLake:
             for row in [stored(found, self.columns)]
         }
 
-    def collect(self, frontier: Any) -> None:
-        self.lake.collect(frontier)
+    def collect(self, low_watermark: Any) -> None:
+        self.lake.collect(low_watermark)
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 10), lateness=st.integers(0, 3))

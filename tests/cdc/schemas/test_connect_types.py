@@ -40,7 +40,7 @@ def test_each_column_is_read_as_the_schema_says_that_the_same_connector_writes(n
         known = {column: connect_type(reading.dialect, kind, Debezium(settings=settings)) for column, kind in reading.columns.items()}
         assert {column: meaning(one) for column, one in known.items()} == {
             column: meaning(one) for column, one in told(same, table).items()
-        }  # fmt: skip
+        }
 
 
 TYPES = [  # by settings that were not recorded, after the tables of Debezium's documentation

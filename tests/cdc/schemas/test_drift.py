@@ -14,8 +14,19 @@ from lakechime_dagster.tables.cdc import Drift
 from lakechime_dagster.tables.names import folded
 
 SIMPLE = [
-    "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz",
-]  # fmt: skip
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "boolean",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+]
 NUMBERS = ["tinyint", "smallint", "int", "bigint", "float", "double"]
 DECIMALS = st.builds(lambda whole, scale: f"decimal({max(1, whole + scale)},{scale})", st.integers(0, 22), st.integers(0, 18)).filter(
     lambda one: int(one[8:].split(",")[0]) <= 38
@@ -117,11 +128,19 @@ def test_a_wider_type_is_always_reached_without_writing_files_again(one: str, tw
 @pytest.mark.parametrize(
     ("known", "wanted"),
     [
-        ("bigint", "int"), ("int", "decimal(9,0)"), ("tinyint", "decimal(3,0)"), ("bigint", "decimal(19,0)"), ("bigint", "double"),
-        ("decimal(10,2)", "decimal(10,3)"), ("decimal(10,2)", "decimal(12,1)"), ("smallint", "float"),
-        ("date", "timestamp"), ("struct<`a`:int,`b`:int>", "struct<`a`:int>"), ("int", "string"),
+        ("bigint", "int"),
+        ("int", "decimal(9,0)"),
+        ("tinyint", "decimal(3,0)"),
+        ("bigint", "decimal(19,0)"),
+        ("bigint", "double"),
+        ("decimal(10,2)", "decimal(10,3)"),
+        ("decimal(10,2)", "decimal(12,1)"),
+        ("smallint", "float"),
+        ("date", "timestamp"),
+        ("struct<`a`:int,`b`:int>", "struct<`a`:int>"),
+        ("int", "string"),
     ],
-)  # fmt: skip
+)
 def test_what_delta_does_not_widen_is_no_widening_in_place(known: str, wanted: str) -> None:
     assert not is_widening_in_place(known, wanted)
 

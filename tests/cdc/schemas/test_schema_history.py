@@ -53,17 +53,20 @@ def test_readings_that_agree_say_what_was_between_them_and_before_the_first() ->
     assert columns(*some, at=25) == columns(*some, at=35) == {"id": "int", "note": "string"}
 
 
-@pytest.mark.parametrize(("before", "after", "known"), [
-    ("int(11)", "bigint(20)", "bigint"),
-    ("bigint(20)", "smallint(6)", "bigint"),
-    ("varchar(10)", "text", "string"),
-    ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
-    ("decimal(10,2)", "decimal(10,3)", None),
-    ("datetime(3)", "datetime(6)", None),
-    ("int(11)", "varchar(10)", None),
-    ("int(10) unsigned", "bigint(20) unsigned", "decimal(20,0)"),
-    ("bigint(20)", "bigint(20) unsigned", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "known"),
+    [
+        ("int(11)", "bigint(20)", "bigint"),
+        ("bigint(20)", "smallint(6)", "bigint"),
+        ("varchar(10)", "text", "string"),
+        ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(10,3)", None),
+        ("datetime(3)", "datetime(6)", None),
+        ("int(11)", "varchar(10)", None),
+        ("int(10) unsigned", "bigint(20) unsigned", "decimal(20,0)"),
+        ("bigint(20)", "bigint(20) unsigned", None),
+    ],
+)
 def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_written_otherwise(
     before: str, after: str, known: str | None
 ) -> None:

@@ -9,9 +9,12 @@ from lakechime_dagster.lineage.network import network_of
 from tests.lineage.factories import make_statement, source
 
 GRAPH: Mapping[str, Sequence[str]] = {
-    "bronze.weather": (), "silver.flights": ("bronze.weather",), "gold.daily": ("silver.flights",), "gold.routes": ("silver.flights",),
+    "bronze.weather": (),
+    "silver.flights": ("bronze.weather",),
+    "gold.daily": ("silver.flights",),
+    "gold.routes": ("silver.flights",),
     "gold.top": ("gold.daily",),
-}  # fmt: skip
+}
 TOLD = [
     make_statement("silver.flights", id="bronze.weather.id", wind="bronze.weather.wind"),
     make_statement("gold.daily", wind=source("silver.flights.wind", Kind.AGGREGATION)),

@@ -25,12 +25,19 @@ STATEMENTS = st.builds(
     st.lists(
         st.builds(
             lambda column, sources, opaque, foreign: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque, foreign=foreign),
-            st.sampled_from(COLUMNS), st.lists(SOURCES, max_size=2), REASONS, CODE,
+            st.sampled_from(COLUMNS),
+            st.lists(SOURCES, max_size=2),
+            REASONS,
+            CODE,
         ),
-        unique_by=lambda one: one.column, max_size=2,
+        unique_by=lambda one: one.column,
+        max_size=2,
     ),
-    st.lists(SOURCES.filter(lambda one: not one.kind.is_direct), max_size=1), st.lists(st.sampled_from(TABLES), max_size=1), REASONS, CODE,
-)  # fmt: skip
+    st.lists(SOURCES.filter(lambda one: not one.kind.is_direct), max_size=1),
+    st.lists(st.sampled_from(TABLES), max_size=1),
+    REASONS,
+    CODE,
+)
 MANY = st.lists(STATEMENTS, max_size=7)
 
 
@@ -163,11 +170,16 @@ def told(refs: list[ColumnRef], **options: object) -> list[str]:
 
 def test_values_what_decides_and_what_cannot_be_told_are_apart() -> None:
     assert told([ColumnRef("bronze.flights", "dep_delay")]) == [
-        "1 silver.flights DIRECT", "2 gold.daily DIRECT", "2 gold.guess UNSURE", "3 dash.delays DIRECT",
-    ]  # fmt: skip
+        "1 silver.flights DIRECT",
+        "2 gold.daily DIRECT",
+        "2 gold.guess UNSURE",
+        "3 dash.delays DIRECT",
+    ]
     assert told([ColumnRef("silver.flights", "carrier")]) == [
-        "1 gold.daily INDIRECT", "1 gold.guess UNSURE", "2 dash.delays INDIRECT",
-    ]  # fmt: skip
+        "1 gold.daily INDIRECT",
+        "1 gold.guess UNSURE",
+        "2 dash.delays INDIRECT",
+    ]
     assert told([ColumnRef("bronze.weather", "wind")], kind=Certainty.DIRECT) == ["1 silver.flights DIRECT"]
 
 
@@ -175,9 +187,13 @@ def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read()
     score = source("silver.flights.delay", Kind.TRANSFORMATION)
     wind = source("bronze.weather.wind", Kind.FILTER)
     statement = make_statement(
-        "gold.scores", score=score, indirect=(wind,), through={"score": "Python UDF score"}, foreign=("Python UDF is_calm",),
+        "gold.scores",
+        score=score,
+        indirect=(wind,),
+        through={"score": "Python UDF score"},
+        foreign=("Python UDF is_calm",),
         inputs=("bronze.carriers",),
-    )  # fmt: skip
+    )
     network = network_of([statement])
 
     def hit(name: str) -> list[str]:
@@ -211,8 +227,11 @@ def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
 def test_what_leads_to_a_column_is_told_with_the_way_from_there() -> None:
     found = hits(network_of(LAKE), [ColumnRef("dash.delays", "mean")], upstream=True)
     assert [f"{one.layer} {one.table} {one.certainty.name}" for one in found.hits] == [
-        "1 gold.daily DIRECT", "2 silver.flights DIRECT", "3 bronze.flights DIRECT", "3 bronze.weather INDIRECT",
-    ]  # fmt: skip
+        "1 gold.daily DIRECT",
+        "2 silver.flights DIRECT",
+        "3 bronze.flights DIRECT",
+        "3 bronze.weather INDIRECT",
+    ]
     assert [str(step.source) for step in found.hits[2].path] == ["bronze.flights.dep_delay", "silver.flights.delay", "gold.daily.mean"]
 
 

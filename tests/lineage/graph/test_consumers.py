@@ -27,15 +27,18 @@ def test_a_dashboard_is_hit_by_the_columns_that_it_reads_and_by_no_others() -> N
     )
     found = hit_by("bronze.flights.dep_delay", *several)
     assert [(one.consumer.name, one.certainty, [str(ref) for ref in one.refs]) for one in found] == [
-        ("all", Certainty.DIRECT, ["gold.daily.mean", "silver.flights.delay"]), ("delays", Certainty.DIRECT, ["gold.daily.mean"]),
-    ]  # fmt: skip
+        ("all", Certainty.DIRECT, ["gold.daily.mean", "silver.flights.delay"]),
+        ("delays", Certainty.DIRECT, ["gold.daily.mean"]),
+    ]
 
 
 def test_who_reads_a_table_whose_rows_are_hit_is_hit_and_who_reads_nobody_knows_what_perhaps() -> None:
     several = (read("rows", "gold.daily."), read("column", "gold.daily.mean"), read("guess", "gold.guess.guess"))
     assert [(one.consumer.name, one.certainty) for one in hit_by("silver.flights.carrier", *several)] == [
-        ("column", Certainty.INDIRECT), ("rows", Certainty.INDIRECT), ("guess", Certainty.UNSURE),
-    ]  # fmt: skip
+        ("column", Certainty.INDIRECT),
+        ("rows", Certainty.INDIRECT),
+        ("guess", Certainty.UNSURE),
+    ]
     assert [one.certainty for one in hit_by("bronze.weather.wind", read("some", "silver.flights."))] == [Certainty.UNSURE]
 
 

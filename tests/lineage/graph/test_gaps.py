@@ -26,12 +26,16 @@ NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFact
         ([CODE], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily: mapInPandas", "gold.daily.risk: Python UDF f"))),
         ([DROPPED], NOBODY, None, Gap(GapKind.WHOLE, ("gold.daily: events were dropped",))),
         ([], NOBODY, None, Gap(GapKind.WHOLE, ("no run that wrote gold.daily has recorded lineage",))),
-        ([], DECLARED, None, Gap(GapKind.WHOLE, (
-            "no run that wrote gold.daily has recorded lineage yet: only its declared reads are known",))),
+        (
+            [],
+            DECLARED,
+            None,
+            Gap(GapKind.WHOLE, ("no run that wrote gold.daily has recorded lineage yet: only its declared reads are known",)),
+        ),
         ([], DECLARED, KNOWN, Gap(GapKind.PART, ("no run that wrote gold.daily has recorded lineage yet: only what is planned is known",))),
         ([], SOURCE, None, Gap(GapKind.ELSEWHERE, ("gold.daily is written elsewhere, and nobody has told from what",))),
     ],
-)  # fmt: skip
+)
 def test_a_table_says_how_much_of_it_is_not_known_and_why(
     told: Sequence[Statement], facts: TableFacts, planned: Statement | None, gap: Gap | None
 ) -> None:
@@ -43,5 +47,7 @@ def test_of_a_column_its_own_reasons_are_told_and_that_nobody_assigned_it() -> N
         return list(gaps(ColumnRef("gold.daily", column), [PARTLY], NOBODY, None))
 
     assert [why("delay"), why("risk"), why("other")] == [
-        [], ["gold.daily.risk: rows of an RDD"], ["no recorded run has assigned gold.daily.other"],
-    ]  # fmt: skip
+        [],
+        ["gold.daily.risk: rows of an RDD"],
+        ["no recorded run has assigned gold.daily.other"],
+    ]

@@ -12,11 +12,13 @@ COLUMNS = {"bronze.orders": ["id", "Total"], "cased": ["id", "ID"]}
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("bronze.orders", ColumnRef("bronze.orders")), ("Bronze.Orders", ColumnRef("bronze.orders")),
-        ("bronze.orders.ID", ColumnRef("bronze.orders", "id")), ("BRONZE.orders.total", ColumnRef("bronze.orders", "Total")),
+        ("bronze.orders", ColumnRef("bronze.orders")),
+        ("Bronze.Orders", ColumnRef("bronze.orders")),
+        ("bronze.orders.ID", ColumnRef("bronze.orders", "id")),
+        ("BRONZE.orders.total", ColumnRef("bronze.orders", "Total")),
         ("cased.ID", ColumnRef("cased", "ID")),
     ],
-)  # fmt: skip
+)
 def test_letter_case_counts_only_where_it_tells_names_apart(text: str, found: ColumnRef) -> None:
     assert meant(text, COLUMNS, COLUMNS.__getitem__) == found
 

@@ -32,15 +32,27 @@ def dataset(namespace: str, name: str, **facets: Any) -> dict[str, Any]:
 
 
 def make_event(
-    state: str = "COMPLETE", *, inputs: tuple[dict[str, Any], ...] = (), outputs: tuple[dict[str, Any], ...] = (), run: str = "run-1",
-    at: str = "2026-01-01T00:00:00Z", job: str = "spark.daily", version: str = VERSION, run_facets: dict[str, Any] | None = None,
+    state: str = "COMPLETE",
+    *,
+    inputs: tuple[dict[str, Any], ...] = (),
+    outputs: tuple[dict[str, Any], ...] = (),
+    run: str = "run-1",
+    at: str = "2026-01-01T00:00:00Z",
+    job: str = "spark.daily",
+    version: str = VERSION,
+    run_facets: dict[str, Any] | None = None,
     **facets: Any,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
-        "eventType": state, "eventTime": at, "run": {"runId": run, "facets": run_facets or {}},
-        "job": {"namespace": "spark", "name": job, "facets": facets}, "inputs": list(inputs), "outputs": list(outputs),
-        "producer": "https://example.org/spark", "schemaURL": version,
-    }  # fmt: skip
+        "eventType": state,
+        "eventTime": at,
+        "run": {"runId": run, "facets": run_facets or {}},
+        "job": {"namespace": "spark", "name": job, "facets": facets},
+        "inputs": list(inputs),
+        "outputs": list(outputs),
+        "producer": "https://example.org/spark",
+        "schemaURL": version,
+    }
 
 
 def columns(**of: tuple[str, str, str]) -> dict[str, Any]:
@@ -67,6 +79,9 @@ def make_trino_event(
     orders = {"catalogName": "hive", "schema": "shop", "table": "orders", "columns": list(columns), "connectorMetrics": {}}
     return {
         "metadata": {"queryId": "20260101_000000_00001_abcde", "query": "SELECT 'jane'", "queryState": state},
-        "context": {"user": "ann", "source": "superset", "principal": "ann"}, "statistics": {"cpuTime": 1.0},
-        "ioMetadata": {"inputs": [orders], "output": output}, "createTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01.500Z",
-    }  # fmt: skip
+        "context": {"user": "ann", "source": "superset", "principal": "ann"},
+        "statistics": {"cpuTime": 1.0},
+        "ioMetadata": {"inputs": [orders], "output": output},
+        "createTime": "2026-01-01T00:00:00Z",
+        "endTime": "2026-01-01T00:00:01.500Z",
+    }

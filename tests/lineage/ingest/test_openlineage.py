@@ -19,9 +19,13 @@ def test_an_event_tells_the_columns_of_its_outputs_by_their_kinds() -> None:
     facet = columns(day=("raw/orders", "id", "IDENTITY"))
     facet["fields"]["day"]["inputFields"] += [
         {"namespace": STORE, "name": "raw/orders", "field": "amount", "transformations": [{"type": "INDIRECT", "subtype": "CONDITIONAL"}]},
-        {"namespace": STORE, "name": "raw/orders", "field": "who",
-         "transformations": [{"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}]},
-    ]  # fmt: skip
+        {
+            "namespace": STORE,
+            "name": "raw/orders",
+            "field": "who",
+            "transformations": [{"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}],
+        },
+    ]
     facet["dataset"] = [
         {"namespace": STORE, "name": "raw/orders", "field": "id", "transformations": [{"type": "INDIRECT", "subtype": "JOIN"}]}
     ]

@@ -35,8 +35,9 @@ def test_a_write_tells_the_sources_of_its_columns() -> None:
     (record,) = records_of(told(make_trino_event(output=output(total=sources, day=[]))))
     day, total = record.statement.columns
     assert [(str(one.ref), one.kind.value) for one in total.sources] == [
-        ("shop.orders.amount", "aggregation"), ("shop.orders.id", "transformation"),
-    ]  # fmt: skip
+        ("shop.orders.amount", "aggregation"),
+        ("shop.orders.id", "transformation"),
+    ]
     assert day.opaque == (NO_SOURCE,)
     assert (record.target, record.producer) == ("gold.days", Producer(namespace="trino", job="superset"))
     assert reads_of(told(make_trino_event(output=output(total=sources)))) == ()

@@ -23,10 +23,14 @@ READERS = st.builds(
 HITS = st.lists(
     st.builds(
         lambda number, owners, layer, readers: make_affected(f"t.{number}", *owners, layer=layer, readers=tuple(readers)),
-        st.integers(0, 5), st.sets(OWNERS.filter(bool), max_size=2), st.integers(0, 3), st.lists(READERS, max_size=3),
+        st.integers(0, 5),
+        st.sets(OWNERS.filter(bool), max_size=2),
+        st.integers(0, 3),
+        st.lists(READERS, max_size=3),
     ),
-    max_size=5, unique_by=lambda hit: hit.table,
-)  # fmt: skip
+    max_size=5,
+    unique_by=lambda hit: hit.table,
+)
 
 
 def told(change: Change, *hits: AffectedTable) -> Digests:

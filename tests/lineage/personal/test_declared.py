@@ -36,17 +36,21 @@ def test_what_a_table_that_follows_a_database_declares_is_personal_in_its_messag
         asset=Asset(columns={"email": EMAIL, "Phone": PHONE}),
     )
     assert tags(table) == {
-        "silver.people.email": "email", "silver.people.Phone": "phone",
-        "silver.people__changes.$.mail": "email", "silver.people__changes.value:$..mail": "email",
-        "silver.people__changes.$.Phone": "phone", "silver.people__changes.value:$..Phone": "phone",
+        "silver.people.email": "email",
+        "silver.people.Phone": "phone",
+        "silver.people__changes.$.mail": "email",
+        "silver.people__changes.value:$..mail": "email",
+        "silver.people__changes.$.Phone": "phone",
+        "silver.people__changes.value:$..Phone": "phone",
         "silver.people__changes.key:$..Phone": "phone",
-    }  # fmt: skip
+    }
 
 
 def test_paths_of_a_group_are_personal_in_the_events_of_its_stream() -> None:
     assert tags(GAME, event_group("shop", GAME, columns={"/user/email": EMAIL})) == {
-        "game.events.$.user.email": "email", "game.events.payload:$.user.email": "email",
-    }  # fmt: skip
+        "game.events.$.user.email": "email",
+        "game.events.payload:$.user.email": "email",
+    }
 
 
 def test_within_reach_is_what_reads_personal_columns_or_reads_what_does() -> None:
@@ -57,8 +61,12 @@ def test_within_reach_is_what_reads_personal_columns_or_reads_what_does() -> Non
     )
     group = event_group("shop", GAME, columns={"/user/email": EMAIL})
     reads = {
-        "silver.a": "bronze.people", "gold.b": "silver.a", "silver.c": "bronze.visits", "silver.d": "shop.login", "gold.open": "silver.c",
-    }  # fmt: skip
+        "silver.a": "bronze.people",
+        "gold.b": "silver.a",
+        "silver.c": "bronze.visits",
+        "silver.d": "shop.login",
+        "gold.open": "silver.c",
+    }
     made = [
         sql_table(name, sql=f"SELECT x FROM {of}", refresh="full", asset=Asset(public=name == "gold.open")) for name, of in reads.items()
     ]

@@ -24,8 +24,9 @@ def test_a_line_has_values_by_category_and_is_known_by_its_number() -> None:
     lines = [b'{"email": "ann@example.com", "customer": 17}\n', b"\n", b'{"customer": "x y"}']
     found = read_subjects(lines, CATEGORIES)
     assert [(one.line, one.values) for one in found] == [
-        (1, (("customer", "17"), ("email", "ann@example.com"))), (3, (("customer", "x y"),)),
-    ]  # fmt: skip
+        (1, (("customer", "17"), ("email", "ann@example.com"))),
+        (3, (("customer", "x y"),)),
+    ]
     assert "ann" not in repr(found)
 
 
@@ -87,11 +88,17 @@ def tagged(name: str, category: str = "email", reach: Reach = Reach.PERSONAL, or
 
 def test_why_somebody_is_not_found_is_said() -> None:
     everywhere = [
-        tagged("a.people:email"), tagged("a.people:phone", "phone"), tagged("a.calls:phone", "phone"),
+        tagged("a.people:email"),
+        tagged("a.people:phone", "phone"),
+        tagged("a.calls:phone", "phone"),
         tagged("a.b:hash", reach=Reach.PSEUDONYM),
-        tagged("a.b:cut", reach=Reach.DERIVED), tagged("a.c:any", reach=Reach.UNSURE), tagged("a.d", reach=Reach.UNSURE),
-        tagged("a.c:kind", reach=Reach.INDIRECT), tagged("kafka:mail"), tagged("a.copy:text", origin="a.letters:payload:$.to"),
-    ]  # fmt: skip
+        tagged("a.b:cut", reach=Reach.DERIVED),
+        tagged("a.c:any", reach=Reach.UNSURE),
+        tagged("a.d", reach=Reach.UNSURE),
+        tagged("a.c:kind", reach=Reach.INDIRECT),
+        tagged("kafka:mail"),
+        tagged("a.copy:text", origin="a.letters:payload:$.to"),
+    ]
 
     def reasons(*given: str) -> dict[str, str]:
         found = out_of_reach(everywhere, given, {"kafka": "it is outside the lake"})
@@ -112,25 +119,38 @@ def test_why_somebody_is_not_found_is_said() -> None:
 def test_places_are_those_of_values_and_of_pseudonyms_and_copied_structs_are_searched_at_the_field() -> None:
     lake = Lake("shop", [SourceTable("a.people"), SourceTable("a.other")])
     tags = [
-        tagged("a.people:email"), tagged("a.people:lower", reach=Reach.DERIVED), tagged("a.people:hash", reach=Reach.PSEUDONYM),
-        tagged("a.people:any", reach=Reach.UNSURE), tagged("a.people:kind", reach=Reach.INDIRECT), tagged("a.people"),
-        tagged("a.people:user", origin="a.x:who.email"), tagged("elsewhere:email"), tagged("a.people:$.email"),
-    ]  # fmt: skip
+        tagged("a.people:email"),
+        tagged("a.people:lower", reach=Reach.DERIVED),
+        tagged("a.people:hash", reach=Reach.PSEUDONYM),
+        tagged("a.people:any", reach=Reach.UNSURE),
+        tagged("a.people:kind", reach=Reach.INDIRECT),
+        tagged("a.people"),
+        tagged("a.people:user", origin="a.x:who.email"),
+        tagged("elsewhere:email"),
+        tagged("a.people:$.email"),
+    ]
     (found,) = searched_tables(lake, tags, {}, "_rescued")
     assert found == Searched(
         table="a.people",
         places=(
-            Place("email", "email"), Place("lower", "email", Form.DERIVED), Place("hash", "email", Form.DIGEST), Place("user", "email"),
+            Place("email", "email"),
+            Place("lower", "email", Form.DERIVED),
+            Place("hash", "email", Form.DIGEST),
+            Place("user", "email"),
             Place("user.email", "email"),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_messages_state_and_refused_rows_are_searched_too() -> None:
     orders = change_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("mail",)),
-        schema=SourceSchema(names={"e_mail": "mail"}), asset=Asset(columns={"mail": personal("email"), "name": personal("name")}),
-    )  # fmt: skip
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("mail",)),
+        schema=SourceSchema(names={"e_mail": "mail"}),
+        asset=Asset(columns={"mail": personal("email"), "name": personal("name")}),
+    )
     plain = sql_table(
         "gold.plain", sql="SELECT mail, name FROM shop.orders", refresh="full", asset=Asset(columns={"mail": personal("email")})
     )
@@ -143,9 +163,18 @@ def test_messages_state_and_refused_rows_are_searched_too() -> None:
     )
     messages = {(place.name, place.category) for place in several["shop.orders__changes"].places}
     assert messages == {
-        ("value:$..mail", "email"), ("key:$..mail", "email"), ("value:$..e_mail", "email"), ("key:$..e_mail", "email"),
-        ("row_key", "email"), ("value:$..name", "name"), ("key:$..name", "name"),
-    }  # fmt: skip
+        ("value:$..mail", "email"),
+        ("key:$..mail", "email"),
+        ("value:$..e_mail", "email"),
+        ("key:$..e_mail", "email"),
+        ("row_key", "email"),
+        ("value:$..name", "name"),
+        ("key:$..name", "name"),
+    }
     assert {place.name for place in several["shop.orders__state"].places} == {
-        "columns:$..mail", "columns:$..e_mail", "columns:$..name", "key", "continues",
-    }  # fmt: skip
+        "columns:$..mail",
+        "columns:$..e_mail",
+        "columns:$..name",
+        "key",
+        "continues",
+    }

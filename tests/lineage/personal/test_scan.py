@@ -21,11 +21,27 @@ def proposed(values: Mapping[str, list[object]], known: tuple[str, ...] = ()) ->
     return {one.column: (one.category, one.by_name, one.values, one.valid) for one in scanned(values, rows, VALIDATE, known).proposals}
 
 
-@pytest.mark.parametrize(("name", "category"), [
-    ("email", "email"), ("E_MAIL", "email"), ("userEmails", "email"), ("email_address", "email"), ("ip_address", "ip"),
-    ("billingAddress2", "address"), ("dateOfBirth", "birth_date"), ("zip", "postcode"), ("last_name", "name"),
-    ("product_name", None), ("host", None), ("shipment", None), ("zipped", None), ("telemetry", None), ("description", None), ("id", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("email", "email"),
+        ("E_MAIL", "email"),
+        ("userEmails", "email"),
+        ("email_address", "email"),
+        ("ip_address", "ip"),
+        ("billingAddress2", "address"),
+        ("dateOfBirth", "birth_date"),
+        ("zip", "postcode"),
+        ("last_name", "name"),
+        ("product_name", None),
+        ("host", None),
+        ("shipment", None),
+        ("zipped", None),
+        ("telemetry", None),
+        ("description", None),
+        ("id", None),
+    ],
+)
 def test_a_name_is_read_by_its_words(name: str, category: str | None) -> None:
     assert category_of(name) == category
 
@@ -39,13 +55,17 @@ def test_values_that_are_valid_are_proposed_whatever_their_column_is_called() ->
 
 
 def test_what_merely_looks_alike_is_not_proposed() -> None:
-    found = proposed({
-        "order_id": [RANDOM.randrange(2_000_000_000, 9_999_999_999) for _ in range(200)],
-        "track": [RANDOM.randrange(10**15, 10**16) for _ in range(200)],
-        "sku": [f"{RANDOM.randrange(100, 899)}-{RANDOM.randrange(10, 99)}-{RANDOM.randrange(1000, 9999)}" for _ in range(200)],
-        "version": [f"{n % 9}.{n % 7}.{n % 5}.{n}" for n in range(200)], "amount": [n / 7 for n in range(200)],
-        "code": [f"{RANDOM.randrange(10**8, 10**9)}" for _ in range(200)], "note": ["see a@b", "@home", "+1", "DE89"] * 50,
-    })  # fmt: skip
+    found = proposed(
+        {
+            "order_id": [RANDOM.randrange(2_000_000_000, 9_999_999_999) for _ in range(200)],
+            "track": [RANDOM.randrange(10**15, 10**16) for _ in range(200)],
+            "sku": [f"{RANDOM.randrange(100, 899)}-{RANDOM.randrange(10, 99)}-{RANDOM.randrange(1000, 9999)}" for _ in range(200)],
+            "version": [f"{n % 9}.{n % 7}.{n % 5}.{n}" for n in range(200)],
+            "amount": [n / 7 for n in range(200)],
+            "code": [f"{RANDOM.randrange(10**8, 10**9)}" for _ in range(200)],
+            "note": ["see a@b", "@home", "+1", "DE89"] * 50,
+        }
+    )
     assert found == {}
 
 
@@ -60,11 +80,16 @@ def test_few_of_many_are_enough_for_a_sure_validator_and_too_few_are_not() -> No
 
 
 def test_values_are_found_in_structs_arrays_maps_and_json_texts() -> None:
-    found = proposed({
-        "user": [{"contact": one} for one in EMAILS], "copies": [[one] for one in EMAILS], "tags": [[(one, "x")] for one in EMAILS],
-        "payload": [json.dumps({"to": {"a": one}, "list": [{"b": one}]}) for one in EMAILS],
-        "raw": [json.dumps({"c": one}).encode() for one in EMAILS], "outer": [json.dumps({"in": json.dumps({"d": one})}) for one in EMAILS],
-    })  # fmt: skip
+    found = proposed(
+        {
+            "user": [{"contact": one} for one in EMAILS],
+            "copies": [[one] for one in EMAILS],
+            "tags": [[(one, "x")] for one in EMAILS],
+            "payload": [json.dumps({"to": {"a": one}, "list": [{"b": one}]}) for one in EMAILS],
+            "raw": [json.dumps({"c": one}).encode() for one in EMAILS],
+            "outer": [json.dumps({"in": json.dumps({"d": one})}) for one in EMAILS],
+        }
+    )
     assert set(found) == {"user.contact", "copies", "tags", "payload:$.to.a", "payload:$.list[].b", "raw:$.c", "outer:$.in"}
 
 

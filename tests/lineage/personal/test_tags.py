@@ -41,20 +41,35 @@ def reached(found: Iterable[Tagged]) -> dict[str, Reach]:
 
 
 def test_values_are_followed_and_what_is_made_of_them() -> None:
-    first = write("a", {
-        "mail": [("people.email", Kind.IDENTITY)], "host": [("people.email", Kind.TRANSFORMATION)],
-        "last": [("people.email", Kind.AGGREGATION)], "hashed": [("people.email", Kind.TRANSFORMATION, True)],
-        "many": [("people.email", Kind.AGGREGATION, True)], "town": [("people.town", Kind.IDENTITY)],
-    })  # fmt: skip
-    second = write("b", {
-        "mail": [("a.mail", Kind.IDENTITY)], "id": [("a.hashed", Kind.IDENTITY)], "ids": [("a.hashed", Kind.AGGREGATION, True)],
-        "many": [("a.many", Kind.IDENTITY)],
-    })  # fmt: skip
+    first = write(
+        "a",
+        {
+            "mail": [("people.email", Kind.IDENTITY)],
+            "host": [("people.email", Kind.TRANSFORMATION)],
+            "last": [("people.email", Kind.AGGREGATION)],
+            "hashed": [("people.email", Kind.TRANSFORMATION, True)],
+            "many": [("people.email", Kind.AGGREGATION, True)],
+            "town": [("people.town", Kind.IDENTITY)],
+        },
+    )
+    second = write(
+        "b",
+        {
+            "mail": [("a.mail", Kind.IDENTITY)],
+            "id": [("a.hashed", Kind.IDENTITY)],
+            "ids": [("a.hashed", Kind.AGGREGATION, True)],
+            "many": [("a.many", Kind.IDENTITY)],
+        },
+    )
     found = followed(TAGS, (), [second, first])
     assert reached(found) == {
-        "a.mail": Reach.PERSONAL, "a.host": Reach.DERIVED, "a.last": Reach.DERIVED, "a.hashed": Reach.PSEUDONYM,
-        "b.mail": Reach.PERSONAL, "b.id": Reach.PSEUDONYM,
-    }  # fmt: skip
+        "a.mail": Reach.PERSONAL,
+        "a.host": Reach.DERIVED,
+        "a.last": Reach.DERIVED,
+        "a.hashed": Reach.PSEUDONYM,
+        "b.mail": Reach.PERSONAL,
+        "b.id": Reach.PSEUDONYM,
+    }
     (mail,) = [one for one in found if str(one.ref) == "b.mail"]
     assert [str(ref) for ref in mail.path] == ["people.email", "a.mail", "b.mail"]
 
@@ -81,10 +96,14 @@ def test_what_could_not_be_told_is_unsure_and_goes_on() -> None:
 
 def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
     tags = {ColumnRef("letters", "payload:$.to"): "email", ColumnRef("people", "user.email"): "email"}
-    told = write("a", {
-        "copy": [("letters.payload", Kind.IDENTITY)], "read": [("letters.payload", Kind.TRANSFORMATION)],
-        "user": [("people.user", Kind.IDENTITY)],
-    })  # fmt: skip
+    told = write(
+        "a",
+        {
+            "copy": [("letters.payload", Kind.IDENTITY)],
+            "read": [("letters.payload", Kind.TRANSFORMATION)],
+            "user": [("people.user", Kind.IDENTITY)],
+        },
+    )
     assert reached(followed(tags, (), [told])) == {"a.copy": Reach.PERSONAL, "a.read": Reach.UNSURE, "a.user": Reach.PERSONAL}
 
 
@@ -175,12 +194,17 @@ REFS = st.sampled_from([ColumnRef(table, column) for table in "pq" for column in
 SOURCES = st.builds(Source, REFS | st.sampled_from([ColumnRef("p"), ColumnRef("q")]), st.sampled_from(Kind), st.booleans())
 COLUMNS = st.builds(
     lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
-    st.sampled_from("abc"), st.lists(SOURCES, max_size=3), st.sampled_from([(), (), ("rows of an RDD",)]),
-)  # fmt: skip
+    st.sampled_from("abc"),
+    st.lists(SOURCES, max_size=3),
+    st.sampled_from([(), (), ("rows of an RDD",)]),
+)
 STATEMENTS = st.builds(
     lambda target, columns, inputs, unknown: Statement(target=target, columns=joined(columns), inputs=tuple(inputs), unknown=unknown),
-    st.sampled_from("pq"), st.lists(COLUMNS, max_size=3), st.sets(st.sampled_from("pq")), st.sampled_from([(), (), ("lost",)]),
-)  # fmt: skip
+    st.sampled_from("pq"),
+    st.lists(COLUMNS, max_size=3),
+    st.sets(st.sampled_from("pq")),
+    st.sampled_from([(), (), ("lost",)]),
+)
 
 
 def plainly(statements: list[Statement], start: ColumnRef, cleared: ColumnRef) -> dict[ColumnRef, Reach]:

@@ -18,11 +18,15 @@ def agreed(before: Manifest, after: Manifest) -> dict[str, str]:
 @pytest.mark.parametrize(
     "paid",
     [
-        replace(PAID, rows="0f"), OTHER_TWICE, with_column(PAID, "twice", type="string"), WITHOUT_TWICE,
-        replace(PAID, laid_out={"keys": "id"}), replace(PAID, code="0f", unknown=("an RDD",)),
+        replace(PAID, rows="0f"),
+        OTHER_TWICE,
+        with_column(PAID, "twice", type="string"),
+        WITHOUT_TWICE,
+        replace(PAID, laid_out={"keys": "id"}),
+        replace(PAID, code="0f", unknown=("an RDD",)),
         replace(PAID, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",)),
     ],
-)  # fmt: skip
+)
 def test_what_is_accepted_stays_until_the_code_is_another_one(paid: PlannedTable) -> None:
     before, after = make_manifest(SOURCE, PAID, TOWNS), make_manifest(SOURCE, paid, TOWNS)
     accepted = agreed(before, after)

@@ -25,9 +25,12 @@ def make_table(name: str, *columns: PlannedColumn, reads: str = "", by: str = ""
 
 SOURCE = PlannedTable(name="bronze.orders", columns=tuple(PlannedColumn(name=name, type=kind) for name, kind in TYPES.items()))
 PAID = make_table(
-    "silver.paid", make_column("id", "bronze.orders.id"), make_column("twice", "bronze.orders.amount", kind=Kind.TRANSFORMATION),
-    reads="bronze.orders", by="bronze.orders.amount",
-)  # fmt: skip
+    "silver.paid",
+    make_column("id", "bronze.orders.id"),
+    make_column("twice", "bronze.orders.amount", kind=Kind.TRANSFORMATION),
+    reads="bronze.orders",
+    by="bronze.orders.amount",
+)
 TOWNS = make_table("gold.towns", make_column("total", "silver.paid.twice", kind=Kind.AGGREGATION), reads="silver.paid")
 IDS = make_table("gold.ids", make_column("id", "silver.paid.id"), reads="silver.paid")
 
@@ -87,7 +90,7 @@ def struct(fields: dict[str, str], is_nullable: bool = True) -> dict[str, object
 @pytest.mark.parametrize(
     ("was", "now"),
     [("integer", "long"), ("decimal(10,2)", "decimal(12,2)"), (struct(ADDRESS), struct({**ADDRESS, "country": "string"}))],
-)  # fmt: skip
+)
 def test_a_wider_number_and_a_new_field_inform_and_the_way_back_breaks(was: object, now: object) -> None:
     narrow, wide = with_column(SOURCE, "amount", type=was), with_column(SOURCE, "amount", type=now)
     reader = replace(PAID, columns=(make_column("city", "bronze.orders.amount", kind=Kind.TRANSFORMATION),))
@@ -102,8 +105,10 @@ def test_a_wider_number_that_is_computed_otherwise_has_other_values_too() -> Non
     wide = with_column(PAID, "twice", type="long", digest="other")
     findings = compare(make_manifest(SOURCE, narrow, TOWNS), make_manifest(SOURCE, wide, TOWNS))
     assert {(one.kind, one.table) for one in findings} == {
-        (Class.INFORMS, "silver.paid"), (Class.VALUES, "silver.paid"), (Class.VALUES, "gold.towns"),
-    }  # fmt: skip
+        (Class.INFORMS, "silver.paid"),
+        (Class.VALUES, "silver.paid"),
+        (Class.VALUES, "gold.towns"),
+    }
 
 
 def test_what_may_be_null_within_a_column_informs() -> None:
@@ -118,8 +123,10 @@ def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() 
     paid = replace(PAID, columns=(), unknown=("[UNRESOLVED_COLUMN] amount",))
     waiting = [replace(one, columns=(), unknown=("not known until silver.paid is",)) for one in (TOWNS, IDS)]
     assert {(kind, table) for kind, table, _ in found(paid, *waiting)} >= {
-        (Class.BREAKS, "silver.paid"), (Class.UNSURE, "gold.towns"), (Class.UNSURE, "gold.ids"),
-    }  # fmt: skip
+        (Class.BREAKS, "silver.paid"),
+        (Class.UNSURE, "gold.towns"),
+        (Class.UNSURE, "gold.ids"),
+    }
 
 
 def test_a_column_that_is_gone_breaks_who_read_it_and_informs_if_nobody_did() -> None:
@@ -179,10 +186,11 @@ WITHOUT_TWICE = replace(PAID, columns=PAID.columns[:1])
 @pytest.mark.parametrize(
     ("paid", "what"),
     [
-        (with_column(PAID, "twice", digest="other"), ""), (WITHOUT_TWICE, ", which is gone"),
+        (with_column(PAID, "twice", digest="other"), ""),
+        (WITHOUT_TWICE, ", which is gone"),
         (with_column(PAID, "twice", type="string"), ""),
     ],
-)  # fmt: skip
+)
 def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_it(paid: PlannedTable, what: str) -> None:
     readers = (OPAQUE, UNKNOWN, make_table("gold.after", make_column("n", "gold.opaque.rdd"), reads="gold.opaque"))
     findings = compare(make_manifest(SOURCE, PAID, *readers), make_manifest(SOURCE, paid, *readers))
@@ -224,7 +232,7 @@ def test_other_code_of_what_was_not_known_before_is_unsure() -> None:
         (replace(PAID, code="0f", unknown=("an RDD",)), replace(PAID, code="1f", unknown=("an RDD",))),
         (replace(PAID, laid_out={"keys": "id"}), replace(PAID, laid_out={"keys": "twice"})),
     ],
-)  # fmt: skip
+)
 def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_place(first: PlannedTable, second: PlannedTable) -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
     findings = compare(before, make_manifest(SOURCE, first, TOWNS, IDS))
@@ -257,9 +265,11 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
         make_manifest(SOURCE, PAID, TOWNS, IDS), make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS)
     )
     reads = [
-        read("Totals", ColumnRef("gold.towns", "total")), read("Totals", ColumnRef("gold.towns", "total"), 1_600_000_000_000),
-        read("Ids", ColumnRef("silver.paid", "id")), read("Whole", ColumnRef("silver.paid")),
-    ]  # fmt: skip
+        read("Totals", ColumnRef("gold.towns", "total")),
+        read("Totals", ColumnRef("gold.towns", "total"), 1_600_000_000_000),
+        read("Ids", ColumnRef("silver.paid", "id")),
+        read("Whole", ColumnRef("silver.paid")),
+    ]
     found = readers_of(findings, reads)
     names = {finding.table: [one.consumer.name for one in found.get(finding.key, ())] for finding in findings}
     assert names == {"silver.paid": ["Whole"], "gold.towns": ["Totals"]}
@@ -271,10 +281,12 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
 @pytest.mark.parametrize(
     ("ref", "days", "kind"),
     [
-        (ColumnRef("silver.paid", "twice"), 34, Class.BREAKS), (ColumnRef("silver.paid", "twice"), 36, Class.INFORMS),
-        (ColumnRef("silver.paid"), 1, Class.UNSURE), (ColumnRef("silver.paid", "id"), 1, Class.INFORMS),
+        (ColumnRef("silver.paid", "twice"), 34, Class.BREAKS),
+        (ColumnRef("silver.paid", "twice"), 36, Class.INFORMS),
+        (ColumnRef("silver.paid"), 1, Class.UNSURE),
+        (ColumnRef("silver.paid", "id"), 1, Class.INFORMS),
     ],
-)  # fmt: skip
+)
 def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(ref: ColumnRef, days: int, kind: Class) -> None:
     now = 1_700_000_000_000
     read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ref,), at_ms=now - days * ACTIVE_MS)

@@ -5,13 +5,26 @@ from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedT
 
 SOURCES = (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY), Source(ColumnRef("bronze.orders"), Kind.AGGREGATION, True))
 COLUMN = PlannedColumn(
-    name="id", type={"type": "array", "elementType": "long", "containsNull": True}, nullable=False, sources=SOURCES,
-    opaque=("rows of an RDD",), foreign=("Python UDF f",), digest="d",
-)  # fmt: skip
+    name="id",
+    type={"type": "array", "elementType": "long", "containsNull": True},
+    nullable=False,
+    sources=SOURCES,
+    opaque=("rows of an RDD",),
+    foreign=("Python UDF f",),
+    digest="d",
+)
 TABLE = PlannedTable(
-    name="silver.paid", columns=(COLUMN, PlannedColumn(name="plain", type="long")), indirect=SOURCES[:1], inputs=("bronze.orders",),
-    rows="r", code="c", laid_out={"keys": "id"}, owner="team:shop", unknown=("an action inside",), foreign=("mapInPandas",),
-)  # fmt: skip
+    name="silver.paid",
+    columns=(COLUMN, PlannedColumn(name="plain", type="long")),
+    indirect=SOURCES[:1],
+    inputs=("bronze.orders",),
+    rows="r",
+    code="c",
+    laid_out={"keys": "id"},
+    owner="team:shop",
+    unknown=("an action inside",),
+    foreign=("mapInPandas",),
+)
 
 
 def test_a_file_gives_back_all_that_is_planned(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from lakechime_dagster.spark.java import find_java, parse_version
         ('openjdk version "21" 2023-09-19', 21),
         ('java version "1.8.0_392"', 8),
         ('openjdk version "25-ea" 2025-09-16', 25),
-        ("Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version \"21.0.8\" 2025-07-15 LTS", 21),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21.0.8" 2025-07-15 LTS', 21),
         ("no Java runtime present, requesting install", None),
     ],
-)  # fmt: skip
+)
 def test_the_major_version_is_read_from_what_java_prints(text: str, version: int | None) -> None:
     assert parse_version(text) == version
 

@@ -62,13 +62,25 @@ def test_a_merge_runs_on_the_executors_of_a_cluster(master: str, tmp_path: Path,
 def start_daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     kind = name.partition("-")[0]
     environment = {
-        "JAVA_HOME": str(find_java().home), "SPARK_HOME": str(pyspark_home()), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
-    }  # fmt: skip
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(pyspark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
             [
-                pyspark_home() / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}.{kind.title()}",
-                "--host", "127.0.0.1", "--webui-port", "0", *arguments,
+                pyspark_home() / "bin" / "spark-class",
+                f"org.apache.spark.deploy.{kind}.{kind.title()}",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                *arguments,
             ],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | environment, cwd=folder,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | environment,
+            cwd=folder,
+        )

@@ -50,8 +50,10 @@ def test_two_clients_share_the_jvm_but_neither_views_nor_confs(host: WarmHost, s
         say(driver.kind, jvm_pid(driver)); input()
         say(driver.spark.table("mine").count())
         """,
-        host.home, spark_jars, SETTINGS,
-    ) as first:  # fmt: skip
+        host.home,
+        spark_jars,
+        SETTINGS,
+    ) as first:
         assert first.stdout is not None
         kind, pid = first.stdout.readline().split()
         said = run_client(
@@ -64,8 +66,10 @@ def test_two_clients_share_the_jvm_but_neither_views_nor_confs(host: WarmHost, s
                 driver.spark.sql(f"MERGE INTO delta.`{path}` t USING (SELECT 7L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
                 say(driver.spark.read.format("delta").load(path).count())
             """,
-            host.home, spark_jars, SETTINGS,
-        )  # fmt: skip
+            host.home,
+            spark_jars,
+            SETTINGS,
+        )
         assert said == [f"warm {pid} attached to the warm driver of process {host.process.pid}", "False 2", "4"]
         rest, _ = first.communicate("\n", timeout=60)
     assert (kind, rest) == ("warm", "1\n")
@@ -97,8 +101,10 @@ def test_the_job_of_a_killed_client_goes_on_until_the_next_one_cancels_its_tag(h
         await_true(lambda: driver._running("lakechime-dead-1"), "the job runs")
         say("running")
         """,
-        host.home, spark_jars, SETTINGS,
-    ) as client:  # fmt: skip
+        host.home,
+        spark_jars,
+        SETTINGS,
+    ) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "running\n"
         client.kill()

@@ -80,9 +80,14 @@ def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "in").mkdir()
     assert load_tokenizer(spark, tmp_path / "classes") is not None
     job = EventJob(
-        name="game.events", location=str(tmp_path / "events"), feed=JsonLines("in"), folder=str(tmp_path / "in"), type_field=TYPE,
-        producer_field=PRODUCER, classes=str(tmp_path / "classes") if request.param == "in the JVM" else "",
-    )  # fmt: skip
+        name="game.events",
+        location=str(tmp_path / "events"),
+        feed=JsonLines("in"),
+        folder=str(tmp_path / "in"),
+        type_field=TYPE,
+        producer_field=PRODUCER,
+        classes=str(tmp_path / "classes") if request.param == "in the JVM" else "",
+    )
     return Fed(spark, job)
 
 
@@ -110,10 +115,15 @@ def test_each_line_is_there_once_with_what_is_known_of_it(fed: Fed, monkeypatch:
 
 def test_lines_that_are_no_events_are_there_with_the_reason(fed: Fed) -> None:
     refused = {
-        b'{"type": "buy"': "not_json", b"\xef\xbb\xbf{}": "not_json", b'{"type": "b\xfcy"}': "not_utf8", b"[1]": "not_object",
+        b'{"type": "buy"': "not_json",
+        b"\xef\xbb\xbf{}": "not_json",
+        b'{"type": "b\xfcy"}': "not_utf8",
+        b"[1]": "not_object",
         b"{}": "type_missing",
-        b'{"type": {"a": 1}}': "type_not_text", b'{"type": " "}': "type_empty", event("x" * 513): "type_too_long",
-    }  # fmt: skip
+        b'{"type": {"a": 1}}': "type_not_text",
+        b'{"type": " "}': "type_empty",
+        event("x" * 513): "type_too_long",
+    }
     fed.drop(*refused, event("buy"))
     result = fed.run()
     assert fed.column("reason") == [*refused.values(), None]
@@ -158,8 +168,10 @@ def test_files_that_grow_are_read_on_from_where_they_ended(fed: Fed) -> None:
     fed.drop(event("jump"), name="0.jsonl")
     assert fed.run().events == {"event": 2}
     assert {source: row["type"] for source, row in fed.rows.items()} == {
-        "0.jsonl@0": "jump", "a.jsonl@0": "buy", f"a.jsonl@{len(event('buy')) + 1}": "sell",
-    }  # fmt: skip
+        "0.jsonl@0": "jump",
+        "a.jsonl@0": "buy",
+        f"a.jsonl@{len(event('buy')) + 1}": "sell",
+    }
     assert fed.attempt(3, 1, fed.look()).outcome is Outcome.NOTHING
 
 

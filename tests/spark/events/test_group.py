@@ -58,10 +58,12 @@ def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(g
     assert (done.rows, done.written, done.rescued, done.columns_added) == (4, 4, 2, 2)
     doubles = "a_x20_b__v_array_double"
     assert game.payloads("buy") == [
-        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None], doubles: None}}, {"type": "buy", "price__v_string": "four"},
-        {"type": "buy"}, {"type": "buy", "more": {"a_x20_b": [2, None], doubles: None}},
+        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None], doubles: None}},
+        {"type": "buy", "price__v_string": "four"},
+        {"type": "buy"},
+        {"type": "buy", "more": {"a_x20_b": [2, None], doubles: None}},
         {"type": "buy", "more": {"a_x20_b": None, doubles: [1.0, 5.5]}},
-    ]  # fmt: skip
+    ]
     told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
     assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}], []]
 
@@ -71,9 +73,12 @@ def test_rescued_values_are_counted_by_reason_and_siblings_as_conflicts(game: St
     assert (game.run()["buy"].reasons, measured(game, "buy").conflicts) == ({}, 0)
     like_rescued = {"r": "frozen", "v": [{"p": "", "r": "unknown"}]}
     game.drop(
-        event("buy", price="four"), event("buy", Price=1, NAME=like_rescued), event("buy", sizes=[2, "x", like_rescued, "9" * 900]),
-        b'{"type":"buy","price":1,"price":2}', b'{"type":"buy","name":"\\ud800","PRICE":' + b"[" * 500 + b"1" * 999 + b"]" * 500 + b"}",
-    )  # fmt: skip
+        event("buy", price="four"),
+        event("buy", Price=1, NAME=like_rescued),
+        event("buy", sizes=[2, "x", like_rescued, "9" * 900]),
+        b'{"type":"buy","price":1,"price":2}',
+        b'{"type":"buy","name":"\\ud800","PRICE":' + b"[" * 500 + b"1" * 999 + b"]" * 500 + b"}",
+    )
     done = game.run()["buy"]
     assert done.reasons == {Rescue.CASE: 3, Rescue.MISMATCH: 3, Rescue.DUPLICATE: 1, Rescue.INEXACT: 1}
     assert (done.rows, done.written, done.rescued) == (5, 5, 4)
@@ -90,8 +95,9 @@ def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSes
     game.drop(event("a", n="x", m=1), event("b", n="x", m=1, o=1), event("b", n=2**70))
     done = game.run()
     assert {name: one.reasons for name, one in done.items()} == {
-        "a": {Rescue.FROZEN: 2}, "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2, Rescue.OVERFLOW: 1},
-    }  # fmt: skip
+        "a": {Rescue.FROZEN: 2},
+        "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2, Rescue.OVERFLOW: 1},
+    }
     assert [measured(game, name).conflicts for name in "ab"] == [0, 0]
 
 
@@ -173,8 +179,18 @@ def test_other_engines_read_the_tables(game: Stream) -> None:
     game.drop(event("buy", price=3), event("buy", price="x"), event("buy", price=1.5, id=2**70))
     game.run()
     found = duckdb.from_arrow(DeltaTable(game.location("buy")).to_pyarrow_table())
-    assert sorted(found.columns) == ["_hash", "_ingested_at", "_rescued", "_schema_version", "_src", "id", "price", "price__v_fraction",
-                                     "price__v_long", "type"]  # fmt: skip
+    assert sorted(found.columns) == [
+        "_hash",
+        "_ingested_at",
+        "_rescued",
+        "_schema_version",
+        "_src",
+        "id",
+        "price",
+        "price__v_fraction",
+        "price__v_long",
+        "type",
+    ]
     assert DeltaTable(game.location("buy")).protocol().min_reader_version == 1
 
 
@@ -342,8 +358,11 @@ def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSe
     game.drop(event("d", n=1))
     done = game.run()
     assert {name: (one.written, one.waits) for name, one in done.items()} == {
-        "a": (0, ""), "b": (0, TYPE_CAP), "c": (1, ""), "d": (0, TYPE_CAP),
-    }  # fmt: skip
+        "a": (0, ""),
+        "b": (0, TYPE_CAP),
+        "c": (1, ""),
+        "d": (0, TYPE_CAP),
+    }
 
 
 def test_a_type_that_may_have_no_table_takes_no_place_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
@@ -400,10 +419,13 @@ def test_columns_are_known_to_the_store_before_a_table_has_them(game: Stream) ->
 def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(game: Stream) -> None:
     long = "x" * 20_000_001  # Spark's reader of JSON refuses such a text by default
     game.drop(
-        event("i", kapi=1, kapı=2, İ=3, i=4, maße=5, masse=6, σ=7, ς=8), event("mine", _corrupt_record="mine", a=1),
-        event("number", _corrupt_record=1, a=1), event("nul", **{"\0": "mine", "\0\0": 1}),
-        event("long", text=long), b'{"type":"long","a":1,"a":2,"text":"%s"}' % long.encode(),
-    )  # fmt: skip
+        event("i", kapi=1, kapı=2, İ=3, i=4, maße=5, masse=6, σ=7, ς=8),
+        event("mine", _corrupt_record="mine", a=1),
+        event("number", _corrupt_record=1, a=1),
+        event("nul", **{"\0": "mine", "\0\0": 1}),
+        event("long", text=long),
+        b'{"type":"long","a":1,"a":2,"text":"%s"}' % long.encode(),
+    )
     assert {one.error for one in game.run().values()} == {""}
     (kept,) = game.rows("i")
     rescued = {one["p"][1:]: one["v"] for one in json.loads(kept["_rescued"])}
@@ -427,9 +449,10 @@ def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monke
     monkeypatch.setattr(slices, "MAX_LOOKED", 2)
     monkeypatch.setattr(slices, "MAX_COUNTED", 4)
     game.drop(
-        b'{"type":"odd","a":1,"a":2,"text":"\\ud800","b":[]}', b'{"type":"odd","\\ud800":1,"c":[12,55.5],"d":{}}',
+        b'{"type":"odd","a":1,"a":2,"text":"\\ud800","b":[]}',
+        b'{"type":"odd","\\ud800":1,"c":[12,55.5],"d":{}}',
         *(event("many", title=f"p{number % 2}", **{f"f{number}": number}) for number in range(8)),
-    )  # fmt: skip
+    )
     done = game.run()
     assert {name: (one.error, one.rescued) for name, one in done.items()} == {"odd": ("", 2), "many": ("", 0)}
     assert game.payloads("odd") == [{"type": "odd", "a": 2}, {"type": "odd", "c": [12.0, 55.5]}]

@@ -95,8 +95,10 @@ def test_types_that_failed_at_several_times_are_written_by_one_step(game: Stream
     game.drop(*(event(kind, n=3) for kind in "abc"))
     done = game.run(now_ms=EVER_MS)
     assert {kind: (one.start, one.rows, one.written, one.error) for kind, one in done.items()} == {
-        "a": (1, 3, 3, ""), "b": (2, 2, 2, ""), "c": (3, 1, 1, ""),
-    }  # fmt: skip
+        "a": (1, 3, 3, ""),
+        "b": (2, 2, 2, ""),
+        "c": (3, 1, 1, ""),
+    }
     assert [numbers(game, kind) for kind in "abc"] == [[0, 1, 2, 3]] * 3
 
 

@@ -67,9 +67,14 @@ def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
 
 def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: SparkSession, tmp_path: Path) -> None:
     events = [
-        event("buy", price=3, more={"a": 1}), event("buy", price="four", more={"b": [1]}), event("buy", more="x"),
-        event("buy", price=1.5, z=None), event("buy", sizes=[1]), event("buy", sizes=["x"], Price=3), event("buy", more={"b": [{"c": 1}]}),
-    ]  # fmt: skip
+        event("buy", price=3, more={"a": 1}),
+        event("buy", price="four", more={"b": [1]}),
+        event("buy", more="x"),
+        event("buy", price=1.5, z=None),
+        event("buy", sizes=[1]),
+        event("buy", sizes=["x"], Price=3),
+        event("buy", more={"b": [{"c": 1}]}),
+    ]
     tables = []
     for name, steps in (("one", [events[:1], events[1:3], events[3:]]), ("other", [events[6:2:-1], events[2::-1]])):
         (tmp_path / name).mkdir()
@@ -222,5 +227,7 @@ def test_a_lost_store_is_read_back_by_a_rebuild(game: Stream) -> None:
     done = lost.run(2**60, replays=ASKED)["buy"]
     assert done.error == ""
     assert lost.payloads("buy") == [
-        {"type": "buy", "price__v_long": 3}, {"type": "buy", "price": "four"}, {"type": "buy", "price__v_bool": True},
-    ]  # fmt: skip
+        {"type": "buy", "price__v_long": 3},
+        {"type": "buy", "price": "four"},
+        {"type": "buy", "price__v_bool": True},
+    ]

@@ -48,8 +48,9 @@ def test_what_was_rescued_moves_to_the_columns_that_there_are_by_now(game: Strea
     game.drop(event("buy", price="four", more={"a": 2, "b": [{"c": 1}]}), event("buy", price=5), event("sell", n=1))
     game.run()
     assert json.loads(game.rows("buy")[1]["_rescued"]) == [
-        {"p": "/price", "v": "four", "r": "frozen"}, {"p": "/more/b", "v": [{"c": 1}], "r": "frozen"},
-    ]  # fmt: skip
+        {"p": "/price", "v": "four", "r": "frozen"},
+        {"p": "/more/b", "v": [{"c": 1}], "r": "frozen"},
+    ]
     thawed(game)
     before = versions(game, "buy")
     done = game.replay("buy")["buy"]
@@ -99,8 +100,10 @@ def test_events_that_a_contract_dropped_come_back(spark: SparkSession, tmp_path:
     (done,) = game.replay("buy")["buy"].replayed
     assert (done.replaced, done.added) == (1, 1)
     assert game.payloads("buy") == [
-        {"type": "buy", "price": 3}, {"type": "buy", "price__v_string": "four"}, {"type": "buy", "price": 5, "more": 1},
-    ]  # fmt: skip
+        {"type": "buy", "price": 3},
+        {"type": "buy", "price__v_string": "four"},
+        {"type": "buy", "price": 5, "more": 1},
+    ]
 
 
 def test_a_whole_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> None:

@@ -57,9 +57,14 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(st
     result = stream.ingest(reprocess=7)
     assert (result.reprocessed, result.events, versions(stream)) == (Reprocessed(reprocess_id=7, rows=2), {"event": 3}, 2)
     assert told(stream) == [
-        ("type_empty", None, None), (None, "buy", "type_empty"), ("not_json", None, None), ("not_utf8", None, None),
-        ("type_empty", None, None), (None, "sell", "type_empty"), (None, "buy", None),
-    ]  # fmt: skip
+        ("type_empty", None, None),
+        (None, "buy", "type_empty"),
+        ("not_json", None, None),
+        ("not_utf8", None, None),
+        ("type_empty", None, None),
+        (None, "sell", "type_empty"),
+        (None, "buy", None),
+    ]
     done = stream.run()
     assert {name: one.rows for name, one in done.items()} == {"buy": 2, "sell": 1}
     assert [row["n"] for row in stream.rows("buy")] == [1, 3]

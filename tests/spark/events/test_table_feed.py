@@ -73,9 +73,12 @@ class Fed:
 def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     raw = Source(tmp_path / "raw", RAW, ("day",), change_feed=False)
     job = EventJob(
-        name="game.events", location=str(tmp_path / "events"), feed=TableRows("bronze.raw", payload="VALUE"), folder=str(raw.location),
+        name="game.events",
+        location=str(tmp_path / "events"),
+        feed=TableRows("bronze.raw", payload="VALUE"),
+        folder=str(raw.location),
         type_field=("type",),
-    )  # fmt: skip
+    )
     return Fed(spark, raw, job)
 
 

@@ -67,9 +67,14 @@ def test_all_further_kinds_of_a_field_go_to_one_sibling_which_shuts_other_reader
     game.drop(event("buy", price=[2**70, 1.5]), event("buy", price=5), event("buy", price=False))
     assert game.run()["buy"].written == 3
     assert prices(game) == [
-        {"price": 3}, {"price__v_variant": "four"}, {"price__v_variant": {"a": [1, None, "x"]}}, {"price": 4},
-        {"price__v_variant": [2**70, 1.5]}, {"price": 5}, {"price__v_variant": False},
-    ]  # fmt: skip
+        {"price": 3},
+        {"price__v_variant": "four"},
+        {"price__v_variant": {"a": [1, None, "x"]}},
+        {"price": 4},
+        {"price__v_variant": [2**70, 1.5]},
+        {"price": 5},
+        {"price__v_variant": False},
+    ]
 
 
 def test_a_table_may_be_made_with_a_variant_and_grow_by_other_columns(game: Stream) -> None:
@@ -84,11 +89,14 @@ def test_what_a_variant_cannot_hold_is_rescued(game: Stream) -> None:
     game.drop(event("buy", price=True))
     game.run()
     game.drop(
-        b'{"type":"buy","price":1e400}', b'{"type":"buy","price":' + b"9" * 39 + b"}", b'{"type":"buy","price":["\\ud800",{"a":1,"a":2}]}',
+        b'{"type":"buy","price":1e400}',
+        b'{"type":"buy","price":' + b"9" * 39 + b"}",
+        b'{"type":"buy","price":["\\ud800",{"a":1,"a":2}]}',
         b'{"type":"buy","price":' + b'{"b":[' * 60 + b"1" + b"]}" * 60 + b"}",
         b'{"type":"buy","price":' + b"[" * 99 + b"1" + b"]" * 99 + b"}",
-        b'{"type":"buy","price":[' + b"1," * 499_000 + b"1]}", b'{"type":"buy","price":[' + b"1," * 501_000 + b"1]}",
-    )  # fmt: skip
+        b'{"type":"buy","price":[' + b"1," * 499_000 + b"1]}",
+        b'{"type":"buy","price":[' + b"1," * 501_000 + b"1]}",
+    )
     done = game.run()["buy"]
     assert (done.error, done.reasons) == ("", {Rescue.OVERFLOW: 2, Rescue.INEXACT: 1, Rescue.DUPLICATE: 1, Rescue.CAP: 2})
     assert len(prices(game)[-2]["price__v_variant"]) == 499_001

@@ -45,9 +45,13 @@ def found(game: Stream, *, sample: int = 100, names: set[str] | None = None) -> 
     step = game.step()
     discarded = {name: known.discarded for name, known in game.types.types("shop").items()}
     verifier = GroupVerifier(
-        spark=game.spark, slices=Slices(game.spark, "game.events", DeltaLog(game.bronze, "game.events"), game.end()),
-        tables=TypeTables(job=step.job, open_log=DeltaLog), repository=game.types, discarded=discarded, sample=sample,
-    )  # fmt: skip
+        spark=game.spark,
+        slices=Slices(game.spark, "game.events", DeltaLog(game.bronze, "game.events"), game.end()),
+        tables=TypeTables(job=step.job, open_log=DeltaLog),
+        repository=game.types,
+        discarded=discarded,
+        sample=sample,
+    )
     return {one.type: one for one in verifier.verified(names)}
 
 
@@ -64,8 +68,9 @@ def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -
     game.ingest()
     told = found(game)
     assert {name: (one.events, one.rows, one.sampled, dict(one.faults), one.unread) for name, one in told.items()} == {
-        "buy": (5, 5, 5, {}, ""), "sell": (2, 2, 2, {}, ""),
-    }  # fmt: skip
+        "buy": (5, 5, 5, {}, ""),
+        "sell": (2, 2, 2, {}, ""),
+    }
     assert [*found(game, names={"sell"})] == ["sell"]
 
 
@@ -158,7 +163,7 @@ def test_a_table_that_is_gone_is_told_and_the_others_are_looked_at(game: Stream)
 
 def test_a_step_finds_what_it_lost_itself_in_a_few_of_its_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     game = stream(spark, tmp_path)
 
     def step(name: str) -> dict[str, Verified]:

@@ -26,8 +26,11 @@ def test_slices_of_any_size_give_each_line_once_and_at_its_byte(content: list[by
 def test_a_large_file_is_several_tasks_and_small_ones_are_one() -> None:
     spans = {"a": (5, 30), "b": (0, 3), "c": (0, 4)}
     assert tasks(spans, 10) == [
-        [Slice("a", 5, 15)], [Slice("a", 15, 25)], [Slice("a", 25, 30), Slice("b", 0, 3), Slice("c", 0, 2)], [Slice("c", 2, 4)],
-    ]  # fmt: skip
+        [Slice("a", 5, 15)],
+        [Slice("a", 15, 25)],
+        [Slice("a", 25, 30), Slice("b", 0, 3), Slice("c", 0, 2)],
+        [Slice("c", 2, 4)],
+    ]
 
 
 def test_a_line_may_end_as_on_windows(tmp_path: Path) -> None:

@@ -64,9 +64,12 @@ class Fed:
 def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     (tmp_path / "in").mkdir()
     job = BronzeJob(
-        name="shop.orders__changes", location=str(tmp_path / "orders__changes"), feed=JsonLines("in"), folder=str(tmp_path / "in"),
+        name="shop.orders__changes",
+        location=str(tmp_path / "orders__changes"),
+        feed=JsonLines("in"),
+        folder=str(tmp_path / "in"),
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}, only=TableFilter(table="orders")),
-    )  # fmt: skip
+    )
     return Fed(spark, job)
 
 
@@ -86,9 +89,12 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
     assert (first.outcome, first.counts.inserted, first.counts.rows_in, first.counts.is_balanced) == (Outcome.COMMITTED, 8, 8, True)
     assert first.events == {"change": 3, "unreadable": 5}
     assert [(row["topic"], row["row_key"], row["kind"]) for row in fed.rows] == [
-        ("a.jsonl", "[1]", "change"), *[("a.jsonl", None, "unreadable")] * 4, ("a.jsonl", "[2]", "change"),
-        ("b.jsonl", "[3]", "change"), ("b.jsonl", None, "unreadable"),
-    ]  # fmt: skip
+        ("a.jsonl", "[1]", "change"),
+        *[("a.jsonl", None, "unreadable")] * 4,
+        ("a.jsonl", "[2]", "change"),
+        ("b.jsonl", "[3]", "change"),
+        ("b.jsonl", None, "unreadable"),
+    ]
     assert [row["value"] or row["value_bytes"] for row in fed.rows][1:5] == ["{", b"\xff\xfe", "[]", told(4)[:-1].decode()]
     assert [row["offset"] for row in fed.rows][:3] == [0, len(told(1)) + 1, len(told(1)) + 3]
     assert all(row["problem"] for row in fed.rows if row["kind"] == "unreadable")

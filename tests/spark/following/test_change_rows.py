@@ -15,7 +15,7 @@ from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import merged
 from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.spark_changes import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
-from lakechime_dagster.cdc.spark_parse import Heard
+from lakechime_dagster.cdc.spark_parse import Parsed
 from lakechime_dagster.cdc.spark_remembered import Seen
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_row
 from lakechime_dagster.spark.session import record_batches
@@ -115,8 +115,8 @@ def test_truncations_and_snapshots_of_complete_hours_are_late_too() -> None:
     told = [change_row(one, Role.TRUNCATION) for one in (*hours, replace(hours[0], event_ms=None))]
     first, last = (replace(change(20, hour), operation=Operation.READ, snapshot=mark) for hour, mark in ((5, "first"), (11, "last")))
     seen = Seen(truncations=tuple(told), marks=(change_row(first), change_row(last)))
-    heard = Heard(None, None, None, seen, Seen())  # type: ignore[arg-type]
-    assert heard.late_ends(10 * HOUR_MS + HOUR_MS // 4) == [8, 9, 5]
+    parsed = Parsed(None, None, None, seen, Seen())  # type: ignore[arg-type]
+    assert parsed.late_ends(10 * HOUR_MS + HOUR_MS // 4) == [8, 9, 5]
 
 
 def test_what_changes_the_history_of_a_row_alone_is_late_too() -> None:

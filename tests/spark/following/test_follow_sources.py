@@ -45,10 +45,14 @@ def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_i
 def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
     table = Followed(spark, tmp_path, ("id",), few=TableSize(rows=3, bytes=1_000_000))
     parts = [
-        [order(number, at=number) for number in (1, 2, 3)], [order(number, at=number) for number in range(4, 9)],
-        [order(2, at=20, name="Bob"), deletion(3, at=21)], [order(9, at=22)], [order(2, at=19, name="late"), order(3, at=23, name="again")],
-        [order(9, at=24, amount=6)], [truncation(at=30), order(7, at=31)],
-    ]  # fmt: skip
+        [order(number, at=number) for number in (1, 2, 3)],
+        [order(number, at=number) for number in range(4, 9)],
+        [order(2, at=20, name="Bob"), deletion(3, at=21)],
+        [order(9, at=22)],
+        [order(2, at=19, name="late"), order(3, at=23, name="again")],
+        [order(9, at=24, amount=6)],
+        [truncation(at=30), order(7, at=31)],
+    ]
     found = []
     for part in parts:
         table.tell(part)
@@ -122,11 +126,13 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
     shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
     beside = {**at_position(3, 20 * hour), "snapshot": "incremental"}  # whose time is not of the log
-    table.tell([
-        make_record(make_payload("r", source=beside, after={"id": 3, "name": "Ann", "amount": 5}), schema=envelope_schema(), offset=3),
-        order(1, at=2, ts_ms=7 * hour + 2 * minute),
-        make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
-    ])  # fmt: skip
+    table.tell(
+        [
+            make_record(make_payload("r", source=beside, after={"id": 3, "name": "Ann", "amount": 5}), schema=envelope_schema(), offset=3),
+            order(1, at=2, ts_ms=7 * hour + 2 * minute),
+            make_record(make_payload("c", source=shard, after={"id": 2, "name": "Ann", "amount": 5}), schema=envelope_schema()),
+        ]
+    )
     second = table.run()
     assert second.complete == (5 * hour - minute, 5 * hour)
     assert second.committed is not None
@@ -177,9 +183,7 @@ def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spa
     assert [row["id"] for row in table.rows] == [1]
 
 
-def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_newer_changes_say(
-    spark: SparkSession, tmp_path: Path
-) -> None:  # fmt: skip
+def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_newer_changes_say(spark: SparkSession, tmp_path: Path) -> None:
     """As what lies in another partition, and before the heartbeat, may not have been read yet."""
     hour, minute = 3_600_000, 60_000
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
@@ -275,7 +279,7 @@ def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: Spa
 @pytest.mark.parametrize(("most", "committed"), [(None, []), (0, [2, 3, 4]), (1, [3])])
 def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_the_watermark(
     spark: SparkSession, tmp_path: Path, most: int | None, committed: list[int]
-) -> None:  # fmt: skip
+) -> None:
     hour = 3_600_000
     options, topics = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": most}, {"heartbeats": "demo.*.heartbeat"}
     table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)

@@ -65,9 +65,14 @@ def test_a_message_is_read_with_all_its_parts_and_the_id_of_its_topic(reading: R
     assert first.pop("timestamp").year > 2000
     (topic_id,) = reading.look().topics
     assert first == {
-        "topic": reading.topics.named("orders"), "topic_id": topic_id, "partition": 0, "offset": 0, "key": b"k", "value": b"a",
+        "topic": reading.topics.named("orders"),
+        "topic_id": topic_id,
+        "partition": 0,
+        "offset": 0,
+        "key": b"k",
+        "value": b"a",
         "headers": [{"key": "origin", "value": b"test"}],
-    }  # fmt: skip
+    }
     assert (tombstone["key"], tombstone["value"]) == (None, None)
 
 
@@ -116,9 +121,10 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(re
         reading.place = end
     read_ = sorted(message for step in steps for message in step)
     assert read_ == [
-        ("beats", 0, 0, "beat"), *(("orders", 0, number, f"0-{number}") for number in range(9)),
+        ("beats", 0, 0, "beat"),
+        *(("orders", 0, number, f"0-{number}") for number in range(9)),
         *(("orders", 1, number, f"1-{number}") for number in range(4)),
-    ]  # fmt: skip
+    ]
     assert all(len(step) <= 5 for step in steps)
     assert ("beats", 0, 0, "beat") in steps[-1]
     assert len(steps) == 4
@@ -166,9 +172,12 @@ def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading
 @pytest.mark.services
 def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(reading: Reading, tmp_path: Path) -> None:
     job = BronzeJob(
-        name="shop.orders__changes", location=str(tmp_path / "table"), feed=reading.topics.feed(), environment=ENVIRONMENT,
+        name="shop.orders__changes",
+        location=str(tmp_path / "table"),
+        feed=reading.topics.feed(),
+        environment=ENVIRONMENT,
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
-    )  # fmt: skip
+    )
 
     def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:
         commit_metadata = CommitMetadata(
@@ -217,7 +226,9 @@ def test_a_login_and_certificates_are_put_as_javas_client_takes_them(mechanism: 
     options = {"sasl.mechanisms": mechanism, "sasl.username": "lake", "sasl.password": "$PASSWORD", "ssl.ca.location": "/etc/ca.pem"}
     settings: dict[str, Any] = java_settings(KafkaTopic("orders", bootstrap="broker:9092", options=options), {"PASSWORD": 'a"b\\c'})
     assert settings == {
-        "bootstrap.servers": "broker:9092", "sasl.mechanism": mechanism,
-        "ssl.truststore.type": "PEM", "ssl.truststore.location": "/etc/ca.pem",
+        "bootstrap.servers": "broker:9092",
+        "sasl.mechanism": mechanism,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/etc/ca.pem",
         "sasl.jaas.config": f'org.apache.kafka.common.security.{module} required username="lake" password="a\\"b\\\\c";',
-    }  # fmt: skip
+    }

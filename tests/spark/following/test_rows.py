@@ -24,9 +24,11 @@ def everywhere(spark: SparkSession) -> list[Both]:
     here = Here(workers)
     spread, brought = workers.made(ROWS, DDL), here.made(ROWS, DDL)
     return [
-        (spread, workers.made(OTHERS, DDL)), (brought, here.made(OTHERS, DDL)), (spread, here.made(OTHERS, DDL)),
+        (spread, workers.made(OTHERS, DDL)),
+        (brought, here.made(OTHERS, DDL)),
+        (spread, here.made(OTHERS, DDL)),
         (brought, workers.made(OTHERS, DDL)),
-    ]  # fmt: skip
+    ]
 
 
 def doubled(batches: Batches) -> Batches:

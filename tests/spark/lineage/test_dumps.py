@@ -46,13 +46,15 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
         from personal_rows where s in ('secret list') or s like 'secret like%' or s rlike 'secret rlike' order by 1 limit 7
     """
     union = "select 'secret', concat(s, 'secret concat') from personal_rows union select s, 'secret union' from personal_rows"
-    told = json.dumps([
-        dumper.of(spark.sql(query)),
-        dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
-        dumper.of(spark.sql(union)),
-        dumper.of(spark.sql("select * from values ('secret value', 2) t(x, y)")),
-        dumper.of(rows.replace("secret old", "secret new").fillna("secret fill").where(F.col("s").startswith("secret start"))),
-    ])  # fmt: skip
+    told = json.dumps(
+        [
+            dumper.of(spark.sql(query)),
+            dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
+            dumper.of(spark.sql(union)),
+            dumper.of(spark.sql("select * from values ('secret value', 2) t(x, y)")),
+            dumper.of(rows.replace("secret old", "secret new").fillna("secret fill").where(F.col("s").startswith("secret start"))),
+        ]
+    )
     spark.catalog.dropTempView("personal_rows")
     assert "Aggregate" in told
     assert "secret" not in told, told[max(0, told.find("secret") - 200) : told.find("secret") + 50]

@@ -87,4 +87,4 @@ def test_what_a_program_writes_is_kept_each_statement_if_it_left_a_snapshot(
         "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity catalog/ice.shop.orders.amount transformation",
         "/ice/shop/kept catalog/ice.shop.orders.amount identity",
         "[False, True, True]",
-    ]  # fmt: skip
+    ]

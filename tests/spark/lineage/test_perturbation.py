@@ -16,10 +16,20 @@ from tests.support.zoo import SHAPES
 
 pytestmark = pytest.mark.spark
 
-LEFT_OUT = frozenset({
-    "map_in_pandas", "map_in_arrow", "apply_in_pandas", "apply_in_arrow", "cogrouped", "cogrouped_in_arrow",
-    "grouped_pandas_udf", "python_table_function", "python_udf_in_a_filter", "observed",
-})  # fmt: skip
+LEFT_OUT = frozenset(
+    {
+        "map_in_pandas",
+        "map_in_arrow",
+        "apply_in_pandas",
+        "apply_in_arrow",
+        "cogrouped",
+        "cogrouped_in_arrow",
+        "grouped_pandas_udf",
+        "python_table_function",
+        "python_udf_in_a_filter",
+        "observed",
+    }
+)
 """Shapes that Python makes, most of which come from all that is below, and one that Spark does not let stand beside itself."""
 
 Results = dict[str, dict[World, Result]]

@@ -33,32 +33,44 @@ REPLACING = ("delta_table_merge_all",)
 ITEM = "named_struct('sku', 's', 'price', 10)"
 ROWS: dict[str, Sequence[Row]] = {
     "orders": (
-        ("1", "1", "5", "'2'", "array()", ITEM), ("2", "2", "1", "'4'", "array()", ITEM), ("8", "3", "1", "'5'", "array()", ITEM),
-        ("4", "5", "7", "'1'", "array()", ITEM), ("11", "6", "9", "'2'", "array()", ITEM), ("6", "7", "null", "'0'", "array()", ITEM),
+        ("1", "1", "5", "'2'", "array()", ITEM),
+        ("2", "2", "1", "'4'", "array()", ITEM),
+        ("8", "3", "1", "'5'", "array()", ITEM),
+        ("4", "5", "7", "'1'", "array()", ITEM),
+        ("11", "6", "9", "'2'", "array()", ITEM),
+        ("6", "7", "null", "'0'", "array()", ITEM),
     ),
     "people": (
-        ("1", "'ann'", "'x'", "null"), ("2", "'bob'", "null", "1"), ("3", "'ann'", "'z'", "1"), ("4", "null", "'w'", "2"),
+        ("1", "'ann'", "'x'", "null"),
+        ("2", "'bob'", "null", "1"),
+        ("3", "'ann'", "'z'", "1"),
+        ("4", "null", "'w'", "2"),
         ("5", "'ed'", "'y'", "3"),
     ),
     "visits": (("1", "'1'", "'bye'"), ("2", "'2'", "'p'"), ("7", "'1'", "null"), ("3", "'3'", "'bye'"), ("8", "'2'", "'q'")),
-}  # fmt: skip
+}
 """Of each key one row, without which a merge cannot tell which to take."""
 
 SEVERAL = {
     **ROWS,
     "orders": (
-        *ROWS["orders"], ("12", "1", "8", "'3'", "array()", ITEM), ("13", "2", "6", "'1'", "array()", ITEM),
+        *ROWS["orders"],
+        ("12", "1", "8", "'3'", "array()", ITEM),
+        ("13", "2", "6", "'1'", "array()", ITEM),
         ("14", "5", "2", "'2'", "array()", ITEM),
     ),
-}  # fmt: skip
+}
 TARGETS = {
     "target": (
-        ("1", "'x'", "7", "'1'", ITEM), ("2", "null", "3", "'3'", "named_struct('sku', 't', 'price', 20)"),
-        ("3", "'v'", "0", "'0'", "null"), ("5", "'y'", "1", "null", ITEM), ("9", "'z'", "null", "'0'", ITEM),
+        ("1", "'x'", "7", "'1'", ITEM),
+        ("2", "null", "3", "'3'", "named_struct('sku', 't', 'price', 20)"),
+        ("3", "'v'", "0", "'0'", "null"),
+        ("5", "'y'", "1", "null", ITEM),
+        ("9", "'z'", "null", "'0'", ITEM),
         ("12", "'w'", "2", "null", "named_struct('sku', 'u', 'price', null)"),
     ),
     "generated": (("1", "7"), ("2", "3"), ("8", "null"), ("9", "1")),
-}  # fmt: skip
+}
 ASSIGNED = {"target": ("id", "name", "amount", "day", "item"), "generated": ("id", "amount")}
 SHAPES = (*MERGES, "delta_table_merge", "delta_table_merge_all", "merge_into_of_a_frame")
 """All but `a_result_within_a_merge`, which is told without what the merge itself compares."""
