@@ -353,8 +353,14 @@ def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]], event
         return holds(event)
     earlier = dce_event.alias("earlier")
     is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
-    repeated = exists(select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)))
-    folded = [exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept))) for kept in FOLDED_VERSIONS]
+    # correlated to all but itself: `holds` may speak of who asks, in a statement around
+    repeated = exists(
+        select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)).correlate_except(earlier)
+    )
+    folded = [
+        exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept)).correlate_except(kept))
+        for kept in FOLDED_VERSIONS
+    ]
     return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, *folded))))
 
 

@@ -77,6 +77,12 @@ def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(postgre
     check(World(postgres_engine), SUBSCRIPTIONS, history)
 
 
+def test_tags_that_one_subscription_asks_for_do_not_count_for_another(engine: Engine) -> None:
+    first: dict[str, Any] = {"table": "a", "partition": ["2013-01-01"], "version": 2}
+    history = [("register", first), ("tick", {}), ("register", {**first, "tags": TAGS[2]})]
+    check(World(engine), SUBSCRIPTIONS, history)
+
+
 @cache
 def in_memory() -> World:
     engine = fresh_memory()
