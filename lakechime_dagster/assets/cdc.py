@@ -98,7 +98,7 @@ def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
         from lakechime_dagster.cdc.monitor_service import keeping_up
         from lakechime_dagster.cdc.service import Followed
 
-        return kept_up(keeping_up(Followed(lakechime.platform(), table), monitor), monitor.limits)
+        return kept_up(keeping_up(Followed(lakechime.platform(), table)), monitor.limits)
 
     return check
 
@@ -154,17 +154,12 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
         "unread in the feed": sum(found.unread.values()),
         "rows waiting": found.waiting,
         "rows quarantined": found.quarantined,
-        "seconds until loss": found.seconds_left,
-        "bytes of log kept": found.wal,
     }
     parsed = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.parsed.items()}
     metadata: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     metadata["beyond limits"] = dg.MetadataValue.md("\n".join(f"- {problem}" for problem in problems) or "nothing")
     metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), parsed)
     metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
-    metadata["left"] = _table(("where", "seconds", "by"), {one.where: (one.seconds, one.told) for one in found.left})
-    if found.unasked:
-        metadata["the database was not asked"] = found.unasked
     return dg.AssetCheckResult(
         passed=not problems, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description="; ".join(problems) or None
     )

@@ -41,21 +41,6 @@ class Parsed:
     heartbeat: int | None = None
 
 
-@dataclass(frozen=True)
-class Left:
-    """For how long what was not read stays where it is.
-
-    Attributes:
-        where: A partition of a topic, or the log of a database.
-        seconds: None where it is not known, 0 where some of it is gone.
-        told: How this is known.
-    """
-
-    where: str
-    seconds: float | None
-    told: str = ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class KeepingUp:
     """What was measured of a table.
@@ -64,8 +49,6 @@ class KeepingUp:
         unread: By file in bytes, or by partition in messages, what the feed holds and the table of messages does not.
         problems: Why something could not be measured that should be.
         waiting: Rows outside of the table, as nobody sent a column; None where they are too many to be counted.
-        wal: Bytes of PostgreSQL's log that slots keep.
-        unasked: Why the database was not asked; empty where it was.
     """
 
     table: str
@@ -76,9 +59,6 @@ class KeepingUp:
     problems: tuple[str, ...] = ()
     waiting: int | None = 0
     quarantined: int = 0
-    left: tuple[Left, ...] = ()
-    wal: int | None = None
-    unasked: str = ""
 
     def seconds_since(self, moment_ms: int | None) -> float | None:
         return None if moment_ms is None else (self.now_ms - moment_ms) / 1000
@@ -89,16 +69,11 @@ class KeepingUp:
         told = {"messages": [one.in_messages for one in self.parsed.values()], "table": [one.in_table for one in self.parsed.values()]}
         return {name: max((self.now_ms - at) / 1000 for at in times if at is not None) for name, times in told.items() if any(times)}
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Until the first that was not read is dropped; None where that is not known, or nothing is."""
-        return min((one.seconds for one in self.left if one.seconds is not None), default=None)
-
 
 def beyond(found: KeepingUp, limits: Limits) -> list[str]:
     """What of the measures is beyond the limits, in words."""
     late = [*_stuck(found, limits), *_silent(found, limits)]
-    return [*found.problems, *late, *_soon_gone(found, limits), *_outside(found, limits)]
+    return [*found.problems, *late, *_outside(found, limits)]
 
 
 def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
@@ -122,16 +97,6 @@ def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
         newest = max((at for at in (parsed.in_messages, parsed.heartbeat) if at is not None), default=None)
         if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
             yield f"{source} has told nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
-
-
-def _soon_gone(found: KeepingUp, limits: Limits) -> Iterator[str]:
-    for one in found.left:
-        if one.seconds is not None and one.seconds <= 0:
-            yield f"{one.where}: some of what was not read is gone ({one.told})"
-        elif one.seconds is not None and one.seconds < limits.left.total_seconds():
-            yield f"{one.where}: what was not read is dropped in {_words(one.seconds)} ({one.told})"
-    if found.wal is not None and found.wal > limits.wal:
-        yield f"a slot keeps {found.wal:,} bytes of the database's log, more than {limits.wal:,}, from being removed"
 
 
 def _outside(found: KeepingUp, limits: Limits) -> Iterator[str]:

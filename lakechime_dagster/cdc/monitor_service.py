@@ -10,62 +10,48 @@ import orjson
 from sqlglot import exp
 
 from lakechime_dagster.cdc.change import REPAIRS
-from lakechime_dagster.cdc.database import KeptBinlog, Slot, log_kept
-from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Left, Parsed, Within, counted
+from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Parsed, Within, counted
 from lakechime_dagster.cdc.record import END, Control, Kind
 from lakechime_dagster.cdc.service import Followed
-from lakechime_dagster.cdc.source import QUERIES_OFF
-from lakechime_dagster.cdc.state import StateRow
-from lakechime_dagster.cdc.wire import order_of
-from lakechime_dagster.errors import FeedUnreadableError, LakeChimeError
+from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.formats.delta_rows import TABLE, column, known, since, texts
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.source import open_feed
 from lakechime_dagster.tables.databases import Monitor, tells_position
-from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import FeedPlace, KafkaPlace, spans_between
+from lakechime_dagster.triggers.consumers import spans_between
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed, monitor: Monitor) -> KeepingUp:
-    """What can be measured of a table now; the database is asked where the monitor names one and the settings allow it."""
+def keeping_up(followed: Followed) -> KeepingUp:
+    """What can be measured of a table now; no database is asked."""
     now_ms = followed.platform.store.now()
     problems: list[str] = []
-    unread, left = _feed(followed, problems)
-    places = [row for row in followed.places() if row.ts_ms is not None]
-    unasked, kept = _asked(followed, monitor)
-    parsed = heard_of(followed, places, now_ms, _days(kept))
-    if isinstance(kept, KeptBinlog):
-        left += left_in_binlog(kept, places, parsed, now_ms)
-    slots = kept if isinstance(kept, tuple) else ()
-    left += [Left(f"slot {slot.name}", 0, f"it is {slot.status}") for slot in slots if slot.status in ("unreserved", "lost")]
+    unread = _unread(followed, problems)
     return KeepingUp(
         table=followed.table.name,
         now_ms=now_ms,
         consumers=_consumers(followed, bool(unread)),
         unread=unread,
-        parsed=parsed,
+        parsed=_parsed(followed, now_ms),
         problems=tuple(problems),
         waiting=followed.waiting(),
         quarantined=followed.quarantine.count(),
-        left=tuple(left),
-        wal=max((slot.kept for slot in slots), default=None),
-        unasked=unasked,
     )
 
 
-def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: int = 1) -> dict[str, Parsed]:
-    """How new the news of each source are: by what is remembered, the messages of the last day and the heartbeats of so many."""
+def _parsed(followed: Followed, now_ms: int) -> dict[str, Parsed]:
+    """The newest times of each source: by what is remembered, and the messages of the last day."""
     in_table: dict[str, int] = {}
-    for row in places:
-        in_table[row.source] = max(row.ts_ms or 0, in_table.get(row.source, 0))
-    since = exp.Literal.number(now_ms - DAY_MS)
+    for row in followed.places():
+        if row.ts_ms is not None:
+            in_table[row.source] = max(row.ts_ms, in_table.get(row.source, 0))
     newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
-    newest = newest.where(texts("kind", Kind.CHANGE.value), exp.GTE(this=column("ts_ms"), expression=since)).group_by(column("source"))
+    is_recent = exp.GTE(this=column("ts_ms"), expression=exp.Literal.number(now_ms - DAY_MS))
+    newest = newest.where(texts("kind", Kind.CHANGE.value), is_recent).group_by(column("source"))
     recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
-    beats = _heartbeats(followed, now_ms - days * DAY_MS)
+    beats = _heartbeats(followed, now_ms - DAY_MS)
     return {
         source: Parsed(
             in_messages=recent.get(source, in_table.get(source)),
@@ -74,11 +60,6 @@ def heard_of(followed: Followed, places: Iterable[StateRow], now_ms: int, days: 
         )
         for source in sorted({*recent, *in_table})
     }
-
-
-def _days(kept: KeptBinlog | tuple[Slot, ...] | None) -> int:
-    """For how many days heartbeats are asked: beyond those that the log is kept, it is gone anyway."""
-    return 1 + (kept.seconds or 0) * 1000 // DAY_MS if isinstance(kept, KeptBinlog) else 1
 
 
 def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
@@ -93,26 +74,18 @@ def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
     return found
 
 
-def _feed(followed: Followed, problems: list[str]) -> tuple[dict[str, int], list[Left]]:
-    """What the feed holds and was not read, and for how long it does."""
+def _unread(followed: Followed, problems: list[str]) -> dict[str, int]:
+    """What the feed holds and was not read."""
     bronze = followed.table.bronze
     consumer = followed.consumer(bronze.name)
     place = consumer.place.feed if consumer is not None else None
     try:
-        feed = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope))
-        look = feed.look(place)
-        problems += look.problems
-        left = _left_in_topics(bronze.feed, place) if isinstance(bronze.feed, KafkaTopic) else []
+        look = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
     except FeedUnreadableError as error:
         problems.append(str(error))
-        return {}, []
-    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}, left
-
-
-def _left_in_topics(feed: KafkaTopic, place: FeedPlace | None) -> list[Left]:
-    from lakechime_dagster.cdc.kafka import times_left
-
-    return times_left(feed, os.environ, place) if isinstance(place, KafkaPlace) else []
+        return {}
+    problems += look.problems
+    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
 
 
 def _consumers(followed: Followed, is_unread: bool) -> tuple[Consumer, ...]:
@@ -139,35 +112,6 @@ def _consumer(followed: Followed, name: str, waits: bool) -> Consumer:
         open_ms=min(opened, default=None),
         ticked_ms=row.ticked_ts,
     )
-
-
-def _asked(followed: Followed, monitor: Monitor) -> tuple[str, KeptBinlog | tuple[Slot, ...] | None]:
-    """What the database keeps of its log, or why it was not asked."""
-    if monitor.database is None:
-        return "" if monitor.shards else "none is declared", None
-    if not followed.platform.settings.may_ask_sources:
-        return QUERIES_OFF, None
-    try:
-        return "", log_kept(monitor.url(os.environ))
-    except LakeChimeError as error:
-        return str(error), None
-
-
-def left_in_binlog(kept: KeptBinlog, places: Sequence[StateRow], parsed: dict[str, Parsed], now_ms: int) -> list[Left]:
-    """For how long the log stays of which a source has not told yet.
-
-    Only where heartbeats come it is known how far the connector is: a table that is quiet tells of an old file alone.
-    """
-    found = []
-    for source, one in parsed.items():
-        files = [order.position[0] for row in places if row.source == source and (order := order_of(row.order)).position]
-        if not files or one.heartbeat is None or (at := max(files)) >= kept.newest:
-            continue
-        told = f"its files are {kept.oldest} to {kept.newest}, and {source} told of {at}"
-        age = (now_ms - max(one.heartbeat, one.in_messages or 0)) / 1000
-        left = None if kept.seconds is None else max(0.0, kept.seconds - age)
-        found.append(Left("the binary log", left, told))
-    return found
 
 
 MOST_PLACED = 50  # lacking ones whose position is looked up

@@ -1,193 +1,209 @@
-"""Checks a CDC declaration against its source before the first run."""
+"""Checks a sample of a CDC table's messages for how their connector is set up, with a remedy for each finding."""
 
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from itertools import islice
+from typing import Any
 
-from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.database import check_log, column_types, connected, open_transactions, tells_open_transactions
-from lakechime_dagster.cdc.findings import TRANSACTIONS, Finding, Sample, Weight, findings, untaken, without_transactions
+from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.row_messages import check_types, check_unsigned
+from lakechime_dagster.cdc.record import Changes, EnvelopeReader, OtherTable, Reading, Record, Unreadable, parsed, parts_of, read_of
 from lakechime_dagster.cdc.service import Followed
-from lakechime_dagster.cdc.spark_bronze import message_of, record_of
-from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
-from lakechime_dagster.runtime.sources import opened
-from lakechime_dagster.settings import in_project
-from lakechime_dagster.sources.spark import Slice, lines
-from lakechime_dagster.tables.databases import Debezium
-from lakechime_dagster.tables.sources import Feed, JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import spans_between
-from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 
-MESSAGES = 200  # that are looked at
-BYTES = 8 << 20  # of the end of a file, in which they are
+MESSAGES = 200  # that are read
+
+_ONE_PARTITION = "keep all messages of the table in one partition"
+_POSITION_REMEDIES: Mapping[type[Envelope], str] = {
+    Debezium: (
+        "let the tool write Debezium's `source` block with its position (flattened: `add.fields=source.connector,source.file,source.pos,"
+        f"source.row`, of PostgreSQL `source.connector,source.lsn,source.sequence`), or {_ONE_PARTITION}"
+    ),
+    Maxwell: "set `output_binlog_position=true`",
+    Dms: "set `IncludeTransactionDetails` (MySQL, MariaDB)",
+}
+
+
+class Weight(StrEnum):
+    """How grave a finding is: an error loses or refuses rows, a warning may."""
+
+    ERROR = "error"
+    WARNING = "warning"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A file, or a partition of a topic: up to where it can be read, and how much of that was not."""
+class Finding:
+    """Something about the messages, and what to do about it."""
 
-    name: str
-    end: int
-    unread: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a look at a table finds before it runs, or where it does not go on.
-
-    Attributes:
-        parts: What the feed holds.
-        rest: What is there and cannot be read yet.
-        sample: The newest messages, of the bronze table where that has any, else of the feed.
-        is_of_feed: They are of the feed.
-        findings: What stands in the way, the gravest first.
-    """
-
-    parts: tuple[Part, ...]
-    rest: str
-    sample: Sample
-    is_of_feed: bool
-    findings: tuple[Finding, ...]
+    weight: Weight
+    about: str
+    problem: str
+    remedy: str
 
 
-def plan_of(followed: Followed, subscription: Subscription, url: str | None = None, source_table: str | None = None) -> Plan:
-    """Look at the feed, at some messages, and at the database where there is a URL.
+@dataclass(frozen=True)
+class Sample:
+    """Some messages of a CDC table, and what was read of them."""
 
-    Args:
-        followed: The table.
-        subscription: That of its bronze table.
-        url: Of the database.
-        source_table: The table there, as `schema.table`; by default the one that messages tell.
-    """
-    found: list[Finding] = []
-    parts, rest = _feed(followed, subscription, found)
+    envelope: Envelope
+    keys: tuple[str, ...]
+    messages: tuple[tuple[Record, Reading], ...] = ()
+
+    @classmethod
+    def read(cls, envelope: Envelope, keys: Sequence[str], records: Sequence[Record], reader: EnvelopeReader) -> "Sample":
+        return cls(envelope, tuple(keys), tuple((record, reader.read(record)) for record in records))
+
+    @property
+    def changes(self) -> list[tuple[Record, Change]]:
+        return [(record, one) for record, reading in self.messages if isinstance(reading, Changes) for one in reading.changes]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the messages' schemas, with their types."""
+        readings = [reading for _, reading in self.messages if isinstance(reading, Changes)]
+        return {name: ddl for reading in readings for name, ddl in reading.types.items()}
+
+    @property
+    def sources(self) -> list[str]:
+        return sorted({change.source for _, change in self.changes})
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many messages are what."""
+        return dict(Counter(read_of(reading).kind for _, reading in self.messages))
+
+
+def sample_of(followed: Followed) -> Sample:
+    """The newest messages of a table's bronze table."""
     bronze = followed.table.bronze
-    records, is_of_feed = _newest(followed, parts, found)
     messages = format_of(bronze)
-    sample = Sample(bronze.envelope, messages.message_keys)
-    found += _schema_changes(bronze.feed, parts)
-    found += _no_topic_of_transactions(bronze.feed, parts)
+    return Sample.read(bronze.envelope, messages.message_keys, followed.sample(MESSAGES), messages.reader())
+
+
+def findings(sample: Sample) -> list[Finding]:
+    """What the messages show of how their connector is set up; the gravest first."""
+    found = [*_unreadable(sample), *_keys(sample), *_positions(sample), *_sources(sample), *_before(sample), *_defaults(sample)]
+    return sorted(found, key=lambda one: list(Weight).index(one.weight))
+
+
+def _unreadable(sample: Sample) -> Iterator[Finding]:
+    reasons = [reading.reason for _, reading in sample.messages if isinstance(reading, Unreadable)]
+    untyped = [reason for reason in reasons if reason.startswith("schema:") or "no type is declared" in reason]
+    if untyped:
+        remedy = "name each column's type in types={…}, as `lakechime cdc plan --types` writes them"
+        if isinstance(sample.envelope, Debezium):
+            remedy = "set `value.converter.schemas.enable=true` (and of the key) in the connector, or declare SourceSchema(read_from=…)"
+        yield Finding(Weight.ERROR, "types", f"{_of(untyped, sample)} have no types of their columns: {untyped[0]}", remedy)
+    if others := [reason for reason in reasons if reason not in untyped]:
+        remedy = "check that envelope= is the tool that writes them; each is kept in the bronze table with its reason"
+        yield Finding(Weight.ERROR, "messages", f"{_of(others, sample)} cannot be read: {others[0]}", remedy)
+
+
+def _keys(sample: Sample) -> Iterator[Finding]:
+    """How the keys of messages compare with the declared key."""
+    remedy = _key_remedy(sample)
+    bare = [record for record, _ in sample.changes if record.key is None]
+    if bare and not isinstance(sample.envelope, Canal | Dms):
+        problem = f"{_of(bare, sample)} have no key, so that the messages of a row may be in several partitions"
+        yield Finding(Weight.WARNING, "keys", problem, remedy)
+    for columns in sorted({columns for record, _ in sample.changes if (columns := _key_columns(record.key, sample.envelope))}):
+        if more := sorted(set(columns) - set(sample.keys)):
+            problem = f"the messages' key has {', '.join(more)}, which the declared key lacks: rows that differ in it become one"
+            yield Finding(Weight.ERROR, "keys", problem, f"declare keys=({', '.join(map(repr, columns))}), unless {sample.keys} is unique")
+        elif less := sorted(set(sample.keys) - set(columns)):
+            problem = f"the messages' key lacks {', '.join(less)} of the declared key"
+            yield Finding(Weight.WARNING, "keys", f"{problem}, so that the messages of a row may be in several partitions", remedy)
+
+
+def _key_remedy(sample: Sample) -> str:
+    """What puts all messages of a row into one partition."""
+    if isinstance(sample.envelope, Maxwell):
+        return f"set `producer_partition_by=column` and `producer_partition_columns={','.join(sample.keys)}`"
+    if isinstance(sample.envelope, Debezium):
+        return f"set `message.key.columns=<database>.<table>:{','.join(sample.keys)}` in the connector"
+    return _ONE_PARTITION
+
+
+def _positions(sample: Sample) -> Iterator[Finding]:
+    streamed = [(record, change) for record, change in sample.changes if change.operation is not Operation.READ]
+    bare = [record for record, change in streamed if not change.order.position]
+    if not bare:
+        return
+    problem, weight = f"{_of(bare, sample)} have no position in the database's log: their topic's order is the only one", Weight.WARNING
+    if len(bare) < len(streamed):
+        problem, weight = f"{problem}, and they are older than all changes with a position", Weight.ERROR
+    elif len({(record.topic, record.partition) for record in bare}) > 1:
+        problem, weight = f"{problem}; they are in several partitions, which have no order among them", Weight.ERROR
+    yield Finding(weight, "position", problem, _POSITION_REMEDIES.get(type(sample.envelope), _ONE_PARTITION))
+
+
+def _sources(sample: Sample) -> Iterator[Finding]:
+    if len(sample.sources) > 1:
+        some = ", ".join(sample.sources[:3])
+        problem = f"messages of {len(sample.sources)} sources ({some}) feed one table: a key of two of them is refused"
+        remedy = "name its table in source= (database=, table=), the topics of one table, or a key that tells the sources apart"
+        yield Finding(Weight.WARNING, "sources", problem, remedy)
+    names = sorted({reading.name for _, reading in sample.messages if isinstance(reading, OtherTable)})
+    if names and not sample.changes:
+        problem = f"no message is of a table that database= and table= of source= accept; they are of {', '.join(names[:3])}"
+        yield Finding(Weight.ERROR, "table filter", problem, "correct them; without them all tables of the topics are read")
+
+
+def _before(sample: Sample) -> Iterator[Finding]:
+    """Updates without the row before them."""
+    if not isinstance(sample.envelope, Debezium):
+        return
+    updates = [one for one in (_object(record.value) for record, _ in sample.messages) if one.get("op") == "u" and "after" in one]
+    if bare := [one for one in updates if one.get("before") is None]:
+        consequence = "a change of a declared key that is not the message's is not seen"
+        problem = f"{len(bare)} of {len(updates)} updates lack the row before them: {consequence}"
+        remedy = "PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL; MySQL, MariaDB: SET GLOBAL binlog_row_image = 'FULL'"
+        yield Finding(Weight.WARNING, "row before", problem, remedy)
+
+
+def _defaults(sample: Sample) -> Iterator[Finding]:
+    """Columns whose null Connect's converter may have replaced."""
+    if names := sorted({name for record, _ in sample.messages for name in _with_default(record.value)}):
+        problem = f"{', '.join(names)} have a default and may be null: a null may have been replaced by the default"
+        remedy = "set `value.converter.replace.null.with.default=false` in the connector"
+        yield Finding(Weight.WARNING, "nulls", problem, remedy)
+
+
+def _with_default(raw: bytes | None) -> Iterator[str]:
+    """The columns of a message's schema that have a default and may be null."""
+    schema, _ = parts_of(_parsed(raw))
+    fields = _fields(schema)
+    for one in next((_fields(one) for one in fields if one.get("field") == "after"), fields):
+        if one.get("optional") and one.get("default") is not None:
+            yield str(one.get("field"))
+
+
+def _fields(schema: object) -> list[Mapping[str, Any]]:
+    found = schema.get("fields") if isinstance(schema, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _key_columns(raw: bytes | None, envelope: Envelope) -> tuple[str, ...]:
+    """The columns in a message's key, which Maxwell calls `pk.…`; none where the key has no names."""
+    names = tuple(_object(raw))
+    if isinstance(envelope, Maxwell):
+        return tuple(name.removeprefix("pk.") for name in names if name.startswith("pk."))
+    return names
+
+
+def _object(raw: bytes | None) -> Mapping[str, Any]:
+    """The payload of a message, or of a key; empty where it is no object."""
+    _, payload = parts_of(_parsed(raw))
+    return payload if isinstance(payload, dict) else {}
+
+
+def _parsed(raw: bytes | None) -> Any:
     try:
-        sample = Sample.read(bronze.envelope, messages.message_keys, records, messages.reader())
-    except ValueError as problem:  # of what is declared; a message that cannot be read is none
-        found.append(Finding(Weight.ERROR, "types", str(problem), f"`lakechime cdc plan --types {followed.table.name}` writes types={{…}}"))
-    found += untaken(sample, followed.table.names, followed.table.merge.takes)
-    found += without_transactions(sample) if bronze.feed.transactions else []
-    found += findings(sample) if records else [] if found else [_nothing_yet()]
-    if url is not None:
-        there = _database(url, source_table or _told_table(sample), bronze.schema.types or {}, sample)
-        has_hours = followed.table.merge.max_transaction is not None
-        found += there + (_open_transactions(url) if has_hours and all(one.about != "database" for one in there) else [])
-    found.sort(key=lambda one: list(Weight).index(one.weight))
-    return Plan(parts=tuple(parts), rest=rest, sample=sample, is_of_feed=is_of_feed, findings=tuple(found))
+        return None if raw is None else parsed(raw, "value", is_exact=False)
+    except ValueError:
+        return None
 
 
-def _feed(followed: Followed, subscription: Subscription, found: list[Finding]) -> tuple[list[Part], str]:
-    """What the feed holds beyond the place of its consumer; what hinders is found."""
-    consumer = followed.consumer(followed.table.bronze.name)
-    place = consumer.place.feed if consumer is not None else None
-    try:
-        look = opened(subscription).look(place)
-    except LakeChimeError as error:
-        found.append(Finding(Weight.ERROR, "feed", str(error), "see that it is there, and reached from here"))
-        return [], ""
-    found += [
-        Finding(Weight.ERROR, "feed", problem, f"lakechime trigger resume {subscription.name} --reason …") for problem in look.problems
-    ]
-    unread = {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
-    ends = {name: stop for name, (_, stop) in spans_between(None, look.end)}
-    return [Part(name, end, unread.get(name, 0)) for name, end in ends.items()], look.rest
-
-
-def _schema_changes(feed: Feed, parts: Sequence[Part]) -> list[Finding]:
-    """That no topic is there which tells schema changes, where the declaration names one."""
-    if not feed.ddl or not isinstance(feed, KafkaTopic) or _is_there(feed.ddl, parts):
-        return []
-    remedy = "set `include.schema.changes=true` in the connector, whose topic is named as its `topic.prefix`, and let it take a snapshot"
-    return [Finding(Weight.ERROR, "schema changes", f"no topic matches ddl={feed.ddl}: messages without a schema cannot be read", remedy)]
-
-
-def _no_topic_of_transactions(feed: Feed, parts: Sequence[Part]) -> list[Finding]:
-    """That no topic is there which tells transactions, where the declaration names one."""
-    if not isinstance(feed, KafkaTopic) or not parts or not feed.transactions or _is_there(feed.transactions, parts):
-        return []
-    problem = f"no topic with a message matches transactions={feed.transactions}: a change that is lost is not known by them"
-    return [Finding(Weight.WARNING, "transactions", problem, f"{TRANSACTIONS}, whose topic is <topic.prefix>.transaction")]
-
-
-def _is_there(glob: str, parts: Sequence[Part]) -> bool:
-    return any(fnmatchcase(part.name.rpartition("[")[0], glob) for part in parts)
-
-
-def _newest(followed: Followed, parts: Sequence[Part], found: list[Finding]) -> tuple[list[Record], bool]:
-    """The newest messages, and whether they are of the feed; what hinders is found."""
-    try:
-        records = followed.sample(MESSAGES)
-        return (records, False) if records else (_of_feed(followed.table.bronze.feed, parts), True)
-    except (LakeChimeError, OSError) as error:
-        found.append(Finding(Weight.ERROR, "messages", f"they cannot be looked at: {error}", "see that feed and bronze table can be read"))
-        return [], True
-
-
-def _of_feed(feed: Feed, parts: Sequence[Part]) -> list[Record]:
-    if isinstance(feed, JsonLines):
-        return list(islice(_of_files(feed, parts), MESSAGES))
-    from lakechime_dagster.cdc.kafka import newest_messages
-
-    return newest_messages(feed, os.environ, MESSAGES) if parts else []
-
-
-def _of_files(feed: JsonLines, parts: Iterable[Part]) -> Iterator[Record]:
-    """The last messages of the files, those of the last name first."""
-    folder, told = in_project(feed.folder), record_of if feed.records else message_of
-    for part in sorted(parts, key=lambda one: one.name, reverse=True):
-        last = deque(lines(folder, Slice(part.name, max(0, part.end - BYTES), part.end)), maxlen=MESSAGES)
-        yield from (told(part.name, at, line, None).record for at, line in last)
-
-
-def _nothing_yet() -> Finding:
-    problem = "there is no message to look at, so that nothing is known of how the connector is set up"
-    return Finding(Weight.NOTE, "messages", problem, "look again when there are some")
-
-
-def _told_table(sample: Sample) -> str | None:
-    """The table of the database that messages tell, where it is one: the last two parts of their source."""
-    names = {".".join(source.split(".")[-2:]) for source in sample.sources}
-    return names.pop() if len(names) == 1 else None
-
-
-def _database(url: str, table: str | None, types: Mapping[str, str], sample: Sample) -> list[Finding]:
-    schema, _, name = (table or "").rpartition(".")
-    if not schema:
-        return [Finding(Weight.ERROR, "database", "which table it is there is not known", "name it: --source-table schema.table")]
-    try:
-        found = check_log(url, schema, name)
-        if not any(one.about == "table" for one in found):
-            with connected(url) as (connection, dialect):
-                columns = column_types(connection, schema, name)
-                if types:
-                    found += check_types(dialect, columns, types)
-                elif isinstance(sample.envelope, Debezium) and dialect is Dialect.MYSQL:
-                    found += check_unsigned(columns, sample.columns)
-        return found
-    except LakeChimeError as error:
-        return [Finding(Weight.ERROR, "database", str(error), "see that it is there, and reached from here by this user")]
-
-
-def _open_transactions(url: str) -> list[Finding]:
-    """What hinders that hours are complete by what the database says is open in it."""
-    try:
-        if tells_open_transactions(url):
-            open_transactions(url, "")
-    except SourceDeniedError as error:
-        return [Finding(Weight.WARNING, "open transactions", f"{error}, so that hours are complete by max_transaction", error.remedy)]
-    except LakeChimeError as error:
-        problem = f"{error}: hours are complete by max_transaction"
-        return [Finding(Weight.NOTE, "open transactions", problem, "see that it is as long as a transaction may last")]
-    return []
+def _of(some: Sequence[object], sample: Sample) -> str:
+    return f"{len(some)} of {len(sample.messages)} messages"

@@ -2,18 +2,16 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import Change, Key, Operation, Position
 from lakechime_dagster.cdc.declared_values import AsTheyStand, NaturalColumns
-from lakechime_dagster.cdc.findings import Finding, Weight
 from lakechime_dagster.cdc.record import EnvelopeReader, TableFilter, as_object, key_change, key_of
 from lakechime_dagster.cdc.schema import widened
 from lakechime_dagster.cdc.state import TableSchema
-from lakechime_dagster.cdc.types import parsed
 from lakechime_dagster.cdc.values import MAX_PRECISION
 from lakechime_dagster.tables.databases import Absent, BinaryText, Canal, Dms, Maxwell
 from lakechime_dagster.tables.names import spelled_as
@@ -149,47 +147,6 @@ def lake_type(dialect: Dialect, source_type: str) -> str | None:
         precision, scale = (int(part or -1) for part in decimal.groups())
         return f"decimal({precision},{scale})" if 0 <= scale <= precision <= MAX_PRECISION else "string"
     return next((ddl for pattern, ddl in _TYPES[dialect].items() if re.fullmatch(pattern, kind, re.DOTALL)), None)
-
-
-def check_types(dialect: Dialect, columns: Mapping[str, str], declared: Mapping[str, str]) -> Iterator[Finding]:
-    """What of the columns of a database's table, as it is now, the declared types do not hold.
-
-    Args:
-        dialect: The database's.
-        columns: Their types in the database's words.
-        declared: The types in the lake.
-    """
-    remedy = "declare what `lakechime cdc plan --types` writes, or what is wider"
-    if missing := [name for name in columns if name not in declared]:
-        problem = f"{', '.join(missing)} of the database's table have no type in types={{…}}: messages with them cannot be read"
-        yield Finding(Weight.ERROR, "types", problem, remedy)
-    told = [f"{name} is {ddl} here and {columns[name]} there" for name, ddl in declared.items() if name in columns]
-    fitting = [_holds(ddl, lake_type(dialect, columns[name])) for name, ddl in declared.items() if name in columns]
-    if narrow := [text for text, is_held in zip(told, fitting, strict=True) if not is_held]:
-        yield Finding(Weight.WARNING, "types", f"{', '.join(narrow)}: values that are none of the type here are refused", remedy)
-
-
-def check_unsigned(columns: Mapping[str, str], told: Mapping[str, str]) -> Iterator[Finding]:
-    """Columns of MySQL's that hold greater numbers than the type with which Debezium's messages bring them.
-
-    Args:
-        columns: The types in the database's words.
-        told: The types that the messages bring, in the lake's.
-    """
-    unsigned = [name for name, kind in columns.items() if lake_type(Dialect.MYSQL, kind) == _UNSIGNED_BIGINT]
-    if names := [name for name in unsigned if told.get(name) == "bigint"]:
-        problem = f"{', '.join(names)} are BIGINT UNSIGNED and arrive as BIGINT: numbers from 2^63 on become negative ones"
-        remedy = "set `bigint.unsigned.handling.mode=precise` in the connector, or `column.propagate.source.type=.*`"
-        yield Finding(Weight.WARNING, "unsigned", problem, remedy)
-
-
-def _holds(declared: str, wanted: str | None) -> bool:
-    """Whether a type holds what tools write of another's values; text holds all, and a date is no moment as they write it."""
-    try:
-        known = str(parsed(declared))
-        return known in ("string", wanted) or (wanted not in (None, "date") and widened(known, wanted) == known)
-    except ValueError:
-        return False
 
 
 _EXACT = re.compile(r"(?:tiny|small|big)?int|decimal\(\d+,\d+\)")

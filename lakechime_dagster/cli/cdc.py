@@ -34,7 +34,7 @@ from lakechime_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.load_service import Epochs
-    from lakechime_dagster.cdc.plan import Plan
+    from lakechime_dagster.cdc.plan import Finding, Sample
     from lakechime_dagster.cdc.service import Followed
     from lakechime_dagster.formats.delta_rows import DeltaRows
     from lakechime_dagster.tables.cdc import ChangeTable
@@ -170,7 +170,9 @@ def _print(document: dict[str, Any]) -> None:
 SourceUrl = Annotated[
     str | None,
     typer.Option(
-        "--source-url", envvar="LAKECHIME_SOURCE_URL", help="The database, such as mysql://reader@host/shop; else the monitor's. Only read."
+        "--source-url",
+        envvar="LAKECHIME_SOURCE_URL",
+        help="With --types: the database, such as mysql://reader@host/shop; else the monitor's.",
     ),
 ]
 SourceTable = Annotated[str | None, typer.Option("--source-table", metavar="SCHEMA.TABLE", help="The table there; else the monitor's.")]
@@ -217,12 +219,11 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a table is made of, what waits in its feed, and how connector and database should be set up, with remedies.
+    """Show what a table is made of, and how its connector should be set up, by the newest 200 messages of its bronze table.
 
-    Up to 200 messages are looked at, of the bronze table or of the feed. The database is asked where its URL is given, or
-    the table declares a monitor. With `--types` the exit code is 1 when a column has no exact type.
+    With `--types` the database is read, and the exit code is 1 when a column has no exact type.
     """
-    from lakechime_dagster.cdc.plan import plan_of
+    from lakechime_dagster.cdc.plan import findings, sample_of
     from lakechime_dagster.cdc.service import Followed
 
     if of_types:
@@ -232,18 +233,17 @@ def plan(
         return
     platform = open_platform()
     table = followed_table(name, platform.settings)
-    place = source_table(there, table)
-    followed, subscription = Followed(platform, table), subscription_declared(table.bronze.name, None)
-    planned = plan_of(followed, subscription, source_url(url, table, platform.settings), place)
-    document = _plan_document(followed, planned)
+    followed = Followed(platform, table)
+    sample = sample_of(followed)
+    document = _plan_document(followed, sample, findings(sample))
     if as_json:
         print_json(document)
     else:
         _plan_print(document)
 
 
-def _plan_document(followed: "Followed", planned: "Plan") -> dict[str, Any]:
-    bronze, sample = followed.table.bronze, planned.sample
+def _plan_document(followed: "Followed", sample: "Sample", found: "list[Finding]") -> dict[str, Any]:
+    bronze = followed.table.bronze
     tables = {"messages": followed.bronze, "rows": followed.target, "remembered": followed.state, "refused": followed.quarantine}
     return {
         "table": followed.table.name,
@@ -251,17 +251,8 @@ def _plan_document(followed: "Followed", planned: "Plan") -> dict[str, Any]:
         "envelope": type(bronze.envelope).__name__,
         "keys": list(bronze.keys),
         "tables": [_table(role, rows) for role, rows in tables.items()],
-        "feed": [vars(part) for part in planned.parts],
-        "rest": planned.rest,
-        "sample": {
-            "of": "feed" if planned.is_of_feed else "bronze table",
-            "messages": len(sample.messages),
-            "kinds": sample.kinds,
-            "sources": sample.sources,
-            "connectors": sample.connectors,
-            "columns": sample.columns,
-        },
-        "findings": [vars(one) | {"weight": one.weight.value} for one in planned.findings],
+        "sample": {"messages": len(sample.messages), "kinds": sample.kinds, "sources": sample.sources, "columns": sample.columns},
+        "findings": [vars(one) | {"weight": one.weight.value} for one in found],
     }
 
 
@@ -276,16 +267,11 @@ def _plan_print(document: Mapping[str, Any]) -> None:
     rows = [[one["role"], one["name"], one["location"], "yes" if one["exists"] else "not yet"] for one in document["tables"]]
     print_table(["holds", "table", "location", "is there"], rows, empty="")
     say("")
-    print_table(
-        ["feed", "ends at", "not read yet"], [[one["name"], one["end"], one["unread"]] for one in document["feed"]], empty="no feed"
-    )
-    if document["rest"]:
-        say(document["rest"])
     kinds = ", ".join(f"{kind} {number}" for kind, number in sample["kinds"].items())
-    say(f"\n{count(sample['messages'], 'message')} of the {sample['of']} looked at: {kinds or 'none'}")
-    told = {"sources": ", ".join(sample["sources"]), "connectors": ", ".join(sample["connectors"])}
-    told |= {"columns": ", ".join(f"{name} {ddl}" for name, ddl in sample["columns"].items())}
-    print_facts({name: value for name, value in told.items() if value})
+    say(f"{count(sample['messages'], 'message')} of the bronze table read: {kinds or 'none'}")
+    facts = {"sources": ", ".join(sample["sources"])}
+    facts |= {"columns": ", ".join(f"{name} {ddl}" for name, ddl in sample["columns"].items())}
+    print_facts({name: value for name, value in facts.items() if value})
     say("")
     for one in document["findings"]:
         say(f"{one['weight']}, {one['about']}: {one_line(one['problem'])}\n    {one['remedy']}")
@@ -322,7 +308,7 @@ def _columns(table: "ChangeTable", url: str | None, place: str | None) -> Mappin
 
     envelope = table.bronze.envelope
     if isinstance(envelope, Debezium):
-        remedy = "set value.converter.schemas.enable=true in the connector, or declare ddl= of its source, or read_from= of its schema"
+        remedy = "set value.converter.schemas.enable=true in the connector, or declare read_from= of its schema"
         raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
     if url is None:
         raise common.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")

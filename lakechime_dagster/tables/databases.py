@@ -308,25 +308,21 @@ class Limits:
     Attributes:
         behind: How long what came may stay unread, in the feed or in the table of messages.
         quiet: How long a source may tell nothing, not even a heartbeat; None is as long as it likes.
-        left: How long before the feed or the database's log drops what was not read a warning comes.
-        wal: Bytes of PostgreSQL's log that its slot may keep from being removed, as they fill the database's disk.
         waiting: Rows that may wait for a column that nobody sent.
         quarantined: Rows that the quarantine may hold; None is any number, as each run tells of its own.
     """
 
     behind: dt.timedelta = dt.timedelta(minutes=15)
     quiet: dt.timedelta | None = None
-    left: dt.timedelta = dt.timedelta(days=1)
-    wal: int = 10 * 1024**3
     waiting: int = 0
     quarantined: int | None = None
 
     def __post_init__(self) -> None:
-        for name, optional in (("behind", False), ("quiet", True), ("left", False)):
+        for name, optional in (("behind", False), ("quiet", True)):
             value = getattr(self, name)
             if not (optional and value is None) and (not isinstance(value, dt.timedelta) or value <= dt.timedelta(0)):
                 raise DeclarationError("Limits", name, f"{shown(value)} is no positive time; write timedelta(minutes=15)")
-        for name, optional in (("wal", False), ("waiting", False), ("quarantined", True)):
+        for name, optional in (("waiting", False), ("quarantined", True)):
             value = getattr(self, name)
             if not (optional and value is None) and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise DeclarationError("Limits", name, f"{shown(value)} is no whole number of 0 or more")

@@ -11,18 +11,14 @@ import pytest
 
 from lakechime_dagster.assets.cdc import same
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Fault, Monitored
-from lakechime_dagster.cdc.monitor import beyond
-from lakechime_dagster.cdc.monitor_service import heard_of, keeping_up
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Message, bronze_row
-from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema
 from lakechime_dagster.tables.databases import Limits, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
 from tests.cli.test_cdc import MARIADB, told
@@ -77,7 +73,6 @@ def test_nothing_is_beyond_the_limits_where_all_is_read(shop: Shop) -> None:
     assert (metadata["lag of the messages in seconds"], metadata["lag of the table in seconds"]) == (60.0, 60.0)
     assert (metadata["unread in the feed"], metadata["rows waiting"], metadata["rows quarantined"]) == (0, 0, 0)
     assert "| m.shop.orders | 60 | 60 |" in metadata["seconds since news, by source"]
-    assert metadata["the database was not asked"] == "none is declared"
 
 
 def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
@@ -103,13 +98,6 @@ def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Cl
     passed, metadata = looked(shop)
     assert (passed, metadata["beyond limits"]) == (True, "nothing")
     assert "| m.shop.orders | 3,600 | 3,600 | 600 |" in metadata["seconds since news, by source"]
-
-
-def test_heartbeats_are_known_for_as_long_as_the_log_is_kept(shop: Shop) -> None:
-    heartbeat(shop, 0)
-    followed, late = Followed(shop.lakechime.platform, shop.table), MARIADB["ts_ms"] + 9 * DAY_MS
-    assert heard_of(followed, followed.places(), late, days=10)["m.shop.orders"].heartbeat == MARIADB["ts_ms"]
-    assert heard_of(followed, followed.places(), late)["m.shop.orders"].heartbeat is None
 
 
 def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
@@ -139,22 +127,6 @@ def test_a_feed_that_is_not_there_is_told(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "in").rmdir()
     passed, metadata = looked(shop)
     assert (passed, "is no folder, or not yet" in metadata["beyond limits"]) == (False, True)
-
-
-def test_a_database_that_cannot_be_asked_is_no_fault_of_the_table_and_one_that_may_not_is_not_asked(
-    lakechime: Cli, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in").mkdir()
-    monitor = Monitor(database=DATABASE, table="shop.orders")
-    shop = a_shop(lakechime, tmp_path, monitor)
-    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
-    assert (beyond(found, Limits()), "cannot be read" in found.unasked) == ([], True)
-    monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
-    found = keeping_up(Followed(lakechime.platform, shop.table), monitor)
-    off = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
-    assert (beyond(found, Limits()), found.unasked) == ([], off)
-    refused = lakechime("cdc", "compare", NAME)
-    assert (refused.code, refused.err.strip().endswith(f"{off}; set it to on")) == (1, True)
 
 
 def test_a_table_that_is_not_there_yet_is_no_fault_of_the_run_that_would_compare_it(lakechime: Cli, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Watched:
     def keeps_up(self) -> dg.AssetCheckResult:
         """The check `keeps_up`."""
         assert self.table.monitor is not None
-        return kept_up(keeping_up(Followed(self.platform, self.table), self.table.monitor), self.table.monitor.limits)
+        return kept_up(keeping_up(Followed(self.platform, self.table)), self.table.monitor.limits)
 
 
 @pytest.fixture(scope="module")

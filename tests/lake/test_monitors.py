@@ -88,10 +88,9 @@ def test_a_table_without_a_database_to_compare_it_with_has_limits_all_the_same()
     [
         ({"behind": 5}, "Limits, behind: 5 is no positive time; write timedelta(minutes=15)"),
         ({"quiet": dt.timedelta(0)}, "Limits, quiet: datetime.timedelta(0) is no positive time"),
-        ({"left": None}, "Limits, left: None is no positive time"),
         ({"waiting": -1}, "Limits, waiting: -1 is no whole number of 0 or more"),
         ({"waiting": None}, "Limits, waiting: None is no whole number"),
-        ({"wal": True}, "Limits, wal: True is no whole number"),
+        ({"waiting": True}, "Limits, waiting: True is no whole number"),
     ],
 )
 def test_limits_that_cannot_work_are_refused_by_their_field(declared: dict[str, Any], problem: str) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect, canonical
 from lakechime_dagster.cdc.declared_values import natural_type
-from lakechime_dagster.cdc.findings import Weight
-from lakechime_dagster.cdc.row_messages import check_types, check_unsigned, lake_type
+from lakechime_dagster.cdc.row_messages import lake_type
 from tests.cdc.checksums import FILE
 
 MARIADB = {
@@ -145,41 +144,3 @@ def test_a_type_can_be_declared_and_compared_with_the_database(dialect: Dialect,
 )
 def test_a_type_is_never_guessed(dialect: Dialect, kind: str, ddl: str | None) -> None:
     assert lake_type(dialect, kind) == ddl
-
-
-@pytest.mark.parametrize(
-    ("declared", "weight", "problem"),
-    [
-        ({"id": "int"}, None, ""),
-        ({"id": "bigint"}, None, ""),
-        ({"id": "Decimal(38, 0)"}, None, ""),
-        ({"id": "string"}, None, ""),
-        ({"id": "int", "gone": "int"}, None, ""),  # old messages have it
-        ({"id": "smallint"}, Weight.WARNING, "id is smallint here and int(11) there: values that are none of the type here are refused"),
-        ({"id": "date"}, Weight.WARNING, "id is date here and int(11) there"),
-        ({"id": "varchar"}, Weight.WARNING, "id is varchar here and int(11) there"),
-        ({"id": "decimal(("}, Weight.WARNING, "id is decimal(( here and int(11) there"),
-        ({}, Weight.ERROR, "id of the database's table have no type in types={…}: messages with them cannot be read"),
-    ],
-)
-def test_declared_types_hold_what_the_database_has(declared: dict[str, str], weight: Weight | None, problem: str) -> None:
-    found = list(check_types(Dialect.MYSQL, {"id": "int(11)"}, declared))
-    assert [one.weight for one in found] == ([weight] if weight else [])
-    assert all(problem in one.problem for one in found)
-
-
-def test_a_date_is_no_moment() -> None:
-    assert not list(check_types(Dialect.MYSQL, {"day": "date"}, {"day": "DATE"}))
-    assert list(check_types(Dialect.MYSQL, {"day": "date"}, {"day": "timestamp_ntz"}))
-
-
-def test_a_column_without_an_exact_type_is_held_by_text_alone() -> None:
-    assert not list(check_types(Dialect.MYSQL, {"place": "point"}, {"place": "string"}))
-    assert list(check_types(Dialect.MYSQL, {"place": "point"}, {"place": "binary"}))
-
-
-def test_unsigned_numbers_that_arrive_with_a_sign_are_told() -> None:
-    columns = {"id": "bigint(20) unsigned", "amount": "int(10) unsigned", "at": "bigint(20)"}
-    (finding,) = check_unsigned(columns, {"id": "bigint", "amount": "bigint", "at": "bigint"})
-    assert (finding.problem.split()[0], "bigint.unsigned.handling.mode=precise" in finding.remedy) == ("id", True)
-    assert not list(check_unsigned(columns, {"id": "decimal(20,0)"}))
