@@ -69,10 +69,10 @@ class Settings(BaseSettings):
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
     alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
-    api_token: str = Field(default="", repr=False, description="What requests to `lakechime lineage serve` must bring; a secret.")
+    api_token: str = Field(default="", repr=False, description="What requests to `lakechime serve` must bring; a secret.")
     notification_urls: str = Field(default="", repr=False, description="By owner the variable that holds a URL of apprise, as JSON.")
     source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
-    lineage_url: str = Field(default="", description="Where `lakechime lineage serve` is reached by a browser, for links in Dagster.")
+    lineage_url: str = Field(default="", description="Where `lakechime serve` is reached by a browser, for links in Dagster.")
     webserver_url: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where Dagster's webserver is, to reload `outside`.")
     lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK

@@ -56,7 +56,7 @@ def said(act):
 said(lambda: sql_table("gold.days", sql="SELECT 1 AS one"))
 said(lambda: open_platform().log("bronze.orders"))
 said(lambda: __import__("lakechime_dagster", fromlist=["build_definitions"]).build_definitions)
-main(["metrics"])
+main(["serve"])
 """
 
 

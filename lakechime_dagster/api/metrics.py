@@ -2,13 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.metrics import GroupMeasures, Measures, TypeMeasures
 from lakechime_dagster.silver.store import REFUSED, SECONDS
 from lakechime_dagster.triggers.consumers import ConsumerState
@@ -58,22 +55,6 @@ class StoreCollector(Collector):
         if found.ticked_ts is not None:
             ticks.add_metric([], _seconds(found.now - found.ticked_ts))
         yield ticks
-
-
-def serve(look: Callable[[], Measures], host: str, port: int) -> WSGIServer:
-    """Serve `/metrics` in a thread of its own until the server is shut down.
-
-    Raises:
-        LakeChimeError: the address cannot be used.
-    """
-    registry = CollectorRegistry()
-    registry.register(StoreCollector(look))
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except OSError as error:
-        remedy = "end what uses it, or choose another one with --host and --port"
-        raise LakeChimeError(f"port {port} of {host} cannot be used ({error.strerror}); {remedy}") from None
-    return server
 
 
 def _of_types(found: Measures) -> Iterator[Metric]:

@@ -94,6 +94,17 @@ def declared_lake(settings: Settings) -> "Lake":
     return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name))
 
 
+def lake_or_empty(settings: Settings) -> "Lake":
+    """The declared lake; one that cannot be loaded must not hide what the store knows."""
+    from lakechime_dagster.tables.lake import Lake
+
+    try:
+        return declared_lake(settings)
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}; showing what the store knows")
+        return Lake("none", [])
+
+
 def followed_tables(settings: Settings) -> "list[ChangeTable]":
     """The tables of the lake that follow a database."""
     from lakechime_dagster.tables.cdc import ChangeTable

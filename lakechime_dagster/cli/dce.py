@@ -1,9 +1,11 @@
-"""`lakechime dce`: register data change events, and read them."""
+"""`lakechime dce`: register data change events, list and follow them."""
 
 import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,14 +26,14 @@ from lakechime_dagster.cli.common import (
     say,
     when,
 )
-from lakechime_dagster.dce.contract import EventQuery, Registration
+from lakechime_dagster.dce.contract import DCEStore, EventQuery, Registration
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, Tags, from_json, to_json
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, shown
 from lakechime_dagster.settings import load_settings
 
-app = typer.Typer(name="dce", help="Data change events: register, list, follow.")
+app = typer.Typer(name="dce", help="Data change events: register, list and follow them.")
 
-PARTITION_HELP = """The partition as a JSON array, a value per level, such as '["2013-01-01", 5]'."""
+PARTITION_HELP = """A partition as a JSON array, a value per level, such as '["2013-01-01", 5]'."""
 POLL_SECONDS = 0.5
 OPTIONS = {  # of the fields of an event
     "table": "--table",
@@ -54,24 +56,29 @@ def register(
     table: OptionsTable = None,
     table_format: Annotated[str | None, typer.Option("--format", help="DELTA (unless given), ICEBERG or HIVE.")] = None,
     operation: Annotated[str | None, typer.Option("--operation", help="APPEND, DELETE or UPDATE (unless given).")] = None,
-    partition: Annotated[str | None, typer.Option("--partition", metavar="JSON", help=PARTITION_HELP)] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", metavar="JSON", help=f"{PARTITION_HELP} Repeat it for an event each.")
+    ] = None,
     snapshot_id: Annotated[str | None, typer.Option("--snapshot-id", help="The commit: a Delta version, an Iceberg snapshot.")] = None,
     prev_snapshot_id: Annotated[str | None, typer.Option("--prev-snapshot-id", help="The commit before it.")] = None,
     snapshot_ts: Annotated[str | None, typer.Option("--snapshot-ts", metavar=TIME, help="When the commit was made.")] = None,
     tag: TagPairs = None,
     cluster: Cluster = None,
-    table_uid: Annotated[str | None, typer.Option("--table-uid", help="Tells the table from an earlier one of its name.")] = None,
-    event_key: Annotated[str | None, typer.Option("--event-key", help="Your own identity of the event: again, it is a duplicate.")] = None,
+    table_uid: Annotated[str | None, typer.Option("--table-uid", help="Distinguishes the table from an earlier one of its name.")] = None,
+    event_key: Annotated[str | None, typer.Option("--event-key", help="Your own identity of the event: a repeat is a duplicate.")] = None,
     file: Annotated[str | None, typer.Option("--file", metavar="PATH|-", help="JSON lines, an event each, in one transaction.")] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Register the event that the options describe, or those of a file; a repeat is a duplicate."""
+    """Register the event that the options describe, or those of a file; a repeat is a duplicate.
+
+    Without a snapshot it is a completeness marker: `--table T --partition JSON --tag complete=true`.
+    """
+    partitions = [common.partition("--partition", text) for text in partition or []]
     given = {
         "table": table,
         "table_format": table_format,
         "operation_type": operation,
-        "partition": common.partition("--partition", partition),
         "snapshot_id": snapshot_id,
         "prev_snapshot_id": prev_snapshot_id,
         "snapshot_ts": common.optional_milliseconds("--snapshot-ts", snapshot_ts),
@@ -81,14 +88,16 @@ def register(
         "event_key": event_key,
     }
     wire = {name: value for name, value in given.items() if value is not None}
-    if file is not None and set(wire) - {"cluster"}:
+    if file is not None and (partitions or set(wire) - {"cluster"}):
         raise common.wrong("--file", "takes no event options but --cluster: the file describes the events")
     if file is None and table is None:
         raise common.wrong("--table", "name the table that changed, or a --file of events")
+    if event_key is not None and len(partitions) > 1:
+        raise common.wrong("--event-key", "identifies one event; give one --partition with it")
     default = {"cluster": load_settings().cluster if cluster is None else cluster}
     if file is None:
         with common.reading_fields(OPTIONS):
-            events = [from_json(default | wire)]
+            events = [from_json(default | wire | {"partition": one}) for one in partitions or [None]]
     else:
         events = list(_from_lines(_lines(file), default))
     _register(events, dry_run=dry_run, as_json=as_json)
@@ -105,95 +114,49 @@ def list_(
     after: Annotated[str | None, typer.Option(metavar="POSITION", help="After this event, in commit order.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, oldest first.")] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there is none.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print events as they are registered, from now or --after on.")] = False,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="Follow for so long; else until Ctrl-C.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Print each event as a line of JSON.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List events in commit order, oldest first; every given condition must hold, all tags on one event."""
+    """List events in commit order, oldest first, or follow them; every given condition must hold, all tags on one event."""
     if partition is not None and table is None:
         raise common.wrong("--partition", "needs --table: partitions are compared by the levels of their table")
-    query = EventQuery(
-        table=table,
-        cluster=cluster,
-        partition=common.partition("--partition", partition),
-        tags=common.tags("--tag", tag or []),
-        since=common.optional_milliseconds("--since", since),
-        until=common.optional_milliseconds("--until", until),
-        after=common.position("--after", after),
-        limit=limit,
-    )
-    events = open_platform().store.fetch(query)
-    if as_json:
-        print_json(events_document(events))
+    if lines and as_json:
+        raise common.wrong("--lines", "prints many documents, --json one; give either")
+    if follow and (partition, since, until) != (None, None, None):
+        raise common.wrong("--follow", "takes --table, --cluster, --tag and --after as conditions")
+    tags, position = common.tags("--tag", tag or []), common.position("--after", after)
+    store = open_platform().store
+    if follow:
+        events: list[RegisteredEvent] = []
+        with suppress(KeyboardInterrupt):  # the way to end it
+            for event in islice(_following(store, position or store.head(), seconds, table, cluster, Tags(tags)), limit):
+                events.append(event)
+                if lines:
+                    print(json.dumps(to_json(event)), flush=True)
+                elif not as_json:
+                    say("  ".join(str(cell) for cell in _cells(event) if cell != ""))
     else:
+        query = EventQuery(
+            table=table,
+            cluster=cluster,
+            partition=common.partition("--partition", partition),
+            tags=tags,
+            since=common.optional_milliseconds("--since", since),
+            until=common.optional_milliseconds("--until", until),
+            after=position,
+            limit=limit,
+        )
+        events = store.fetch(query)
+        for event in events if lines else ():
+            print(json.dumps(to_json(event)))
+    if as_json:
+        print_json({"events": [to_json(event) for event in events]})
+    elif not (follow or lines):
         print_events(events)
     if exit_code and not events:
         raise typer.Exit(3)
-
-
-@app.command()
-def tail(
-    table: OptionsTable = None,
-    cluster: Cluster = None,
-    tag: TagPairs = None,
-    after: Annotated[str | None, typer.Option(metavar="POSITION", help="Begin after this event instead of now.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, max=MAX_LIMIT, help="End after so many events.")] = None,
-    seconds: Annotated[float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after this time.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Print each event as a line of JSON as it comes.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Follow events as they are registered, until Ctrl-C, --limit or --for; --json prints its document at the end."""
-    if lines and as_json:
-        raise common.wrong("--lines", "prints many documents, --json one; give either")
-    wanted = Tags(common.tags("--tag", tag or []))
-    store = open_platform().store
-    start = common.position("--after", after) or store.head()
-    collected: list[RegisteredEvent] = []
-    try:
-        for event in _following(store, start, seconds):
-            fits = table in (None, event.event.table) and cluster in (None, event.event.cluster) and event.event.tags.carries(wanted)
-            if not fits:
-                continue
-            collected.append(event)
-            if lines:
-                print(json.dumps(to_json(event)), flush=True)
-            elif not as_json:
-                say(_line(event))
-            if limit is not None and len(collected) >= limit:
-                break
-    except KeyboardInterrupt:
-        pass  # the way to end it
-    if as_json:
-        print_json(events_document(collected))
-
-
-@app.command()
-def complete(
-    table: Annotated[str, typer.Argument(help="The table, as schema.table.")],
-    partition: Annotated[list[str] | None, typer.Option("--partition", metavar="JSON", help=f"{PARTITION_HELP} May be repeated.")] = None,
-    tag: TagPairs = None,
-    cluster: Cluster = None,
-    event_key: Annotated[str | None, typer.Option("--event-key", help="Your own identity of the statement, for one partition.")] = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """State that partitions of a table are complete: a mark with complete=true, all in one transaction."""
-    partitions = [common.partition("--partition", text) for text in partition or []] or [None]
-    if event_key is not None and len(partitions) > 1:
-        raise common.wrong("--event-key", "identifies one event; give one --partition with it")
-    stated = {"complete": "true"} | common.tags("--tag", tag or [])
-    if stated["complete"] != "true":
-        raise common.wrong(
-            "--tag", f"complete={stated['complete']}: this command states complete=true; `lakechime dce register` states anything else"
-        )
-    platform = load_settings().cluster if cluster is None else cluster
-    with common.reading_fields(OPTIONS | {"table": "TABLE"}):
-        tags = Tags(stated)
-        marks = [DataChangeEvent(table=table, partition=value, tags=tags, cluster=platform, event_key=event_key) for value in partitions]
-    _register(marks, dry_run=dry_run, as_json=as_json)
-
-
-def events_document(events: Sequence[RegisteredEvent]) -> dict[str, Any]:
-    """The JSON of a list of events."""
-    return {"events": [to_json(event) for event in events]}
 
 
 def print_events(events: Sequence[RegisteredEvent], *, empty: str = "no such event") -> None:
@@ -203,23 +166,19 @@ def print_events(events: Sequence[RegisteredEvent], *, empty: str = "no such eve
 
 
 def _register(events: Sequence[DataChangeEvent], *, dry_run: bool, as_json: bool) -> None:
+    store = open_platform(dry_run=dry_run).store
     if dry_run:
-        would = open_platform(dry_run=True).store.would_register(events)
-        if as_json:
-            registered = [to_json(event.event) for event in would.registered]
-            print_json({"dry_run": True, "registered": registered, "duplicates": [to_json(event) for event in would.duplicates]})
-        else:
-            told = f"{count(len(would.registered), 'event')} would be registered, {count(len(would.duplicates), 'duplicate')}"
-            say(f"{told}; nothing was done")
-        return
-    done = open_platform().store.register(events) if events else Registration()
+        would = store.would_register(events)
+        registered, duplicates = [to_json(event.event) for event in would.registered], would.duplicates
+    else:
+        done = store.register(events) if events else Registration()
+        registered, duplicates = [to_json(event) for event in done.registered], done.duplicates
     if as_json:
-        registered, duplicates = ([to_json(event) for event in some] for some in (done.registered, done.duplicates))
-        print_json({"registered": registered, "duplicates": duplicates})
+        document = {"registered": registered, "duplicates": [to_json(event) for event in duplicates]}
+        print_json({"dry_run": True} | document if dry_run else document)
         return
-    say(f"{count(len(done.registered), 'event')} registered, {count(len(done.duplicates), 'duplicate')}")
-    if done.registered:
-        print_events(done.registered)
+    would_be, end = ("would be ", "; nothing was done") if dry_run else ("", "")
+    say(f"{count(len(registered), 'event')} {would_be}registered, {count(len(duplicates), 'duplicate')}{end}")
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -252,13 +211,17 @@ def _from_lines(lines: Iterator[str], default: dict[str, Any]) -> Iterator[DataC
             raise InvalidValueError(f"line {number}, {error.field}", error.value, error.remedy) from None
 
 
-def _following(store: Any, start: Position, seconds: float | None) -> Iterator[RegisteredEvent]:
-    """The feed from a position on; asks again twice a second."""
+def _following(
+    store: DCEStore, start: Position, seconds: float | None, table: str | None, cluster: str | None, tags: Tags
+) -> Iterator[RegisteredEvent]:
+    """The events after a position that fit, as they are registered; polls twice a second."""
     end = None if seconds is None else time.monotonic() + seconds
     position = start
     while True:
         page = store.feed(position)
-        yield from page.events
+        for event in page.events:
+            if table in (None, event.event.table) and cluster in (None, event.event.cluster) and event.event.tags.carries(tags):
+                yield event
         position = page.through
         if not page.events:
             if end is not None and time.monotonic() >= end:
@@ -272,10 +235,6 @@ def _cells(event: RegisteredEvent) -> list[object]:
     tags = ", ".join(f"{key}={value}" for key, value in inner.tags.items())
     name = f"{inner.cluster}:{inner.table}" if inner.cluster else inner.table
     return [event.position, when(event.event_ts), name, shown_partition(inner.partition), inner.operation_type, snapshot, tags]
-
-
-def _line(event: RegisteredEvent) -> str:
-    return "  ".join(str(cell) for cell in _cells(event) if cell != "")
 
 
 def shown_partition(partition: Sequence[object] | None) -> str:

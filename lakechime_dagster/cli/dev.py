@@ -203,7 +203,7 @@ class Deployment:
                 told = True
                 self._tell()
                 if self.lineage_port:
-                    serve = ["lineage", "serve", "--host", HOST, "--port", str(self.lineage_port)]
+                    serve = ["serve", "--host", HOST, "--port", str(self.lineage_port)]
                     children.append(self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve]))
                 if self.speed is not None:
                     replay = ["demo", "replay", "--speed", str(self.speed)]

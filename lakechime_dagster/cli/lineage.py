@@ -1,13 +1,10 @@
 """`lakechime lineage`: column lineage."""
 
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -15,16 +12,15 @@ from lakechime_dagster.cli import common, lineage_ask
 from lakechime_dagster.cli.common import MAX_LIMIT, Json, count, declared_lake, note, open_platform, print_json, say
 from lakechime_dagster.cli.lineage_ask import At, asked
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, needs, shown
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
 from lakechime_dagster.lineage.check import ORDER, Class
-from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.check import Finding
     from lakechime_dagster.lineage.columns import Read
     from lakechime_dagster.lineage.manifest import Manifest
     from lakechime_dagster.lineage.plan import ReadFindings
-    from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork
+    from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
 
@@ -395,67 +391,6 @@ def _without_kind(key: str) -> str:
     return key.partition(": ")[2]
 
 
-def serve(
-    host: Annotated[str, typer.Option(help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
-) -> None:
-    """Serve the page of lineage, POST /lineage for documents of SQL and run events of OpenLineage, and /metrics, until Ctrl-C."""
-    with needs("`lakechime lineage serve`", extra="api"):
-        from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
-        from lakechime_dagster.api.lineage_page import lineage_page, rehearse
-    from lakechime_dagster.lineage.ingest_service import lineage_ingest
-    from lakechime_dagster.lineage.network_store import CurrentNetwork
-    from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
-    from lakechime_dagster.silver.metrics import measures
-    from lakechime_dagster.silver.requests import event_types
-
-    platform = open_platform()
-    token = platform.settings.api_token
-    check_address(host, token)
-    types = event_types(platform)
-    lake = declared_lake(platform.settings)
-    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
-    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
-    served = Served(
-        ingest=lineage_ingest(platform, lake),
-        measures=lambda: measures(types),
-        token=token,
-        routers=(page,),
-        hosts=_hosts(platform.settings),
-    )
-    app = build_app(served)
-    with bound(host, port) as address:
-        who = "with a token" if token else "from this machine alone"
-        note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, None, ready))):
-            build_server(app).run(sockets=[address])
-
-
-@contextmanager
-def _keeping(ready: "ReadyNetwork", rehearse: Callable[[], None]) -> Iterator[None]:
-    """The network follows the store beside the server, and a first question is answered."""
-    stop = threading.Event()
-
-    def work() -> None:
-        with suppress(LakeChimeError):  # whoever asks then is told
-            rehearse()
-        ready.keep(stop)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=1)
-
-
-def _hosts(settings: Settings) -> set[str]:
-    """The names under which people reach the server, as far as settings say so."""
-    name = urlsplit(settings.lineage_url).hostname
-    return {name} if name else set()
-
-
 app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
 for command in (
     lineage_ask.upstream,
@@ -467,7 +402,6 @@ for command in (
     check,
     ingest,
     export,
-    serve,
 ):
     app.command()(command)
 

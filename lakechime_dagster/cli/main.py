@@ -27,6 +27,7 @@ from lakechime_dagster.cli import (
     notification,
     personal,
     schema,
+    serve,
     status,
     store,
     table,
@@ -47,10 +48,9 @@ for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, not
     app.add_typer(noun.app)
 table.app.command("maintain")(table.maintain)
 table.app.command("drop")(table.drop)
-table.app.command("dropped")(table.dropped)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
-app.command("metrics")(status.metrics)
+app.command("serve")(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:

@@ -19,7 +19,7 @@ app = typer.Typer(name="schema", help="Types of JSON events: list, show their co
 app.command("show")(schema_show.show)
 app.command("quarantine")(schema_show.quarantine)
 app.command("verify")(schema_actions.verify)
-for command in (schema_actions.decide, schema_actions.replay, schema_actions.reprocess, schema_actions.retry):
+for command in (schema_actions.decide, schema_actions.replay, schema_actions.reprocess):
     app.command()(command)
 
 LISTED = ("group", "type", "table", "layout_version", "columns", "place", "behind", "written", "rescued")

@@ -147,32 +147,6 @@ def reprocess(
         _told({**told, "reprocessing": asked.reprocess_id}, sentence, as_json)
 
 
-def retry(
-    name: Annotated[str, typer.Argument(metavar="GROUP_OR_TYPE", help="A group, all of whose failed types are tried, or one type.")],
-    group: OfGroup = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Try types that failed again now, as after a repair, and not when their pause is over; the group's next execution does it.
-
-    Without it a type is tried again 10 s, 1, 5 and then 15 minutes after it failed.
-    """
-    from lakechime_dagster.silver.requests import Fares, event_types, types_of
-
-    platform = open_platform(dry_run=dry_run)
-    groups = {each.name: each for each in declared_groups(platform.settings)}
-    several = types_of(platform, groups[name]) if group is None and name in groups else [type_named(platform, name, group)]
-    failed = [one for one in several if one.fares is Fares.FAILED]
-    if not failed:
-        raise NotFoundError(f"no type of {printable(name)} failed, so that there is nothing to try again; see `lakechime schema list`")
-    owner, types = failed[0].group.name, [one.known.type for one in failed]
-    if not dry_run:
-        types = event_types(platform).retry(owner, types)
-    named = ", ".join(map(printable, types))
-    sentence = f"{named} {_is(dry_run)} tried again by the next step of {owner}, which its sensor launches"
-    _told({"group": owner, "types": types, "dry_run": dry_run}, sentence, as_json)
-
-
 def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from lakechime_dagster.silver.dry_run import would_replay
 

@@ -1,14 +1,11 @@
-"""`lakechime status` and `lakechime metrics`."""
+"""`lakechime status`."""
 
-import threading
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from lakechime_dagster.cli.common import Json, declared_lake, note, one_line, open_platform, print_facts, print_json, print_table, say, when
-from lakechime_dagster.errors import LakeChimeError, needs
+from lakechime_dagster.cli.common import Json, declared_lake, one_line, open_platform, print_facts, print_json, print_table, say, when
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.settings import Settings, default_home, lake_name, own_definitions
 
 
@@ -85,23 +82,3 @@ def _warm_driver(settings: Settings) -> str:
     if found is None or not is_alive(found.host_pid):
         return "not running: runs start their own"
     return "ready" if found.is_warmed else "asleep until the next run" if found.is_asleep else "starting"
-
-
-def metrics(
-    host: Annotated[str, typer.Option(help="The address to serve at; 0.0.0.0 is all of this machine's.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9464,
-) -> None:
-    """Serve /metrics for Prometheus from the store, until Ctrl-C; whoever reaches the address can read names of types."""
-    with needs("`lakechime metrics`"):
-        from lakechime_dagster.api.metrics import serve
-    from lakechime_dagster.silver.metrics import measures
-    from lakechime_dagster.silver.requests import event_types
-
-    types = event_types(open_platform())
-    server = serve(lambda: measures(types), host, port)
-    note(f"lakechime| metrics are at http://{host}:{port}/metrics")
-    try:
-        threading.Event().wait()
-    finally:
-        server.shutdown()
-        server.server_close()

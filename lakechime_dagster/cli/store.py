@@ -19,12 +19,12 @@ from lakechime_dagster.cli.common import (
 )
 from lakechime_dagster.settings import load_settings
 
-app = typer.Typer(name="store", help="The DCE store: upgrade, check, expire.")
+app = typer.Typer(name="store", help="The DCE store: upgrade it, expire old events.")
 
 
 @app.command()
 def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Bring the store's tables to this version; many processes may do so at once."""
+    """Create the store's tables, or bring them to this version; many processes may do so at once. A dry run shows the versions."""
     from lakechime_dagster.dce.engine import open_engine
     from lakechime_dagster.dce.upgrade import current_version, newest_version
     from lakechime_dagster.dce.upgrade import upgrade as upgraded
@@ -39,20 +39,6 @@ def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
         say(f"{settings.shown_store_url} has version {after} already")
     else:
         say(f"{settings.shown_store_url} {'would be' if dry_run else 'is'} at version {after}; it was {before or 'empty'}")
-
-
-@app.command()
-def check(as_json: Json = False) -> None:
-    """Say whether this program can use the store as it is; changes nothing."""
-    from lakechime_dagster.dce.engine import open_engine
-    from lakechime_dagster.dce.upgrade import check as checked
-
-    settings = load_settings()
-    found = checked(open_engine(settings.store_url))
-    if as_json:
-        print_json({"store": settings.shown_store_url, "version": found})
-    else:
-        say(f"{settings.shown_store_url} has version {found}, as this program needs")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from lakechime_dagster.cli.common import (
     Who,
     count,
     declared_lake,
+    lake_or_empty,
     note,
     one_line,
     open_platform,
@@ -49,7 +50,7 @@ def list_(as_json: Json = False) -> None:
     """List the tables that the lake declares, those that events speak of, and those that were dropped."""
     platform = open_platform()
     ours = platform.settings.cluster
-    declared = {(ours, table.name): table for table in _lake_or_none(platform)}
+    declared = {(ours, table.name): table for table in lake_or_empty(platform.settings).tables}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
     dropped = {(ours, name): one for name, one in _dropped(platform).items()}
     keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
@@ -68,8 +69,8 @@ def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
     platform = open_platform()
     cluster = platform.settings.cluster if cluster is None else cluster
     is_ours = cluster == platform.settings.cluster
-    lake = _lake_or_none(platform) if is_ours else ()
-    table = next((one for one in lake if one.name == name), None)
+    tables = lake_or_empty(platform.settings).tables if is_ours else ()
+    table = next((one for one in tables if one.name == name), None)
     record = platform.store.table(name, cluster)
     dropped = _dropped(platform).get(name) if is_ours else None
     if table is None and record is None and dropped is None:
@@ -77,7 +78,7 @@ def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
         raise NotFoundError(
             f"the lake declares no table {name!r}{where}, and no event speaks of it; `lakechime table list` shows the tables"
         )
-    document = _document(platform, name, cluster, table, record, dropped) | _declaration(table, lake)
+    document = _document(platform, name, cluster, table, record, dropped) | _declaration(table, tables)
     if is_ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table.location if table else None))
     if as_json:
@@ -127,15 +128,6 @@ def _print_reconciled(results: list[dict[str, Any]], problems: list[dict[str, st
         note(f"error: {problem['problem']}")
     if not results and not problems:
         say("none of the declared tables is there yet")
-
-
-def _lake_or_none(platform: "Platform") -> "tuple[Table, ...]":
-    """The declared tables; a lake that cannot be loaded must not hide what the store knows."""
-    try:
-        return declared_lake(platform.settings).tables
-    except LakeChimeError as error:
-        note(f"warning: {one_line(str(error))}; showing what the store knows")
-        return ()
 
 
 def _dropped(platform: "Platform") -> "dict[str, Dropped]":
@@ -225,7 +217,7 @@ def _log_facts(log: "DeltaLog") -> dict[str, Any]:
 def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[tuple[DeltaLog, PartitionLevels]]":
     """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables."""
     if names:
-        declared = {table.name: table for table in _lake_or_none(platform)}
+        declared = {table.name: table for table in lake_or_empty(platform.settings).tables}
         tables = {name: declared.get(name) for name in names}
         return [
             (
@@ -287,17 +279,6 @@ def drop(
         return
     say(f"{sentence}{'; nothing was done' if dry_run else ''}")
     _print(aside)
-
-
-def dropped(as_json: Json = False) -> None:
-    """List the folders that dropped tables left, and until when they stay."""
-    from lakechime_dagster.runtime import maintenance
-
-    aside = maintenance.dropped(open_platform())
-    if as_json:
-        print_json({"folders": _documents(aside)})
-    else:
-        _print(aside)
 
 
 def _check_declared(name: str, lake: "Lake") -> None:

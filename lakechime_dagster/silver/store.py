@@ -11,7 +11,7 @@ from lakechime_dagster.dce.engine import StoreNow, now_ms, reading, writing
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
 from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.event import ROOT, Kind, Variation
-from lakechime_dagster.silver.results import AT_ONCE, GroupResult, Replay, Replayed, Reprocessed, TypeResult
+from lakechime_dagster.silver.results import GroupResult, Replay, Replayed, Reprocessed, TypeResult
 from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Layout, Learning, Observed, Seen, TypePlace
 from lakechime_dagster.tables.events import EventGroup, Hint, owner_of
 from lakechime_dagster.triggers.interventions import By
@@ -443,14 +443,6 @@ class SqlEventTypes:
                 LeftType(type=row.type, has_failed=row.failures > 0, is_due=bool(row.is_due), due_ts=row.due_ts, error=row.error)
                 for row in connection.execute(query)
             ]
-
-    def retry(self, group: str, types: Collection[str] = ()) -> list[str]:
-        """Let the next step try these types that failed, or all that did, which is launched at once; their names."""
-        kind = store_schema.event_type.c
-        failed = (*self._is(group), kind.failures > 0, *([kind.type.in_(list(types))] if types else []))
-        with writing(self.engine) as connection:
-            made_due = sa.update(store_schema.event_type).where(*failed).values(due_ts=AT_ONCE).returning(kind.type)
-            return sorted(connection.execute(made_due).scalars())
 
     def _of(self, group: str) -> sa.Select[Any]:
         return sa.select(store_schema.event_type).where(*self._is(group)).order_by(store_schema.event_type.c.type)

@@ -1,6 +1,5 @@
 """What Prometheus is told is what settled steps left in the store, whoever settled them, and is bounded."""
 
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,13 +7,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
-from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
 
 from lakechime_dagster.api import metrics
-from lakechime_dagster.api.metrics import StoreCollector, serve
+from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Learning, TypePlace, learned
@@ -25,7 +22,6 @@ from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
 from tests.store.test_event_types import prototype, result
-from tests.support.processes import free_port
 from tests.support.world import World, a_subscription, place
 
 Value = Callable[..., float | None]
@@ -152,9 +148,6 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
     settle(types, "e3", TypeResult(type="buy", table="buy", start=5, end=5, put_off="no room"))
     assert told() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
-    assert types.retry("shop", ["sell"]) == []
-    assert types.retry("shop") == ["buy"]
-    assert [(one.type, one.is_due) for one in types.left("shop")] == [("buy", True)]
     settle(types, "e4", result(6, step=2))
     assert (told(), types.left("shop")) == ((["idle"], False), [])
 
@@ -201,19 +194,3 @@ def test_the_types_beyond_the_busiest_are_told_in_sum(types: SqlEventTypes, valu
     assert value("type_values_rescued_total", group="shop", type="look", reason="case") == 3
     assert value("type_values_rescued_total", group="shop", type="buy", reason="case") is None
     assert value("type_values_rescued_total", group="shop", type="(other)", reason="case") == 3
-
-
-@pytest.mark.several_connections
-def test_it_is_served_as_prometheus_reads_it(types: SqlEventTypes) -> None:
-    types.learn("shop", [new_type("buy")])
-    port = free_port()
-    server = serve(lambda: measures(types), "127.0.0.1", port)
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            families = {family.name for family in text_string_to_metric_families(answer.read().decode())}
-        assert {"lakechime_type_events", "lakechime_group_state", "lakechime_consumers"} <= families
-        with pytest.raises(LakeChimeError, match=rf"port {port} of 127.0.0.1 cannot be used \(Address already in use\); end what uses it"):
-            serve(lambda: measures(types), "127.0.0.1", port)
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -45,10 +45,6 @@ def not_a_store(lakechime: Cli) -> None:
     (lakechime.home / "dce.sqlite").write_bytes(b"this is no database" * 100)
 
 
-def no_store(lakechime: Cli) -> None:
-    (lakechime.home / "dce.sqlite").unlink()
-
-
 def broken_table(lakechime: Cli) -> None:
     location = lakechime.home / "warehouse" / "bronze" / "broken"
     write(location, rows((None, 1, 1, "x")))
@@ -100,7 +96,6 @@ CASES = {
     "bytes that are no UTF-8": line(b"\xff\xfe\x00"),
     "file that is not there": Bad(["dce", "register", "--file", "no/such/file"]),
     "file and flags": register("--file", "-"),
-    "completeness denied": Bad(["dce", "complete", "bronze.orders", "--tag", "complete=false"]),
     # partitions
     "partition that is no JSON": register("--partition", "2013-01-01"),
     "partition that is no list": register("--partition", '{"day": 1}'),
@@ -153,7 +148,6 @@ CASES = {
     "host that is not there": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@no-such-host.invalid/dce"}),
     "store of a newer version": Bad(["dce", "list"], prepare=newer_store),
     "store that is no database": Bad(["dce", "list"], prepare=not_a_store),
-    "store without tables": Bad(["store", "check"], prepare=no_store),
     "home that is a file": Bad(["dce", "list"], environment={"LAKECHIME_HOME": "/dev/null/home"}),
     "table that is not there": Bad(["table", "reconcile", "bronze.nothing"]),
     "table that cannot be read": Bad(["table", "reconcile", "bronze.broken"], prepare=broken_table),

@@ -196,9 +196,8 @@ def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
 
 
 def test_a_dry_run_registers_nothing(lakechime: Cli) -> None:
-    for command in (["register", "--table", "a.b", "--snapshot-id", "1"], ["complete", "a.b"]):
-        answer = lakechime("dce", *command, "--dry-run", "--json")
-        assert (answer.code, answer.json["dry_run"], answer.json["registered"][0]["table"]) == (0, True, "a.b")
+    answer = lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1", "--dry-run", "--json")
+    assert (answer.code, answer.json["dry_run"], answer.json["registered"][0]["table"]) == (0, True, "a.b")
     assert lakechime("dce", "list", "--json").json == {"events": []}
     assert lakechime.platform.store.tables() == []
 
@@ -216,30 +215,30 @@ def test_a_dry_run_of_register_tells_duplicates_and_refuses_what_registering_wou
     assert lakechime("dce", "list", "--json").json == {"events": first}
 
 
-def test_complete_registers_a_mark_per_partition(lakechime: Cli) -> None:
-    answer = lakechime("dce", "complete", "a.b", "--partition", '["d", 1]', "--partition", '["d", 2]', "--tag", "by=me", "--json")
-    events = answer.json["registered"]
+def test_register_without_a_snapshot_is_a_completeness_marker_of_each_partition(lakechime: Cli) -> None:
+    answer = register(lakechime, "--table", "a.b", "--partition", '["d", 1]', "--partition", '["d", 2]', "--tag", "complete=true")
+    events = answer["registered"]
     assert [(event["partition"], event["snapshot_id"], event["tags"]) for event in events] == [
-        (["d", 1], None, {"by": "me", "complete": "true"}),
-        (["d", 2], None, {"by": "me", "complete": "true"}),
+        (["d", 1], None, {"complete": "true"}),
+        (["d", 2], None, {"complete": "true"}),
     ]
 
 
-def test_tail_shows_what_came_after_a_position(lakechime: Cli) -> None:
+def test_follow_shows_events_after_a_position(lakechime: Cli) -> None:
     first = register(lakechime, "--table", "a.b", "--snapshot-id", "1")["registered"][0]
     register(lakechime, "--table", "a.b", "--snapshot-id", "2")
     register(lakechime, "--table", "c.d", "--snapshot-id", "3")
-    answer = lakechime("dce", "tail", "--after", first["position"], "--table", "a.b", "--for", "0", "--json")
+    answer = lakechime("dce", "list", "--follow", "--after", first["position"], "--table", "a.b", "--for", "0", "--json")
     assert [event["snapshot_id"] for event in answer.json["events"]] == ["2"]
-    lines = lakechime("dce", "tail", "--after", first["position"], "--for", "0", "--lines").out.splitlines()
+    lines = lakechime("dce", "list", "--follow", "--after", first["position"], "--for", "0", "--lines").out.splitlines()
     assert [json.loads(line)["snapshot_id"] for line in lines] == ["2", "3"]
 
 
-def test_tail_follows_what_comes(lakechime: Cli) -> None:
+def test_follow_shows_events_as_they_are_registered(lakechime: Cli) -> None:
     (first,) = register(lakechime, "--table", "c.d")["registered"]
     store = lakechime.platform.store
     later = threading.Timer(0.2, lambda: store.register([DataChangeEvent(table="a.b")]))
     later.start()
-    answer = lakechime("dce", "tail", "--after", first["position"], "--limit", "1", "--for", "60", "--json")
+    answer = lakechime("dce", "list", "--follow", "--after", first["position"], "--limit", "1", "--for", "60", "--json")
     later.join()
     assert [event["table"] for event in answer.json["events"]] == ["a.b"]

@@ -24,10 +24,8 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
     assert asked.code == 1
     assert "1 folder put aside for 7 days: this is what would happen; nothing was done: say --yes to do it" in asked.err
     would = shop("table", "drop", "gold.old", *WHY, "--dry-run", "--json").json
-    assert (would["triggers"], would["dry_run"], shop("table", "dropped", "--json").json) == ([], True, {"folders": []})
+    assert (would["triggers"], would["dry_run"]) == ([], True)
     done = shop("table", "drop", "gold.old", *WHY, "--yes", "--keep-days", "2", "--json").json
-    assert shop("table", "dropped", "--json").json == {"folders": done["folders"]}
-    assert "gold/old__dropped_until_" in shop("table", "dropped").out
     listed = {one["name"]: one["dropped_until"] for one in shop("table", "list", "--json").json["tables"] if one["role"] == "dropped"}
     shown = shop("table", "show", "gold.old", "--json").json["table"]
     assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}

@@ -31,7 +31,6 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
     ("command", "code"),
     [
         ("dce register --table a.b --snapshot-id 1", 0),
-        ("dce complete a.b", 0),
         ("trigger pause silver.flights --reason why", 0),
         ("trigger resume silver.flights --reason why", 0),
         ("trigger seek silver.flights --to now --reason why", 0),
@@ -52,7 +51,7 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
 )
 def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime_anew: Cli, command: str, code: int) -> None:
     assert lakechime_anew(*command.split(), "--dry-run", "--json").code == code
-    assert lakechime_anew("store", "check").code == 1
+    assert lakechime_anew("store", "upgrade", "--dry-run", "--json").json["before"] is None
     assert not lakechime_anew.home.exists()
 
 
@@ -121,7 +120,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.tier2
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
     following = subprocess.Popen(
-        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "tail", "--after", "0-0", "--lines"],
+        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "list", "--follow", "--after", "0-0", "--lines"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

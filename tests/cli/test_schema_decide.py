@@ -157,14 +157,3 @@ def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, game
     assert (one["path"], one["kind"], one["how"], one["producer"], one["layout"]) == ("/price", "string", "frozen", None, 1)
     lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
-
-
-def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None:
-    assert "nothing to try again" in lakechime("schema", "retry", "shop").err
-    game.come(HAT)
-    game.step(fails={"shop_buy": "OSError: no space"})
-    assert lakechime("schema", "retry", "shop", "--dry-run", "--json").json["dry_run"]
-    assert [one.is_due for one in game.types.left("shop")] == [False]
-    assert lakechime("schema", "retry", "shop", "--json").json == {"group": "shop", "types": ["shop_buy"], "dry_run": False}
-    assert [one.is_due for one in game.types.left("shop")] == [True]
-    assert lakechime("schema", "retry", "shop_buy").code == 0

@@ -18,14 +18,11 @@ MODULE = ["--module", "tests.cli.subscriptions"]
 ALL = ["--before", "2999-01-01T00:00Z"]
 
 
-def test_check_refuses_a_store_without_tables_and_upgrade_makes_them(lakechime_anew: Cli) -> None:
-    refused = lakechime_anew("store", "check", "--json")
-    assert (refused.code, refused.json["error"]["type"]) == (1, "StoreVersionError")
+def test_upgrade_creates_the_tables_of_a_store(lakechime_anew: Cli) -> None:
     would = lakechime_anew("store", "upgrade", "--dry-run", "--json").json
     assert (would["before"], would["after"]) == (None, newest_version())
-    assert lakechime_anew("store", "check").code == 1
     assert lakechime_anew("store", "upgrade", "--json").json["after"] == newest_version()
-    assert lakechime_anew("store", "check", "--json").json["version"] == newest_version()
+    assert lakechime_anew("status", "--json").json["store_version"] == newest_version()
     assert lakechime_anew("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
 
 
@@ -82,7 +79,7 @@ def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
 
 
 def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None:
-    lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
+    lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
     lakechime("trigger", "list", *MODULE)
     subscription = subscriptions_by_name()[subscriptions.DAYS]
     row = lakechime.platform.evaluator.activate(subscription)
@@ -127,6 +124,6 @@ def write_version(store: Path, version: str) -> None:
 def test_a_newer_store_is_refused_by_every_command(lakechime: Cli) -> None:
     lakechime("store", "upgrade")
     write_version(lakechime.home / "dce.sqlite", "9999")
-    for command in (["store", "check"], ["store", "upgrade"]):
+    for command in (["status"], ["store", "upgrade"]):
         answer = lakechime(*command, "--json")
         assert (answer.code, answer.json["error"]["type"]) == (1, "StoreVersionError")

@@ -100,7 +100,7 @@ def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_o
     missing = trigger(lakechime, "explain", subscriptions.DAYS).json
     assert (missing["decision"], missing["events"]) == ("not_yet", [])
     assert "bronze.days" in missing["reasons"][0]
-    lakechime("dce", "complete", "bronze.days", "--partition", '["2013-01-01"]')
+    lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
     fires = trigger(lakechime, "explain", subscriptions.DAYS).json
     assert (fires["decision"], [event["partition"] for event in fires["events"]]) == ("fire", [["2013-01-01"]])
 

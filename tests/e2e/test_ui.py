@@ -83,10 +83,10 @@ def keep_read(shop: DagsterDev, dashboard: str, column: ColumnRef) -> None:
 
 @contextmanager
 def page_of_lineage(shop: DagsterDev) -> Iterator[str]:
-    """`lakechime lineage serve` where the assets link to."""
+    """`lakechime serve` where the assets link to."""
     env = shop.service.env
     port = int(env["LAKECHIME_LINEAGE_URL"].rpartition(":")[2])
-    command = [*program("lakechime"), "lineage", "serve", "--port", str(port)]
+    command = [*program("lakechime"), "serve", "--port", str(port)]
     served = Service("lineage-page", command, cwd=REPOSITORY, env=env, port=port, log=shop.home / "lineage-page.log")
     served.start()
     try:

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakechime_dagster.api.metrics import serve
+from prometheus_client import CollectorRegistry, start_http_server
+
+from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.api.monitoring import rules
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.store import SqlEventTypes
@@ -41,7 +43,9 @@ def running_prometheus(types: SqlEventTypes, folder: Path, milliseconds: int = 5
     """One that reads the metrics of a store every so often, with alarms that need not hold, and hours that are short."""
     installed("prometheus")
     at, port = free_port(), free_port()
-    server = serve(lambda: measures(types), "127.0.0.1", at)
+    registry = CollectorRegistry()
+    registry.register(StoreCollector(lambda: measures(types)))
+    server, _ = start_http_server(at, "127.0.0.1", registry)
     document = rules()
     for one in document["groups"][0]["rules"]:
         one["for"] = "0s"

@@ -59,7 +59,7 @@ class Page:
 
 @contextmanager
 def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tuple[str, ...] = ()) -> Iterator[Page]:
-    """The page over a copy of a store, as `lakechime lineage serve` serves it, but that it always waits for what the store has."""
+    """The page over a copy of a store, as `lakechime serve` serves it, but that it always waits for what the store has."""
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
     current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)

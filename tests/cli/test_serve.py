@@ -1,4 +1,4 @@
-"""`lakechime lineage serve` takes lineage in a process of its own, and says what is wrong with an address."""
+"""`lakechime serve` takes lineage in a process of its own, and says what is wrong with an address."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from tests.support.processes import Service, await_found, environment, free_port
 @pytest.mark.tier2
 def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Path) -> None:
     port, token = free_port(), "a-token-that-nobody-guesses"
-    command = [sys.executable, "-m", "lakechime_dagster.cli.main", "lineage", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "lakechime_dagster.cli.main", "serve", "--port", str(port)]
     service = Service(
         "serve", command, cwd=tmp_path, env=environment(tmp_path / "home", LAKECHIME_API_TOKEN=token, LAKECHIME_LAKE=DEMO_LAKE), port=port
     )
@@ -36,6 +36,6 @@ def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Pa
 
 
 def test_an_address_that_others_reach_is_refused_without_a_token(lakechime: Cli) -> None:
-    answer = lakechime("lineage", "serve", "--host", "0.0.0.0")
+    answer = lakechime("serve", "--host", "0.0.0.0")
     assert (answer.code, answer.out) == (1, "")
     assert "set LAKECHIME_API_TOKEN to a secret" in answer.err

@@ -1,0 +1,77 @@
+"""`lakechime serve`: the lineage page, ingestion of lineage, and metrics."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from lakechime_dagster.cli.common import lake_or_empty, note, open_platform
+from lakechime_dagster.errors import LakeChimeError, needs
+from lakechime_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.service import ReadyNetwork
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
+) -> None:
+    """Serve the lineage page, POST /lineage for SQL documents and OpenLineage run events, and /metrics for Prometheus, until Ctrl-C."""
+    with needs("`lakechime serve`", extra="api"):
+        from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
+        from lakechime_dagster.api.lineage_page import lineage_page, rehearse
+    from lakechime_dagster.lineage.ingest_service import lineage_ingest
+    from lakechime_dagster.lineage.network_store import CurrentNetwork
+    from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
+    from lakechime_dagster.silver.metrics import measures
+    from lakechime_dagster.silver.requests import event_types
+
+    platform = open_platform()
+    token = platform.settings.api_token
+    check_address(host, token)
+    types = event_types(platform)
+    lake = lake_or_empty(platform.settings)
+    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
+    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
+    served = Served(
+        ingest=lineage_ingest(platform, lake),
+        measures=lambda: measures(types),
+        token=token,
+        routers=(page,),
+        hosts=_hosts(platform.settings),
+    )
+    app = build_app(served)
+    with bound(host, port) as address:
+        who = "with a token" if token else "from this machine alone"
+        note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
+        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, None, ready))):
+            build_server(app).run(sockets=[address])
+
+
+@contextmanager
+def _keeping(ready: "ReadyNetwork", rehearse: Callable[[], None]) -> Iterator[None]:
+    """The network follows the store beside the server, and a first question is answered."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with suppress(LakeChimeError):  # whoever asks then is told
+            rehearse()
+        ready.keep(stop)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=1)
+
+
+def _hosts(settings: Settings) -> set[str]:
+    """The names under which people reach the server, as far as settings say so."""
+    name = urlsplit(settings.lineage_url).hostname
+    return {name} if name else set()
