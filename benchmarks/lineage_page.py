@@ -38,12 +38,12 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
             SqlLineage(engine).record_all(some)
     ready = ReadyNetwork(CurrentNetwork(engine))
     yield at_most(f"read {tables:,} tables before anybody asks, processor time", _seconds(ready.follow), "s")
-    rehearse(AskedLineage(platform, lake, None, ready))
+    rehearse(AskedLineage(platform, lake, ready))
     yield at_least("columns", len(ready.network()) - len(ready.network().tables), "")
     random = np.random.default_rng(11)
 
     def ask(name: str) -> float:
-        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake, None, ready), name, 1, 1))
+        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake, ready), name, 1, 1))
 
     width = tables // LAYERS
     others = [_name(int(number), tables) for number in random.integers(width, tables, ASKED)]

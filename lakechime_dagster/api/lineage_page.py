@@ -1,6 +1,5 @@
 """The lineage page: the neighbourhood of a table, drawn and as a list."""
 
-import datetime as dt
 import heapq
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from lakechime_dagster.compat import datetime_of_iso
-from lakechime_dagster.errors import InvalidValueError, NotFoundError
+from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.data import PersonalData
 from lakechime_dagster.governance.notification_store import KeptChange, Notifications
@@ -26,7 +24,7 @@ from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
-Ask = Callable[[int | None], AskedLineage]  # by the time of which it is asked, None for now
+Ask = Callable[[], AskedLineage]
 FOLDER = Path(__file__).with_name("page")
 SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js")
 FILES = {"lineage.css": "text/css", "icon.svg": "image/svg+xml", **dict.fromkeys(SCRIPTS, "text/javascript")}
@@ -59,16 +57,16 @@ def lineage_page(ask: Ask) -> APIRouter:
         return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS)
 
     @router.get("/lineage/around")
-    def around(table: str, up: Steps = 1, down: Steps = 1, at: str | None = None) -> Response:
+    def around(table: str, up: Steps = 1, down: Steps = 1) -> Response:
         try:
-            return JSONResponse(around_json(ask(_milliseconds(at)), table, up, down), headers=HEADERS)
+            return JSONResponse(around_json(ask(), table, up, down), headers=HEADERS)
         except NotFoundError as error:
             return _unknown(str(error))
 
     @router.get("/lineage/way")
-    def way(source: str, target: str, at: str | None = None) -> Response:
+    def way(source: str, target: str) -> Response:
         try:
-            lineage = ask(_milliseconds(at))
+            lineage = ask()
             steps = lineage.path(lineage.ref(source), lineage.ref(target))
         except NotFoundError as error:
             return _unknown(str(error))
@@ -77,7 +75,7 @@ def lineage_page(ask: Ask) -> APIRouter:
 
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:
-        lineage, wanted = ask(None), like.casefold()
+        lineage, wanted = ask(), like.casefold()
         known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables), *_columns(lineage.network, like)}
         found = (name for name in known if wanted in name.casefold())
         first = heapq.nsmallest(MAX_NAMES, found, key=lambda name: (not name.casefold().startswith(wanted), name))
@@ -94,7 +92,7 @@ def rehearse(lineage: AskedLineage) -> None:
 
 
 def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[str, Any]:
-    """What is around a table or a column, as the page draws it. Who reads it, and what is planned, is told of now alone.
+    """What is around a table or a column, as the page draws it.
 
     Raises:
         NotFoundError: naming what is nearest.
@@ -104,10 +102,10 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     found = neighbourhood(network, ref.table, up=up, down=down, limit=MAX_TABLES)
     facts = lineage.facts(one.table for one in found.tables)
     names = {one.table for one in found.tables}
-    tags, is_now = personal_json(lineage, names), lineage.at_ms is None
+    tags = personal_json(lineage, names)
     gaps = lineage.gaps(names)
-    readers = readers_of(lineage.platform, names) if is_now else {}
-    changes = planned_changes(lineage, names) if is_now else {}
+    readers = readers_of(lineage.platform, names)
+    changes = planned_changes(lineage, names)
     tables = [
         {
             "table": one.table,
@@ -132,7 +130,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         "tables": tables,
         "more": found.more,
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
-        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways or not is_now else [NOBODY_TELLS])],
+        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways else [NOBODY_TELLS])],
     }
 
 
@@ -239,17 +237,6 @@ def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 def _said(moment: int | None) -> str:
     return "" if moment is None else f"{from_milliseconds(moment):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _milliseconds(at: str | None) -> int | None:
-    if not at:
-        return None
-    try:
-        moment = datetime_of_iso(at)
-    except ValueError:
-        raise InvalidValueError("at", at, "is no time; write it as 2026-01-31T12:00:00Z") from None
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc)
-    return round(zoned.timestamp() * 1000)
 
 
 def _unknown(message: str) -> JSONResponse:

@@ -10,7 +10,7 @@ import typer
 
 from lakechime_dagster.cli import common, lineage_ask
 from lakechime_dagster.cli.common import MAX_LIMIT, Json, count, declared_lake, note, open_platform, print_json, say
-from lakechime_dagster.cli.lineage_ask import At, asked
+from lakechime_dagster.cli.lineage_ask import asked
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
 from lakechime_dagster.lineage.check import ORDER, Class
@@ -144,7 +144,6 @@ def export(
     table: Table = None,
     form: As = Form.OPENLINEAGE,
     depth: Steps = 2,
-    at: At = None,
     rebuild: Rebuild = False,
     column_rows: ColumnRows = 2_000_000,
     as_json: Json = False,
@@ -154,11 +153,11 @@ def export(
     `--format table` writes `lakechime.lineage_flat`: which tables and columns lead to which, with layer and kind.
     """
     if form is Form.TABLE:
-        if table is not None or at is not None:
-            raise common.wrong("--format", "the flat table is of all tables and of now; leave out TABLE and --at")
+        if table is not None:
+            raise common.wrong("--format", "the flat table is of all tables; leave out TABLE")
         _flatten(rebuild, column_rows, as_json)
         return
-    lineage = asked(at)
+    lineage = asked()
     name = None if table is None else lineage.ref(table).table
     if form is Form.OPENLINEAGE:
         print_json({"events": lineage.job_events(name, depth)})

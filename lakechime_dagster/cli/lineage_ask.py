@@ -47,9 +47,6 @@ class KindName(StrEnum):
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, or a column as schema.table.column.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Tables, or columns as schema.table.column.")]
-At = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="As recorded then: an ISO 8601 time, UTC without a zone, or an age (30d).")
-]
 Depth = Annotated[int | None, typer.Option("--depth", min=1, max=MAX_LIMIT, help="At most so many steps.")]
 OfKind = Annotated[
     KindName | None,
@@ -63,9 +60,9 @@ ByOwner = Annotated[bool, typer.Option("--by-owner", help="Tell whose tables and
 Parts = Mapping[str, "ReaderPartitions"]
 
 
-def upstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False) -> None:
+def upstream(name: Name, depth: Depth = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False) -> None:
     """Tell what a table or column comes from."""
-    lineage = asked(at)
+    lineage = asked()
     ref = lineage.ref(name)
     found = lineage.hits([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
     unknown = lineage.unknown([ref], upstream=True)
@@ -73,9 +70,9 @@ def upstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = None
     _answer(lineage, ref, found, unknown, empty if kind is None else f"nothing of kind {kind.value}", as_json)
 
 
-def downstream(name: Name, depth: Depth = None, at: At = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False) -> None:
+def downstream(name: Name, depth: Depth = None, kind: OfKind = None, limit: Limit = 100, as_json: Json = False) -> None:
     """Tell what a table or column leads to."""
-    lineage = asked(at)
+    lineage = asked()
     ref = lineage.ref(name)
     found = lineage.hits([ref], depth=depth, kind=certainty(kind), limit=limit)
     empty = f"nothing reads {ref}, as far as runs told since {when(lineage.since_ms) or 'ever'}"
@@ -93,12 +90,11 @@ def _answer(lineage: "AskedLineage", ref: "ColumnRef", found: "Hits", unknown: t
 def path(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A table or column where the way begins.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="A table or column where it ends.")],
-    at: At = None,
     kind: Annotated[KindName, typer.Option("--kind", help="By nothing less sure than this.")] = KindName.UNSURE,
     as_json: Json = False,
 ) -> None:
     """Tell a shortest way from one table or column to another, with how each step leads on."""
-    lineage = asked(at)
+    lineage = asked()
     start, end = lineage.ref(source), lineage.ref(target)
     if start.table == end.table:
         raise common.wrong("TO", f"{target} is of the table where the way begins; name another one")
@@ -118,7 +114,6 @@ def impact(
     time_column: TimeColumn = None,
     partitions: Partitions = None,
     depth: Depth = None,
-    at: At = None,
     kind: OfKind = None,
     limit: Limit = 100,
     by: ByOwner = False,
@@ -130,9 +125,9 @@ def impact(
     """
     from lakechime_dagster.lineage.backfill import Window
 
-    lineage = asked(at)
+    lineage = asked()
     refs = [lineage.ref(name) for name in names]
-    parts = _parts(lineage, refs, Window(since=since, until=until, column=time_column), partitions or [], at)
+    parts = _parts(lineage, refs, Window(since=since, until=until, column=time_column), partitions or [])
     everything = lineage.hits(refs)
     found = _within(everything, parts)
     spared = {one.table: one.reason for one in lineage.not_hit(refs, everything)} | _untouched(parts)
@@ -159,7 +154,7 @@ def impact(
 
 
 def _parts(
-    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", window: "Window", partitions: Sequence[str], at: str | None
+    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", window: "Window", partitions: Sequence[str]
 ) -> dict[str, "ReaderPartitions"]:
     """What of each reader is hit, where days or partitions are asked for; nothing otherwise."""
     from lakechime_dagster.lineage.backfills import Asked, partitions_hit
@@ -170,8 +165,6 @@ def _parts(
         return {}
     if partitions and window.is_bounded:
         raise common.wrong("--partitions", "give either partitions, or --since and --until")
-    if at is not None:
-        raise common.wrong("--at", "which partitions are hit is told of now; leave out --at, or the partitions and days")
     several = [common.partition("--partitions", text) or [] for text in partitions]
     question = Asked(columns=tuple(refs), window=window)
     return partitions_hit(lineage.platform, lineage.lake, declared_subscriptions(manual=True), question, several)
@@ -238,11 +231,11 @@ def _print_owners(
             say(f"{count(len(nobodys), noun)} without an owner: {', '.join(nobodys)}")
 
 
-def readers(name: Name, at: At = None, kind: OfKind = None, as_json: Json = False) -> None:
+def readers(name: Name, kind: OfKind = None, as_json: Json = False) -> None:
     """Tell who reads a table or column itself, and since when reads are recorded."""
     from lakechime_dagster.lineage.answers import Hits
 
-    lineage = asked(at)
+    lineage = asked()
     ref = lineage.ref(name)
     found = lineage.hits([ref], depth=1, kind=certainty(kind))
     facts, unknown = lineage.facts(one.table for one in found.hits), lineage.unknown([ref])
@@ -269,13 +262,12 @@ def readers(name: Name, at: At = None, kind: OfKind = None, as_json: Json = Fals
     print_unknown(unknown)
 
 
-def asked(at: str | None = None) -> "AskedLineage":
-    """The lineage of this deployment's store and lake, now or at a time."""
+def asked() -> "AskedLineage":
+    """The lineage of this deployment's store and lake."""
     from lakechime_dagster.lineage.service import AskedLineage
 
     platform = open_platform()
-    at_ms = None if at is None else common.past_milliseconds("--at", at, platform.store.now())
-    return AskedLineage(platform, declared_lake(platform.settings), at_ms)
+    return AskedLineage(platform, declared_lake(platform.settings))
 
 
 def certainty(kind: KindName | None) -> "Certainty | None":
@@ -392,7 +384,6 @@ def hits_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits
     facts = lineage.facts(one.table for one in found.hits)
     return {
         "of": [str(ref) for ref in refs],
-        "at_ts": lineage.at_ms,
         "recorded_since_ts": lineage.since_ms,
         "not_known": list(unknown),
         "hits": [hit_document(lineage, one, facts[one.table]) for one in found.hits],

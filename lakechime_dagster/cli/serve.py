@@ -36,7 +36,7 @@ def serve(
     types = event_types(platform)
     lake = lake_or_empty(platform.settings)
     ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
-    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
+    page = lineage_page(lambda: AskedLineage(platform, lake, ready))
     served = Served(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
@@ -48,7 +48,7 @@ def serve(
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, None, ready))):
+        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, ready))):
             build_server(app).run(sockets=[address])
 
 

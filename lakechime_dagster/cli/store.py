@@ -54,10 +54,8 @@ def expire(
 ) -> None:
     """Fold old events into what partition triggers need of them, and remove them; what a consumer still needs stays.
 
-    A trigger that is declared no more needs its events until `lakechime trigger forget`. Runs that told lineage and said no more than
-    the one before them go too.
+    A trigger that is declared no more needs its events until `lakechime trigger forget`.
     """
-    from lakechime_dagster.lineage.recording import expire_runs
     from lakechime_dagster.triggers.retention import expire as expired
     from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs, tags_needed
 
@@ -69,7 +67,6 @@ def expire(
     report = expired(
         platform.store.engine, before_ms, needed=needed_after, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
     )
-    runs = expire_runs(platform.store.engine, before_ms, dry_run=dry_run)
     by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
@@ -84,13 +81,10 @@ def expire(
         for one in report.tables
     ]
     if as_json:
-        told = {"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables}
-        print_json(told | {"lineage_runs": runs})
+        print_json({"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables})
         return
     would = "would be folded and removed" if dry_run else "folded and removed"
     say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} held back")
-    if runs:
-        say(f"{count(runs, 'run')} that told no new lineage {'would be removed' if dry_run else 'removed'}")
     if lost := sorted({tag for one in report.tables for tag in one.lost_tags}):
         say(f"tags that no trigger asks for {'would go' if dry_run else 'are gone'} with them: {', '.join(lost)}")
         say("a trigger that asks for one of them later does not find it on these events; --keep-tag keeps it")

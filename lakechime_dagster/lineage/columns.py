@@ -214,7 +214,6 @@ class LineageRecord:
     at_ms: int
     statement: Statement
     consumer: str | None = None
-    step: int | None = None
     version: str | None = None
     code: str | None = None
     owners: tuple[str, ...] = ()

@@ -65,7 +65,6 @@ def _record(running: RunningExecution, statements: Collection[Statement], owners
             at_ms=now,
             statement=one,
             consumer=str(execution.consumer),
-            step=execution.step,
             owners=owners,
         )
         for one in statements

@@ -59,8 +59,8 @@ class ToldRun:
 
     @property
     def done_ms(self) -> int | None:
-        """When it succeeded, as it was told of earliest; None while it did not."""
-        return min((fact[1] for fact in self.facts if fact[0] == "done" and isinstance(fact[1], int)), default=None)
+        """When it succeeded, as it was told of latest; None while it did not."""
+        return max((fact[1] for fact in self.facts if fact[0] == "done" and isinstance(fact[1], int)), default=None)
 
 
 def done(at_ms: int) -> Fact:

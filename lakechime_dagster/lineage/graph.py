@@ -22,7 +22,6 @@ class TableFacts:
     owners: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict, hash=False)
-    since_ms: int | None = None
     last_ms: int | None = None
     is_declared: bool = False
     is_source: bool = False
@@ -37,15 +36,10 @@ class TableFacts:
             owners=tuple(dict.fromkeys(self.owners + other.owners)),
             jobs=tuple(dict.fromkeys(self.jobs + other.jobs)),
             links={**other.links, **self.links},
-            since_ms=min(_given(self.since_ms, other.since_ms), default=None),
-            last_ms=max(_given(self.last_ms, other.last_ms), default=None),
+            last_ms=max((one for one in (self.last_ms, other.last_ms) if one is not None), default=None),
             is_declared=self.is_declared or other.is_declared,
             is_source=self.is_source or other.is_source,
         )
-
-
-def _given(*moments: int | None) -> list[int]:
-    return [moment for moment in moments if moment is not None]
 
 
 def by_owner(facts: Mapping[str, TableFacts], tables: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -120,17 +114,11 @@ def kind_of(code: int) -> Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A statement with who made it.
-
-    It holds from `from_ms`, included, to `to_ms`, excluded, or until now where that is None; `last_ms` is when a run told it last.
-    Owners and links are those of the producer's newest run; `code` is the digest of the code that told it last.
-    """
+    """The statement of the newest run of a producer, at `last_ms`, with its owners and links; `code` is the digest of its code."""
 
     producer: Producer
     statement: Statement
-    from_ms: int
     last_ms: int
-    to_ms: int | None = None
     owners: tuple[str, ...] = ()
     code: str | None = None
     links: Mapping[str, str] = field(default_factory=dict, hash=False)

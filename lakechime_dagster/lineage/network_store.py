@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import Part, parts_of
 from lakechime_dagster.lineage.network import Drawing, Edges, Network, declared_drawn, edges_from, joined_edges
 from lakechime_dagster.lineage.nodes import MANY, key_of
-from lakechime_dagster.lineage.store import hold, told_by_subscriptions
+from lakechime_dagster.lineage.store import told_by_subscriptions
 
 ROWS = 100_000  # that are fetched at once
 Told = NDArray[np.int64]  # rows of (what was told, source, target, kind), by the numbers of the drawing
@@ -32,7 +32,7 @@ class Held:
 
     def __init__(self, datasets: Collection[int] | None = None) -> None:
         self._datasets = datasets
-        self.holds: dict[int, int] = {}  # what was told, by interval
+        self.holds: dict[int, int] = {}  # what was told, by writer
         self._drawing = Drawing()
         self._numbers: dict[int, int] = {}  # nodes of the drawing by those of the store
         self._read: set[int] = set()  # what was told and is in the arrays
@@ -144,21 +144,21 @@ def _array(rows: Sequence[sa.Row[Any]]) -> Told:
     return np.fromiter(chain.from_iterable(rows), np.int64, 4 * len(rows)).reshape(-1, 4)
 
 
-def network_at(engine: Engine, at_ms: int | None = None, declared: Sequence[Statement] = (), namespace: str | None = None) -> Network:
-    """What holds now, or held at a time in milliseconds; what is declared is in it beside what runs told.
+def network_at(engine: Engine, declared: Sequence[Statement] = (), namespace: str | None = None) -> Network:
+    """What holds now; what is declared is in it beside what runs told.
 
     `namespace` is that of the subscriptions that write what is declared: what others tell says nothing of them. None if anybody may.
     """
-    row, held = schema.interval.c, Held()
+    row, held = schema.writer.c, Held()
     with reading(engine) as connection:
-        held.hold(connection, dict(connection.execute(sa.select(row.interval_id, row.told_id).where(hold(at_ms))).tuples().all()))
-        told = told_of(connection, declared, namespace, hold(at_ms))
+        held.hold(connection, dict(connection.execute(sa.select(row.writer_id, row.told_id)).tuples().all()))
+        told = told_of(connection, declared, namespace)
     return held.network(declared, told)
 
 
-def told_of(connection: Connection, declared: Iterable[Statement], namespace: str | None, which: sa.ColumnElement[bool]) -> set[str] | None:
+def told_of(connection: Connection, declared: Iterable[Statement], namespace: str | None) -> set[str] | None:
     """The declared data sets of which their own subscriptions told, if these are known by a namespace."""
-    return None if namespace is None else told_by_subscriptions(connection, {one.target for one in declared}, namespace, which)
+    return None if namespace is None else told_by_subscriptions(connection, {one.target for one in declared}, namespace)
 
 
 class CurrentNetwork:
@@ -178,22 +178,15 @@ class CurrentNetwork:
             return self._network
 
     def _has_changed(self) -> bool:
-        row = schema.interval.c
-        query = sa.select(row.interval_id, row.told_id, row.to_ms, row.change).where(row.change >= self._position)
-        if self._network is None:
-            query = query.where(row.to_ms.is_(None))
+        row = schema.writer.c
+        query = sa.select(row.writer_id, row.told_id, row.change).where(row.change >= self._position)
         with reading(self._engine) as connection:
             bound = high_water(connection)  # what is below it has ended: nothing more comes there
             changed = connection.execute(query).all()
-            holds = dict(self._held.holds)
-            for interval in changed:
-                holds.pop(interval.interval_id, None)
-                if interval.to_ms is None:
-                    holds[interval.interval_id] = interval.told_id
-            is_changed = self._held.hold(connection, holds)
+            is_changed = self._held.hold(connection, {**self._held.holds, **{writer.writer_id: writer.told_id for writer in changed}})
             if is_changed or self._told is None:
-                self._told = told_of(connection, self._declared, self._namespace, hold(None))
-        newest = max((interval.change for interval in changed), default=self._position - 1)
+                self._told = told_of(connection, self._declared, self._namespace)
+        newest = max((writer.change for writer in changed), default=self._position - 1)
         self._position = min(bound, newest + 1)
         return is_changed
 
@@ -207,28 +200,27 @@ def network_around(
     *,
     upstream: bool = False,
     depth: int | None = None,
-    at_ms: int | None = None,
     declared: Iterable[Statement] = (),
     namespace: str | None = None,
     large: int = LARGE,
 ) -> Network | None:
-    """What holds now, or held at a time, of what data sets lead to, or with `upstream` of what leads to them, within so many steps.
+    """What holds of what data sets lead to, or with `upstream` of what leads to them, within so many steps.
 
     What is asked of it in that direction has the answer of the whole network, since all that was told of each of its data sets is in
     it. None where more than `large` data sets are found. `namespace` is as in `network_at`.
     """
     statements = list(declared)
     with reading(engine) as connection:
-        search = _Search(connection, hold(at_ms), _declared_steps(statements, upstream=upstream), upstream)
+        search = _Search(connection, _declared_steps(statements, upstream=upstream), upstream)
         found = search.found(tables, depth, large)
         if found is None:
             return None
         planned = {one.target for one in statements if one.columns and not found.names.isdisjoint(parts_of(one))}
         search.add(found, planned - found.names)  # which columns of these data sets are known, they tell too
         held = Held(found.numbers)
-        held.hold(connection, search.intervals_of(found.numbers))
+        held.hold(connection, search.told_of(found.numbers))
         beside = [one for one in statements if one.target in found.names]
-        told = told_of(connection, beside, namespace, hold(at_ms))
+        told = told_of(connection, beside, namespace)
     return held.network(beside, told)
 
 
@@ -245,7 +237,6 @@ class _Search:
     """Goes from data sets to those that read them, or to those that they read, as it is recorded and as it is declared."""
 
     connection: Connection
-    holds: sa.ColumnElement[bool]
     declared: Mapping[str, Collection[str]]
     upstream: bool
 
@@ -268,29 +259,24 @@ class _Search:
         found.names.update(names)
         found.numbers.update(self._numbers_of(names))
 
-    def intervals_of(self, targets: Collection[int]) -> dict[int, int]:
-        """What was told of targets and holds, by interval."""
-        row, told = schema.interval.c, schema.told.c
-        query = sa.select(row.interval_id, told.told_id).join_from(schema.told, schema.interval, row.told_id == told.told_id)
-        found: dict[int, int] = {}
+    def told_of(self, targets: Collection[int]) -> dict[int, int]:
+        """What holds of targets, by writer."""
+        row, found = schema.writer.c, dict[int, int]()
         for some in slices(sorted(targets), MANY):
-            which = among(self.connection, told.target_id, some)
-            found |= dict(self.connection.execute(query.where(which, self.holds)).tuples().all())
+            query = sa.select(row.writer_id, row.told_id).where(among(self.connection, row.target_id, some))
+            found |= dict(self.connection.execute(query).tuples().all())
         return found
 
     def _recorded_steps(self, numbers: Collection[int]) -> set[str]:
-        row, told, given = schema.interval.c, schema.told.c, schema.told_input.c
-        here, there = (told.target_id, given.source_id) if self.upstream else (given.source_id, told.target_id)
+        row, given = schema.writer.c, schema.told_input.c
+        here, there = (row.target_id, given.source_id) if self.upstream else (given.source_id, row.target_id)
         query = (
             sa.select(schema.node.c.name)
             .distinct()
-            .join_from(schema.told_input, schema.told, told.told_id == given.told_id)
-            .join(schema.interval, row.told_id == told.told_id)
+            .join_from(schema.told_input, schema.writer, row.told_id == given.told_id)
             .join(schema.node, schema.node.c.node_id == there)
         )
-        several = (
-            self.connection.execute(query.where(among(self.connection, here, some), self.holds)) for some in slices(sorted(numbers), MANY)
-        )
+        several = (self.connection.execute(query.where(among(self.connection, here, some))) for some in slices(sorted(numbers), MANY))
         return {name for rows in several for (name,) in rows}
 
     def _numbers_of(self, names: Iterable[str]) -> set[int]:

@@ -107,14 +107,21 @@ def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[Col
     return {ref: found[key] for ref, key in keys.items()}
 
 
-def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], int]:
-    """The numbers of producers at their targets, which come with theirs; nobody else records for them until the transaction ends."""
-    keys = {pair: digest(pair[0].namespace, pair[0].job, pair[1]) for pair in pairs}
-    values = {keys[pair]: {"namespace": pair[0].namespace, "job": pair[0].job, "target_id": target} for pair, target in pairs.items()}
-    found = _ensured(connection, schema.writer, values)
-    held = sa.select(schema.writer.c.writer_id).where(among(connection, schema.writer.c.writer_id, sorted(found.values())))
-    connection.execute(held.order_by(schema.writer.c.key).with_for_update()).all()
-    return {pair: found[key] for pair, key in keys.items()}
+def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
+    """The rows of producers at their targets, which come with theirs; nobody else records for them until the transaction ends."""
+    keys = {digest(pair[0].namespace, pair[0].job, pair[1]): pair for pair in pairs}
+    rows = [
+        {"key": key, "namespace": pair[0].namespace, "job": pair[0].job, "target_id": pairs[pair], "at_ms": -1, "run_key": b""}
+        for key, pair in sorted(keys.items())
+    ]
+    found: dict[tuple[Producer, str], sa.Row[Any]] = {}
+    row = schema.writer.c
+    for some in slices(rows, MANY):
+        connection.execute(insert_if_absent(connection, schema.writer), list(some))
+    for some in slices(sorted(keys), MANY):
+        held = sa.select(schema.writer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        found |= {keys[bytes(one.key)]: one for one in connection.execute(held).all()}
+    return found
 
 
 def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) -> dict[bytes, int]:

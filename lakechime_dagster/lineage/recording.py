@@ -1,19 +1,18 @@
 """Records the lineage of runs in the store."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import among, insert_if_absent, now_ms, reading, slices, writing
+from lakechime_dagster.dce.engine import TransactionId, among, insert_if_absent, now_ms, reading, slices, writing
 from lakechime_dagster.dce.partitions import checked_milliseconds, checked_text, storable
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Names
+from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Names, Producer
 from lakechime_dagster.lineage.facts import Fact, Facts, ToldRun, data_sets, reads_of, records_of
 from lakechime_dagster.lineage.graph import TableFacts
-from lakechime_dagster.lineage.intervals import Intervals, forget
 from lakechime_dagster.lineage.nodes import (
     MANY,
     digest,
@@ -27,8 +26,6 @@ from lakechime_dagster.lineage.nodes import (
 )
 from lakechime_dagster.lineage.reads import keep_reads, note_way
 from lakechime_dagster.lineage.store import forget_code_on
-
-Place = tuple[int, bytes]  # of a run: its writer, and its key
 
 
 @dataclass(frozen=True)
@@ -47,58 +44,70 @@ class SqlLineage:
             return record_all_on(connection, tuple(records))
 
 
-def is_told_on(connection: Connection, record: LineageRecord) -> bool:
-    """Whether the newest run of its producer told of the target what a record tells."""
-    (record,) = spelled(connection, [_storable(record)])
-    statement = record.statement
-    writer, told, interval = schema.writer.c, schema.told.c, schema.interval.c
-    query = (
-        sa.select(1)
-        .join_from(schema.interval, schema.writer, writer.writer_id == interval.writer_id)
-        .join(schema.told, told.told_id == interval.told_id)
-        .where(
-            writer.key == digest(record.producer.namespace, record.producer.job, statement.target),
-            told.key == key_of_told(statement),
-            interval.to_ms.is_(None),
-        )
-    )
-    return connection.execute(query).first() is not None
+def told_on(connection: Connection, producer: Producer, target: str) -> int | None:
+    """The number of what the newest run of a producer told of a target; None before any did."""
+    key = digest(producer.namespace, producer.job, storable(target))
+    return connection.execute(sa.select(schema.writer.c.told_id).where(schema.writer.c.key == key)).scalar()
 
 
-def record_on(connection: Connection, record: LineageRecord) -> bool:
-    """Keep a record in an open transaction that writes; False if it was there."""
-    return record_all_on(connection, (record,)) == 1
+def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
+    """Keep records in an open transaction that writes; how many changed what is known.
 
-
-def record_all_on(connection: Connection, records: Sequence[LineageRecord], *, is_told_anew: bool = False) -> int:
-    """Keep several records in an open transaction that writes; how many were new.
-
-    With `is_told_anew` what a run told before of a target gives way to what it tells now, as if that had been told at first.
-
+    Of each producer and target the newest run holds. What comes late or again changes nothing, unless the newest run tells more.
     Call it once in a transaction, so that two transactions that record for the same producers wait for each other and no more.
 
     Raises:
         InvalidValueError: for a producer, run or time that no store can hold; nothing is kept then.
     """
     records = spelled(connection, [_storable(record) for record in records])
-    targets = ensured_nodes(connection, (ColumnRef(record.target) for record in records))
-    pairs = {(record.producer, record.target): targets[ColumnRef(record.target)] for record in records}
-    writers = ensured_writers(connection, pairs)
-    places = {(writers[one.producer, one.target], digest(one.run_id)): one for one in reversed(records)}
-    if is_told_anew:
-        _forget_others(connection, places)
-    new = _new(connection, places)
-    keys = {place: key_of_told(record.statement) for place, record in new.items()}
-    told = ensured_told(connection, {keys[place]: record.statement for place, record in new.items()})
-    rows = [_run(place, record, told[keys[place]]) for place, record in new.items()]
-    if rows:
-        connection.execute(sa.insert(schema.run), rows)
-    intervals = Intervals(connection, {writer for writer, _ in new})
-    for (writer, run), record in sorted(new.items(), key=lambda one: (one[1].at_ms, one[0])):
-        intervals.place(writer, (record.at_ms, run), told[keys[writer, run]])
-    intervals.flush()
-    _note_owners(connection, new, intervals)
-    return len(new)
+    newest = {(one.producer, one.target): one for one in sorted(records, key=_moment)}
+    targets = ensured_nodes(connection, (ColumnRef(target) for _, target in newest))
+    writers = ensured_writers(connection, {pair: targets[ColumnRef(pair[1])] for pair in newest})
+    newest = {pair: one for pair, one in newest.items() if _moment(one) >= (writers[pair].at_ms, bytes(writers[pair].run_key))}
+    keys = {pair: key_of_told(one.statement) for pair, one in newest.items()}
+    told = ensured_told(connection, {keys[pair]: one.statement for pair, one in newest.items()})
+    change = change_of(connection)
+    rows = [_written(writers[pair], one, told[keys[pair]], change) for pair, one in newest.items()]
+    changed = [row for row in rows if row is not None]
+    if changed:
+        names = {name: sa.bindparam(f"new_{name}") for name in changed[0] if name != "of"}
+        connection.execute(
+            sa.update(schema.writer).where(schema.writer.c.writer_id == sa.bindparam("new_of")).values(names),
+            [{f"new_{name}": value for name, value in row.items()} for row in changed],
+        )
+    return len(changed)
+
+
+def _moment(record: LineageRecord) -> tuple[int, bytes]:
+    """When a run succeeded, and the key of the run: their order is total."""
+    return record.at_ms, digest(record.run_id)
+
+
+def _written(before: sa.Row[Any], record: LineageRecord, told: int, change: int) -> dict[str, Any] | None:
+    """What a writer's row becomes by its newest run; None where that is what it is."""
+    if (before.at_ms, bytes(before.run_key), before.told_id) == (*_moment(record), told):
+        return None
+    is_other_code = None not in (before.code, record.code) and before.code != record.code
+    return {
+        "of": before.writer_id,
+        "told_id": told,
+        "first_ms": record.at_ms if before.first_ms is None else before.first_ms,
+        "at_ms": record.at_ms,
+        "run_key": digest(record.run_id),
+        "consumer": record.consumer,
+        "code": record.code or before.code,
+        "code_version": record.version if is_other_code else before.code_version,
+        "owners": list(record.owners),
+        "links": dict(record.links),
+        "change": change if before.told_id != told else before.change,
+    }
+
+
+def change_of(connection: Connection) -> int:
+    """The position of a change that is made now: the transaction's number, or the next one where there is one writer at a time."""
+    if connection.dialect.name == "postgresql":
+        return connection.execute(sa.select(TransactionId())).scalar_one()
+    return (connection.execute(sa.select(sa.func.max(schema.writer.c.change))).scalar() or 0) + 1
 
 
 def _storable(record: LineageRecord) -> LineageRecord:
@@ -109,58 +118,6 @@ def _storable(record: LineageRecord) -> LineageRecord:
     checked_milliseconds("the time of a lineage record", record.at_ms)
     links = {storable(name): storable(link) for name, link in record.links.items()}
     return replace(record, statement=storable_statement(record.statement), owners=tuple(map(storable, record.owners)), links=links)
-
-
-def _new(connection: Connection, records: Mapping[Place, LineageRecord]) -> dict[Place, LineageRecord]:
-    """Those whose run is not there yet; nobody adds one meanwhile, since their writers are held."""
-    row, there = schema.run.c, set[Place]()
-    writers = sorted({writer for writer, _ in records})
-    runs = sorted({run for _, run in records})
-    for some in slices(runs, MANY):
-        is_one = sa.and_(among(connection, row.run_key, some), among(connection, row.writer_id, writers))
-        there |= {(writer, bytes(run)) for writer, run in connection.execute(sa.select(row.writer_id, row.run_key).where(is_one))}
-    return {place: record for place, record in records.items() if place not in there}
-
-
-def _forget_others(connection: Connection, records: Mapping[Place, LineageRecord]) -> None:
-    """Let runs never have been that told something else than these records."""
-    run, told = schema.run.c, schema.told.c
-    runs = sorted({key for _, key in records})
-    writers = sorted({writer for writer, _ in records})
-    for some in slices(runs, MANY):
-        is_one = sa.and_(among(connection, run.run_key, some), among(connection, run.writer_id, writers))
-        query = sa.select(run.writer_id, run.run_key, run.at_ms, told.key).join_from(schema.run, schema.told, told.told_id == run.told_id)
-        for writer, key, at_ms, what in connection.execute(query.where(is_one)).all():
-            record = records.get((writer, bytes(key)))
-            if record is not None and (at_ms, bytes(what)) != (record.at_ms, key_of_told(record.statement)):
-                connection.execute(sa.delete(schema.run).where(run.writer_id == writer, run.run_key == key))
-                forget(connection, writer, (at_ms, bytes(key)))
-
-
-def _run(place: Place, record: LineageRecord, told: int) -> dict[str, Any]:
-    return {
-        "writer_id": place[0],
-        "run_key": place[1],
-        "run_id": record.run_id,
-        "at_ms": record.at_ms,
-        "told_id": told,
-        "consumer": record.consumer,
-        "step": record.step,
-        "version": record.version,
-        "code": record.code,
-    }
-
-
-def _note_owners(connection: Connection, records: Mapping[Place, LineageRecord], intervals: Intervals) -> None:
-    """Keep owners and links of each writer's newest run, where one of these is that."""
-    newest = {writer: record for (writer, run), record in records.items() if intervals.last_of(writer) == (record.at_ms, run)}
-    row = schema.writer.c
-    query = sa.select(row.writer_id, row.owners, row.links)
-    for writer, owners, links in connection.execute(query.where(among(connection, row.writer_id, sorted(newest)))).all():
-        record = newest[writer]
-        if (list(record.owners), dict(record.links)) != (owners, links):
-            values = {"owners": list(record.owners), "links": dict(record.links)}
-            connection.execute(sa.update(schema.writer).where(row.writer_id == writer).values(**values))
 
 
 MORE_MS = 7 * 24 * 3_600_000  # so long more may come of a run; what comes of a finished one later changes nothing
@@ -196,7 +153,7 @@ def take_on(connection: Connection, told: Sequence[ToldRun], way: str, names: Na
     changed, repeated = _added(connection, [one for one in told if not one.is_whole])
     whole = [one for one in told if one.is_whole]
     found = [record for one in (*changed, *whole) for record in records_of(one)]
-    records = record_all_on(connection, found, is_told_anew=True) if found else 0
+    records = record_all_on(connection, found) if found else 0
     reads = [read for one in (*changed, *whole) for read in reads_of(one)]
     keep_reads(connection, reads)
     note_way(connection, way, len(told), refused, len(outside), place)
@@ -247,9 +204,9 @@ def _stands(connection: Connection, run: ToldRun) -> bool:
     keys = [_writer_key(record) for record in records_of(run)]
     if not keys:
         return False
-    of_run = sa.and_(schema.run.c.run_key == digest(run.run_id), among(connection, schema.writer.c.key, keys))
-    joined = schema.run.join(schema.writer, schema.writer.c.writer_id == schema.run.c.writer_id)
-    return connection.execute(sa.select(1).select_from(joined).where(of_run).limit(1)).first() is not None
+    row = schema.writer.c
+    of_run = (row.run_key == digest(run.run_id), among(connection, row.key, keys))
+    return connection.execute(sa.select(1).where(*of_run).limit(1)).first() is not None
 
 
 def _writer_key(record: LineageRecord) -> bytes:
@@ -274,11 +231,12 @@ class LineageToKeep:
 
     def __call__(self, connection: Connection) -> None:
         """Keep it in an open transaction that writes."""
-        is_new = not is_told_on(connection, self.record)
-        record_on(connection, self.record)
+        of = self.record.producer, self.record.target
+        before = told_on(connection, *of)
+        record_all_on(connection, [self.record])
         if self.replaced:
-            forget_code_on(connection, self.record.producer, self.record.target, self.record.at_ms)
-        self.is_new = is_new
+            forget_code_on(connection, *of)
+        self.is_new = told_on(connection, *of) != before
 
     def kept(self, engine: Engine) -> bool:
         """Keep it now, unless it is; whether it is new."""
@@ -288,60 +246,18 @@ class LineageToKeep:
         return bool(self.is_new)
 
 
-def expire_runs(engine: Engine, before_ms: int, *, dry_run: bool = False) -> int:
-    """Remove the runs before a time that neither began nor ended an interval nor brought another code; how many they are.
-
-    No answer changes by it. A record that comes later, of a run before that time, may be placed less exactly.
-    """
-    run, interval, earlier = schema.run, schema.interval, schema.run.alias("earlier")
-    bounds = sa.or_(interval.c.from_run == run.c.run_key, interval.c.last_run == run.c.run_key)
-    is_bound = sa.select(1).where(interval.c.writer_id == run.c.writer_id, bounds).exists()
-    has_brought = (
-        ~sa.select(1)
-        .where(
-            earlier.c.writer_id == run.c.writer_id,
-            earlier.c.code == run.c.code,
-            sa.tuple_(earlier.c.at_ms, earlier.c.run_key) < sa.tuple_(run.c.at_ms, run.c.run_key),
-        )
-        .exists()
-    )
-    is_old = sa.and_(run.c.at_ms < before_ms, ~is_bound, sa.or_(run.c.code.is_(None), ~has_brought))
-    if dry_run:
-        with reading(engine) as connection:
-            return int(connection.execute(sa.select(sa.func.count()).select_from(run).where(is_old)).scalar_one())
-    with writing(engine) as connection:
-        keys = sa.select(run.c.writer_id, run.c.run_key).where(is_old)
-        found = [tuple(row) for row in connection.execute(keys)]
-        remove = sa.delete(run).where(run.c.writer_id == sa.bindparam("writer"), run.c.run_key == sa.bindparam("key"))
-        if found:
-            connection.execute(remove, [{"writer": writer, "key": key} for writer, key in found])
-    return len(found)
-
-
 def recorded_since(engine: Engine) -> int | None:
     """When the first run that is recorded succeeded, in milliseconds; None before any did."""
     with reading(engine) as connection:
-        return connection.execute(sa.select(sa.func.min(schema.interval.c.from_ms))).scalar()
+        return connection.execute(sa.select(sa.func.min(schema.writer.c.first_ms))).scalar()
 
 
 def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
     """What is recorded of the writers of data sets; nothing of one that no run wrote."""
-    interval, writer, told = schema.interval.c, schema.writer.c, schema.told.c
+    writer, node = schema.writer.c, schema.node.c
     query = (
-        sa.select(
-            schema.node.c.name,
-            writer.writer_id,
-            writer.namespace,
-            writer.job,
-            writer.owners,
-            writer.links,
-            sa.func.min(interval.from_ms).label("since_ms"),
-            sa.func.max(interval.last_ms).label("last_ms"),
-        )
-        .join_from(schema.node, schema.told, told.target_id == schema.node.c.node_id)  # these ways have indexes, from writers none has
-        .join(schema.interval, interval.told_id == told.told_id)
-        .join(schema.writer, writer.writer_id == interval.writer_id)
-        .group_by(writer.writer_id, schema.node.c.name)
+        sa.select(node.name, writer.namespace, writer.job, writer.owners, writer.links, writer.at_ms)
+        .join_from(schema.node, schema.writer, writer.target_id == node.node_id)
         .order_by(writer.namespace, writer.job)
     )
     found: dict[str, TableFacts] = {}
@@ -354,8 +270,7 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
                     owners=tuple(row.owners),
                     jobs=(f"{row.namespace}/{row.job}",),
                     links=row.links,
-                    since_ms=row.since_ms,
-                    last_ms=row.last_ms,
+                    last_ms=row.at_ms,
                 )
                 found[row.name] = found[row.name].joined(one) if row.name in found else one
     return found

@@ -48,7 +48,6 @@ def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: T
         at_ms=running.platform.store.now(),
         statement=statement,
         consumer=str(execution.consumer),
-        step=execution.step,
         version=result.version,
         code=code_digest(table) if isinstance(table, LakeTable) else None,
         owners=(table.owner,) if table.owner else (),
@@ -72,7 +71,7 @@ def older_code(running: RunningExecution, table: Target, result: TableResult) ->
     if since is None:
         return ""
     remedy = f"`lakechime backfill plan --columns {table.name}`"
-    return f"rows before version {since.version} are by older code, unless they were computed again; {remedy}"
+    return f"rows before version {since} are by older code, unless they were computed again; {remedy}"
 
 
 def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:

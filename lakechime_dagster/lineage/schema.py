@@ -19,7 +19,7 @@ node = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A producer at one of its targets.
+# A producer at one of its targets, with what its newest run told.
 writer = sa.Table(
     "lc_lineage_writer",
     metadata,
@@ -28,8 +28,19 @@ writer = sa.Table(
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("job", sa.Text, nullable=False),
     sa.Column("target_id", BIG, nullable=False),
-    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two: as its newest run told them
+    sa.Column("told_id", BIG),
+    sa.Column("first_ms", BIG),
+    sa.Column("at_ms", BIG, nullable=False),
+    sa.Column("run_key", KEY, nullable=False),  # of runs at the same time the digests of their ids tell which is newer
+    sa.Column("consumer", sa.Text),
+    sa.Column("code", sa.Text),
+    sa.Column("code_version", sa.Text),  # of the first commit by this code; null while no rows are by another one
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("links", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("change", BIG, nullable=False, server_default="0"),  # the position of what changed `told_id` last
+    sa.Index("lc_lineage_writer_of_target", "target_id"),
+    sa.Index("lc_lineage_writer_of_told", "told_id"),
+    sa.Index("lc_lineage_writer_change", "change"),
     sqlite_autoincrement=True,
 )
 
@@ -68,42 +79,6 @@ told_edge = sa.Table(
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.graph.parts`; a masking one is negative
 )
-
-# From when to when something was the newest that a writer told: `from` included, `to` not. `last` is when it was told last.
-interval = sa.Table(
-    "lc_lineage_interval",
-    metadata,
-    sa.Column("interval_id", BIG, sa.Identity(), primary_key=True),
-    sa.Column("writer_id", BIG, nullable=False),
-    sa.Column("told_id", BIG, nullable=False),
-    sa.Column("from_ms", BIG, nullable=False),
-    sa.Column("from_run", KEY, nullable=False),  # of runs at the same time the digests of their ids tell which is first
-    sa.Column("last_ms", BIG, nullable=False),
-    sa.Column("last_run", KEY, nullable=False),
-    sa.Column("to_ms", BIG),  # null while it holds
-    sa.Column("change", BIG, nullable=False),  # the position of what changed it last, other than `last`
-    sa.Index("lc_lineage_interval_of_writer", "writer_id", "from_ms", "from_run"),
-    sa.Index("lc_lineage_interval_change", "change"),
-    sa.Index("lc_lineage_interval_of_told", "told_id"),
-    sqlite_autoincrement=True,
-)
-
-# A successful run of a writer.
-run = sa.Table(
-    "lc_lineage_run",
-    metadata,
-    sa.Column("writer_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column("run_key", KEY, primary_key=True),
-    sa.Column("run_id", sa.Text, nullable=False),
-    sa.Column("at_ms", BIG, nullable=False),
-    sa.Column("told_id", BIG, nullable=False),
-    sa.Column("consumer", sa.Text),
-    sa.Column("step", BIG),
-    sa.Column("version", sa.Text),
-    sa.Column("code", sa.Text),
-    sa.Index("lc_lineage_run_at", "writer_id", "at_ms", "run_key"),
-)
-
 
 # A dashboard, a person or a job that reads.
 consumer = sa.Table(

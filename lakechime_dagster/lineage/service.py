@@ -118,27 +118,25 @@ def declared_facts(lake: Lake) -> dict[str, TableFacts]:
 
 @dataclass(frozen=True)
 class AskedLineage:
-    """The lineage of a store and a lake now, or as it was recorded at a time in milliseconds.
+    """The lineage of a store and a lake.
 
     A process that asks often gives a network that follows the store as `current`.
     """
 
     platform: Platform
     lake: Lake
-    at_ms: int | None = None
     current: CurrentNetwork | ReadyNetwork | None = None
 
     @cached_property
     def network(self) -> Network:
         """All that is known. Questions about few data sets read less."""
-        if self.current is not None and self.at_ms is None:
+        if self.current is not None:
             return self.current.network()
-        return network_at(self.platform.store.engine, self.at_ms, self._declared, self.platform.ledger.deployment)
+        return network_at(self.platform.store.engine, self._declared, self.platform.ledger.deployment)
 
     @cached_property
     def _declared(self) -> list[Statement]:
-        """What is declared; of the past only records tell."""
-        return [] if self.at_ms is not None else declared_statements(self.lake)
+        return declared_statements(self.lake)
 
     @cached_property
     def _networks(self) -> dict[tuple[frozenset[str], bool, int | None], Network]:
@@ -147,7 +145,7 @@ class AskedLineage:
 
     def _network(self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None) -> Network:
         """As much of the network as questions about columns in one direction need, with nodes for them."""
-        if self.current is not None and self.at_ms is None:
+        if self.current is not None:
             return self.network.having(refs)
         question = frozenset(ref.table for ref in refs), upstream, depth
         if (found := self._networks.get(question)) is None:
@@ -156,7 +154,6 @@ class AskedLineage:
                 question[0],
                 upstream=upstream,
                 depth=depth,
-                at_ms=self.at_ms,
                 declared=self._declared,
                 namespace=self.platform.ledger.deployment,
             )
@@ -275,20 +272,19 @@ class AskedLineage:
         return {table: gap for table, gap in found.items() if gap is not None}
 
     def _outlines(self, tables: Collection[str]) -> dict[str, list[Statement]]:
-        return LineageStandings(self.platform.store.engine).outlines(tables, self.at_ms)
+        return LineageStandings(self.platform.store.engine).outlines(tables)
 
     @cached_property
     def _planned(self) -> dict[str, Statement]:
-        """What is planned; of the past only records tell."""
-        return {} if self.at_ms is not None else planned_statements(self.lake)
+        return planned_statements(self.lake)
 
     def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
         """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
         known = LineageStandings(self.platform.store.engine)
         if table is None:
-            standings = known.all(self.at_ms)
+            standings = known.all()
         else:
             several = self.around(table, up=depth, down=depth, limit=max(1, len(self.network))).tables
-            standings = known.of_targets([one.table for one in several], self.at_ms)
+            standings = known.of_targets([one.table for one in several])
         declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
         return job_events(standings, lambda name: address_of(name, declared.get(name)))

@@ -8,31 +8,31 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, reading, slices
+from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Consumer, ConsumerKind, Producer, Source, Statement
 from lakechime_dagster.lineage.external import MOST, ForeignTable, Outside, UsedConsumer, most_lately
 from lakechime_dagster.lineage.graph import Standing, kind_of
-from lakechime_dagster.lineage.nodes import MANY, key_of
+from lakechime_dagster.lineage.nodes import MANY, digest, key_of
 
 
 @dataclass(frozen=True)
 class LineageStandings:
-    """What holds of the writes of data sets, or held."""
+    """What holds of the writes of data sets: what the newest run of each producer told."""
 
     engine: Engine
 
-    def all(self, at_ms: int | None = None) -> list[Standing]:
-        """What holds now, or at a time in milliseconds, of every target."""
+    def all(self) -> list[Standing]:
+        """What holds of every target."""
         with reading(self.engine) as connection:
-            return _standings(connection, hold(at_ms))
+            return _standings(connection, sa.true())
 
-    def of_targets(self, targets: Collection[str], at_ms: int | None = None) -> list[Standing]:
+    def of_targets(self, targets: Collection[str]) -> list[Standing]:
         """What holds of some targets."""
         names, found = sorted(set(targets)), []
         with reading(self.engine) as connection:
             for some in slices(names, MANY):
-                is_of = schema.told.c.target_id.in_(_nodes(connection, some))
-                found += _standings(connection, sa.and_(hold(at_ms), is_of))
+                found += _standings(connection, schema.writer.c.target_id.in_(_nodes(connection, some)))
         return found
 
     def of_inputs(self, inputs: Collection[str]) -> list[Standing]:
@@ -43,18 +43,17 @@ class LineageStandings:
                 reads = sa.select(schema.told_input.c.told_id).where(schema.told_input.c.source_id.in_(_nodes(connection, some)))
                 told.update(connection.execute(reads.distinct()).scalars())
             for numbers in slices(sorted(told), MANY):
-                found += _standings(connection, sa.and_(hold(None), among(connection, schema.told.c.told_id, numbers)))
+                found += _standings(connection, among(connection, schema.writer.c.told_id, numbers))
         return found
 
-    def outlines(self, targets: Collection[str], at_ms: int | None = None) -> dict[str, list[Statement]]:
+    def outlines(self, targets: Collection[str]) -> dict[str, list[Statement]]:
         """What holds of the writes of some targets, by target, without sources and inputs: which columns, and what is not known."""
         told, node, found = schema.told, schema.node, dict[str, list[Statement]]()
         query = (
             sa.select(node.c.name, told.c.columns, told.c.opaque, told.c.unknown, told.c.foreign_code)
             .join_from(node, told, told.c.target_id == node.c.node_id)
-            .join(schema.interval, schema.interval.c.told_id == told.c.told_id)
-            .where(hold(at_ms))
-            .order_by(schema.interval.c.from_ms, told.c.told_id)
+            .join(schema.writer, schema.writer.c.told_id == told.c.told_id)
+            .order_by(schema.writer.c.at_ms, told.c.told_id)
         )
         with reading(self.engine) as connection:
             for some in slices(sorted(set(targets)), MANY):
@@ -63,27 +62,13 @@ class LineageStandings:
                     found.setdefault(row.name, []).append(_outline(row, row.name))
         return found
 
-    def history(self, target: str) -> list[Standing]:
-        """All that ever held of a target, by when it began."""
-        with reading(self.engine) as connection:
-            told = _standings(connection, schema.told.c.target_id.in_(_nodes(connection, [target])))
-            return sorted(told, key=lambda one: (one.from_ms, one.producer.namespace, one.producer.job))
-
 
 def _nodes(connection: Connection, names: Collection[str]) -> sa.Select[tuple[int]]:
     """The numbers of data sets."""
     return sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, [key_of(ColumnRef(name)) for name in names]))
 
 
-def hold(at_ms: int | None) -> sa.ColumnElement[bool]:
-    """Which intervals hold now, or held at a time in milliseconds."""
-    row = schema.interval.c
-    if at_ms is None:
-        return row.to_ms.is_(None)
-    return sa.and_(row.from_ms <= at_ms, sa.or_(row.to_ms.is_(None), row.to_ms > at_ms))
-
-
-def told_by_subscriptions(connection: Connection, declared: Collection[str], namespace: str, which: sa.ColumnElement[bool]) -> set[str]:
+def told_by_subscriptions(connection: Connection, declared: Collection[str], namespace: str) -> set[str]:
     """Of the tables that a lake declares those of which one of its own subscriptions told; what others write there too tells nothing of
     these.
     """
@@ -91,10 +76,8 @@ def told_by_subscriptions(connection: Connection, declared: Collection[str], nam
     query = (
         sa.select(node.name)
         .distinct()
-        .join_from(schema.told, schema.node, node.node_id == schema.told.c.target_id)
-        .join(schema.interval, schema.interval.c.told_id == schema.told.c.told_id)
-        .join(schema.writer, writer.writer_id == schema.interval.c.writer_id)
-        .where(which, writer.namespace == namespace)
+        .join_from(schema.writer, schema.node, node.node_id == writer.target_id)
+        .where(writer.namespace == namespace)
     )
     subscriptions = set(declared)
     for some in slices(sorted(key_of(ColumnRef(name)) for name in subscriptions), MANY):
@@ -104,24 +87,15 @@ def told_by_subscriptions(connection: Connection, declared: Collection[str], nam
 
 
 def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
-    writer, run = schema.writer, schema.run
-    query = (
-        sa.select(schema.interval, writer.c.namespace, writer.c.job, writer.c.owners, writer.c.links, run.c.code)
-        .join(writer, writer.c.writer_id == schema.interval.c.writer_id)
-        .outerjoin(run, sa.and_(run.c.writer_id == schema.interval.c.writer_id, run.c.run_key == schema.interval.c.last_run))
-        .join(schema.told, schema.told.c.told_id == schema.interval.c.told_id)
-        .where(which)
-        .order_by(writer.c.namespace, writer.c.job, schema.interval.c.from_ms, schema.interval.c.from_run)
-    )
+    writer = schema.writer.c
+    query = sa.select(schema.writer).where(writer.told_id.is_not(None), which).order_by(writer.namespace, writer.job, writer.target_id)
     rows = connection.execute(query).all()
     statements = _statements(connection, {row.told_id for row in rows})
     return [
         Standing(
             producer=Producer(namespace=row.namespace, job=row.job),
             statement=statements[row.told_id],
-            from_ms=row.from_ms,
-            last_ms=row.last_ms,
-            to_ms=row.to_ms,
+            last_ms=row.at_ms,
             owners=tuple(row.owners),
             links=row.links,
             code=row.code,
@@ -204,7 +178,7 @@ def known_columns(engine: Engine, table: str) -> set[str]:
 
 
 READ, NODE = schema.read.c, schema.node.c
-INTERVAL, TOLD, INPUT, WRITER = schema.interval.c, schema.told.c, schema.told_input.c, schema.writer.c
+INPUT, WRITER = schema.told_input.c, schema.writer.c
 DATASET = sa.func.coalesce(NODE.dataset_id, NODE.node_id)
 
 
@@ -244,16 +218,11 @@ def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[U
 
 def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ForeignTable], int]:
     """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
-    ours = sa.or_(
-        WRITER.namespace == deployment,
-        sa.exists().where(schema.run.c.writer_id == WRITER.writer_id, schema.run.c.consumer.isnot(None)),
-    )
-    holds = sa.and_(INTERVAL.to_ms.is_(None), INTERVAL.last_ms >= since_ms)
-    written = sa.select(WRITER.target_id.label("node_id"), INTERVAL.last_ms).join_from(
-        schema.interval, schema.writer, WRITER.writer_id == INTERVAL.writer_id
-    )
-    given = sa.select(INPUT.source_id.label("node_id"), INTERVAL.last_ms).join_from(
-        schema.interval, schema.told_input, INPUT.told_id == INTERVAL.told_id
+    ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
+    holds = WRITER.at_ms >= since_ms
+    written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
+    given = sa.select(INPUT.source_id.label("node_id"), WRITER.at_ms.label("last_ms")).join_from(
+        schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id
     )
     both = sa.union_all(written.where(holds, ~ours), given.where(holds)).subquery()
     by_us = sa.select(WRITER.target_id).where(ours)
@@ -274,11 +243,9 @@ def _described(
 ) -> list[ForeignTable]:
     """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
     numbers = [row.node_id for row in found]
-    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(schema.interval, schema.writer, WRITER.writer_id == INTERVAL.writer_id)
-    into = into.join(schema.told_input, INPUT.told_id == INTERVAL.told_id)
+    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
     inputs = _pairs(connection, into.where(elsewhere), WRITER.target_id, numbers)
-    out = sa.select(INPUT.source_id, TOLD.target_id).join_from(schema.interval, schema.told, TOLD.told_id == INTERVAL.told_id)
-    out = out.join(schema.told_input, INPUT.told_id == INTERVAL.told_id)
+    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
     readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
     owners: dict[int, list[str]] = {}
     for some in slices(numbers, MANY):
@@ -308,35 +275,17 @@ def _pairs(connection: Connection, query: sa.Select[Any], number: sa.Column[Any]
     return {one: tuple(sorted(names[dataset] for dataset in several)) for one, several in pairs.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeSince:
-    """The first commit by a code, of a table that has rows by another one: its version, and when, in milliseconds."""
-
-    version: str
-    at_ms: int
-
-
-def code_since(engine: Engine, producer: Producer, target: str, code: str) -> CodeSince | None:
-    """Since when a producer's runs are by this code; None where all of those that count were, or none is."""
-    run, mine = schema.run.c, schema.run.c.writer_id == _writer(producer, target)
+def code_since(engine: Engine, producer: Producer, target: str, code: str) -> str | None:
+    """The version of the first commit by this code of a producer's, where the table has rows by another one."""
+    row = schema.writer.c
     with reading(engine) as connection:
-        other = connection.execute(sa.select(sa.func.max(run.at_ms)).where(mine, run.code.is_not(None), run.code != code)).scalar()
-        if other is None:
-            return None
-        first = sa.select(run.version, run.at_ms).where(mine, run.code == code, run.at_ms > other).order_by(run.at_ms).limit(1)
-        row = connection.execute(first).first()
-    return None if row is None or row.version is None else CodeSince(version=row.version, at_ms=row.at_ms)
+        return connection.execute(sa.select(row.code_version).where(*_of(producer, target), row.code == code)).scalar()
 
 
-def forget_code_on(connection: Connection, producer: Producer, target: str, before_ms: int) -> None:
-    """Let the codes of a producer's runs before a moment count no more, as no row of theirs is left; in a transaction that writes."""
-    run = schema.run.c
-    mine = sa.and_(run.writer_id == _writer(producer, target), run.at_ms < before_ms, run.code.is_not(None))
-    connection.execute(sa.update(schema.run).where(mine).values(code=None))
+def forget_code_on(connection: Connection, producer: Producer, target: str) -> None:
+    """Let no row be by another code than the one of now, as all rows were replaced; in a transaction that writes."""
+    connection.execute(sa.update(schema.writer).where(*_of(producer, target)).values(code_version=None))
 
 
-def _writer(producer: Producer, target: str) -> sa.ScalarSelect[int]:
-    writer, node = schema.writer.c, schema.node.c
-    query = sa.select(writer.writer_id).join(schema.node, node.node_id == writer.target_id)
-    is_it = (writer.namespace == producer.namespace, writer.job == producer.job, node.key == key_of(ColumnRef(target)))
-    return query.where(*is_it).scalar_subquery()
+def _of(producer: Producer, target: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (schema.writer.c.key == digest(producer.namespace, producer.job, storable(target)),)

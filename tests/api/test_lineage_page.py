@@ -1,6 +1,5 @@
 """The page of lineage in a real browser, and the answers that it asks for; hostile names are text, and nothing comes from elsewhere."""
 
-import datetime as dt
 import json
 import threading
 import urllib.error
@@ -36,12 +35,6 @@ def make_writes(target: str, **sources: Any) -> LineageRecord:
     )
 
 
-def late(run: str, hour: int, origin: str) -> LineageRecord:
-    """What a run told on the last day of January 2026, at an hour of UTC: from which table the amounts of another one come."""
-    at = round(dt.datetime(2026, 1, 31, hour, tzinfo=dt.timezone.utc).timestamp() * 1000)
-    return make_record(make_statement("late.daily", amount=f"{origin}.amount"), run=run, at=at, job="late")
-
-
 HOUR = source("bronze.weather.hour", Kind.JOIN)
 RECORDS = [
     make_writes("silver.flights", delay="bronze.flights.dep_delay", wind="bronze.weather.wind", indirect=(HOUR,)),
@@ -50,8 +43,7 @@ RECORDS = [
     make_writes(f"evil.{HOSTILE}", **{HOSTILE: "silver.flights.delay"}),
     *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
     make_writes("wide.copy", **{f"c{number:02}": f"wide.all.c{number:02}" for number in range(30)}),
-    late("1", 10, "late.old"),
-    late("2", 12, "late.new"),
+    make_record(make_statement("late.daily", amount="late.new.amount"), job="late"),
     make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "rows of an RDD"}), job="guess"),
     make_record(make_statement("late.blind", inputs=("late.daily",), opaque={f"x{number:02}": "an RDD" for number in range(22)}), job="b"),
 ]
@@ -71,7 +63,7 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     platform = open_platform(load_settings(home=tmp_path, store_url=""))
     lake = Lake("flights", [SourceTable("bronze.flights", asset=Asset(owner="team:ops", columns={"dep_delay": personal("crew")}))])
     SqlLineage(platform.store.engine).record_all(RECORDS)
-    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms))
+    page = lineage_page(lambda: AskedLineage(platform, lake))
     server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -135,7 +127,6 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
         "late.guess": {"kind": "not known in part", "reasons": ["late.guess.risk: rows of an RDD"], "more": 0},
         "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
     }
-    assert told("late.daily&at=2026-01-31T11:00:00Z").keys() == {"late.daily", "late.old", "late.guess", "late.blind"}
     assert told("silver.flights")["bronze.flights"] == {
         "kind": "written elsewhere",
         "reasons": ["bronze.flights is written elsewhere, and nobody has told from what"],
@@ -152,7 +143,6 @@ def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
     ("path", "status", "told"),
     [
         ("around?table=silver.fligts", 404, "silver.flights"),
-        ("around?table=silver.flights&at=yesterday", 400, "2026-01-31"),
         ("around?table=silver.flights&up=99", 422, "up"),
         ("page/..%2Flineage_page.py", 404, ""),
         ("page/dagre.LICENSE", 404, ""),
@@ -230,49 +220,30 @@ def test_of_more_columns_than_are_drawn_those_that_are_asked_for_are_drawn(addre
     assert browser.locator("path.edge.lit").count() == 1
 
 
-def test_a_person_asks_for_a_time_and_a_way_in_whatever_zone_the_browser_is(address: str, browser: Page) -> None:
-    assert browser.context.browser is not None
-    person = browser.context.browser.new_page(timezone_id="Asia/Kolkata")
-    person.set_default_timeout(MILLISECONDS)
-
+def test_a_person_asks_for_steps_and_a_way(address: str, browser: Page) -> None:
     def fields() -> list[str]:
-        return [person.input_value(f"#{name}") for name in ("at", "up", "down")]
+        return [browser.input_value(f"#{name}") for name in ("name", "up", "down")]
 
-    person.goto(f"{address}/lineage?table=late.daily")
-    old, new = (person.locator(f'g.box[data-table="late.{name}"]') for name in ("old", "new"))
-    new.wait_for()
-    person.get_by_label("at (UTC)").fill("2026-01-31T11:00:00")
-    person.fill("#up", "2")
-    person.locator("#asked button").click()
-    old.wait_for()
-    assert (new.count(), "at=2026-01-31T11%3A00%3A00Z" in person.url) == (0, True)
-    person.go_back()
-    new.wait_for()
-    assert fields() == ["", "1", "1"]
-    person.go_forward()
-    old.wait_for()
-    person.locator("#list a", has_text="late.old").click()
-    person.locator('g.box.asked[data-table="late.old"]').wait_for()
-    assert fields() == ["2026-01-31T11:00", "2", "1"]
+    browser.goto(f"{address}/lineage?table=late.daily")
+    browser.locator('g.box.asked[data-table="late.daily"]').wait_for(timeout=MILLISECONDS)
+    browser.fill("#up", "2")
+    browser.locator("#asked button").click()
+    browser.locator('#list a[href*="up=2"]', has_text="late.guess").first.click()
+    browser.locator('g.box.asked[data-table="late.guess"]').wait_for(timeout=MILLISECONDS)
+    assert fields() == ["late.guess", "2", "1"]
+    browser.go_back()
+    browser.locator('g.box.asked[data-table="late.daily"]').wait_for(timeout=MILLISECONDS)
+    assert fields() == ["late.daily", "2", "1"]
 
     def look_for_a_way(start: str, end: str, told: str) -> None:
-        person.fill("#name", start)
-        person.fill("#to", end)
-        person.locator("#way button").click()
-        expect(person.locator("#about")).to_have_text(told, timeout=MILLISECONDS)
+        browser.fill("#name", start)
+        browser.fill("#to", end)
+        browser.locator("#way button").click()
+        expect(browser.locator("#about")).to_have_text(told, timeout=MILLISECONDS)
 
-    look_for_a_way("late.old.amount", "late.daily.amount", "late.old.amount → late.daily.amount (identity)")
-    person.fill("#at", "")
-    look_for_a_way("late.old.amount", "late.daily.amount", "no way is known")
+    look_for_a_way("gold.daily.delay", "bronze.flights.dep_delay", "no way is known")
     way = "bronze.flights.dep_delay → silver.flights.delay (identity); silver.flights.delay → gold.daily.delay (aggregation)"
     look_for_a_way("bronze.flights.dep_delay", "gold.daily.delay", way)
-
-    person.goto(f"{address}/lineage?table=late.daily&at=2026-01-31T16:30:00%2B05:30")
-    old.wait_for()
-    assert fields() == ["2026-01-31T11:00", "1", "1"]
-    person.goto(f"{address}/lineage?table=late.daily&at=yesterday")
-    person.get_by_text("yesterday is no time").wait_for()
-    person.close()
 
 
 def test_a_person_sees_what_is_not_known_and_is_helped_with_names(address: str, browser: Page) -> None:

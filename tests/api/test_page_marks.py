@@ -93,12 +93,6 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
     assert planned() == {}
 
 
-def test_of_the_past_neither_readers_nor_plans_are_told(page: Page) -> None:
-    notifications(page.platform).draft(make_change(), "me")
-    told = page.ask("/lineage/around?table=gold.daily&at=2001-01-01").json["tables"]
-    assert all(not one["readers"] and not one["planned"] for one in told)
-
-
 def test_a_person_sees_readers_and_planned_changes(page: Page, browser: Browser) -> None:
     notifications(page.platform).draft(make_change("gold.daily", what=f"It goes. {HOSTILE}"), "ann")
     problems: list[str] = []

@@ -130,12 +130,6 @@ def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
     assert column.err == "error: silver.flights has no column 'winds' that is known; did you mean wind?\n"
 
 
-def test_what_held_at_a_time_is_told_of_that_time(recorded: Cli) -> None:
-    assert recorded("lineage", "downstream", "silver.flights", "--at", "2020-01-01T00:00:00Z", "--json").json["hits"] == []
-    told = recorded("lineage", "downstream", "silver.flights", "--at", "2024-01-01T00:00:00Z", "--json").json
-    assert [hit["table"] for hit in told["hits"]] == ["gold.route_hour", "lab.guess"]
-
-
 def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
     told = recorded("lineage", "path", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json").json
     assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]

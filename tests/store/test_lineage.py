@@ -1,6 +1,7 @@
 """Lineage is kept once, in whatever order and however often it is told, on every database."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -15,8 +16,8 @@ from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, LineageRecord, Producer, Statement
 from lakechime_dagster.lineage.nodes import digest
-from lakechime_dagster.lineage.recording import SqlLineage, is_told_on, record_on
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage, record_all_on
+from lakechime_dagster.lineage.store import LineageStandings, code_since
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.stores import fresh_memory
 
@@ -50,23 +51,19 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
     assert SqlLineage(engine).record(make_record(statement, at=7, owners=("team:ops",)))
     (found,) = LineageStandings(engine).all()
     assert by_name(found.statement) == by_name(statement)
-    assert (found.producer.job, found.from_ms, found.last_ms, found.to_ms, found.owners) == ("daily", 7, 7, None, ("team:ops",))
+    assert (found.producer.job, found.last_ms, found.owners) == ("daily", 7, ("team:ops",))
 
 
-def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for_at_a_time(engine: Engine) -> None:
+def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for(engine: Engine) -> None:
     SqlLineage(engine).record_all(
         [
-            make_record(OPAQUE, at=5, run="a"),
-            make_record(WIND, at=9, run="b"),
+            make_record(OPAQUE, at=9, run="b"),
             make_record(ELSEWHERE, job="other", at=5),
         ]
     )
     found = LineageStandings(engine)
-    bare = Statement(target="gold.daily", columns=(ColumnLineage(column="delay"), ColumnLineage(column="wind")))
     opaque = Statement(target="gold.daily", columns=(ColumnLineage(column="delay", opaque=("rows of an RDD",)),), unknown=("an RDD",))
-    assert found.outlines(["gold.daily", "no.such"]) == {"gold.daily": [bare]}
-    assert found.outlines(["gold.daily"], at_ms=8) == {"gold.daily": [opaque]}
-    assert found.outlines(["gold.daily"], at_ms=4) == {}
+    assert found.outlines(["gold.daily", "no.such"]) == {"gold.daily": [opaque]}
     assert found.outlines(["gold.daily", "gold.other"]).keys() == {"gold.daily", "gold.other"}
 
 
@@ -77,52 +74,34 @@ def test_a_run_that_tells_of_code_that_was_not_told_before_tells_something_new(e
     for at, statement in enumerate((plain, through, rows), 1):
         lineage.record(make_record(statement, run=str(at), at=at))
         assert LineageStandings(engine).outlines(["gold.daily"])["gold.daily"][0].not_known == statement.not_known
-    assert [len(LineageStandings(engine).all(at)) for at in (1, 2, 3)] == [1, 1, 1]
-    assert [one.statement.columns[0].foreign for one in LineageStandings(engine).history("gold.daily")] == [(), ("Python UDF f",), ()]
 
 
 def test_the_same_record_again_changes_nothing(engine: Engine) -> None:
     lineage = SqlLineage(engine)
     assert [lineage.record(make_record()) for _ in range(2)] == [True, False]
-    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1, "interval": 1, "run": 1}
+    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1}
 
 
 def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(run="a", at=1), make_record(run="b", at=2)])
-    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1, "interval": 1, "run": 2}
+    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1}
     (found,) = LineageStandings(engine).all()
-    assert (found.from_ms, found.last_ms) == (1, 2)
+    assert found.last_ms == 2
 
 
-def is_told(engine: Engine, record: LineageRecord) -> bool:
-    with reading(engine) as connection:
-        return is_told_on(connection, record)
+def test_what_is_unlike_what_the_run_before_told_is_new(engine: Engine) -> None:
+    told = [make_record(DELAY, run="a", at=1), make_record(DELAY, run="b", at=2), make_record(WIND, run="c", at=5)]
+    assert [LineageToKeep(one).kept(engine) for one in told] == [True, False, True]
 
 
-def test_what_the_newest_run_told_is_known_to_be_told(engine: Engine) -> None:
-    lineage = SqlLineage(engine)
-    assert not is_told(engine, make_record(DELAY))
-    lineage.record_all([make_record(DELAY, run="a", at=1), make_record(WIND, run="b", at=5)])
-    assert is_told(engine, make_record(WIND, run="c"))
-    assert not is_told(engine, make_record(DELAY, run="c"))
-    assert not is_told(engine, make_record(WIND, run="c", job="other"))
+def test_rows_are_by_older_code_before_the_first_run_of_the_newest(engine: Engine) -> None:
+    def since(run: int, code: str, *, replaced: bool = False) -> str | None:
+        record = replace(make_record(run=str(run), at=run), code=code, version=str(run))
+        LineageToKeep(record, replaced).kept(engine)
+        return code_since(engine, record.producer, "gold.daily", code)
 
-
-def test_what_no_longer_holds_ends_and_is_still_told_of_its_time(engine: Engine) -> None:
-    SqlLineage(engine).record_all([make_record(DELAY, run="a", at=1), make_record(WIND, run="b", at=5)])
-    known = LineageStandings(engine)
-    assert [by_name(one.statement) for one in known.all()] == [by_name(WIND)]
-    assert [by_name(one.statement) for one in known.all(at_ms=4)] == [by_name(DELAY)]
-    assert known.all(at_ms=0) == []
-    assert [(one.from_ms, one.to_ms) for one in known.history("gold.daily")] == [(1, 5), (5, None)]
-
-
-def test_late_runs_that_come_together_part_what_held_around_them(engine: Engine) -> None:
-    lineage = SqlLineage(engine)
-    lineage.record_all([make_record(DELAY, run="a", at=1), make_record(DELAY, run="b", at=9)])
-    lineage.record_all([make_record(OPAQUE, run="c", at=5), make_record(WIND, run="d", at=3)])
-    told = [(one.from_ms, one.last_ms, one.to_ms, by_name(one.statement)) for one in LineageStandings(engine).history("gold.daily")]
-    assert told == [(1, 1, 3, by_name(DELAY)), (3, 3, 5, by_name(WIND)), (5, 5, 9, by_name(OPAQUE)), (9, 9, None, by_name(DELAY))]
+    assert [since(1, "one"), since(2, "one"), since(3, "two"), since(4, "two"), since(5, "one")] == [None, None, "3", "3", "5"]
+    assert [since(6, "one", replaced=True), since(7, "one")] == [None, None]
 
 
 def test_two_producers_of_one_target_hold_beside_each_other(engine: Engine) -> None:
@@ -160,7 +139,7 @@ def test_hostile_names_are_kept_as_far_as_a_store_can_hold_them(engine: Engine) 
 def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -> None:
     def unlucky() -> None:
         with writing(engine) as connection:
-            assert record_on(connection, make_record())
+            assert record_all_on(connection, [make_record()])
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -170,26 +149,17 @@ def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_holds_at_any_time_is_the_same_in_whatever_order_records_come(batches: list[list[LineageRecord]]) -> None:
+def test_what_holds_is_what_the_newest_runs_told_in_whatever_order_records_come(batches: list[list[LineageRecord]]) -> None:
     engine = fresh_memory()
-    lineage, known = SqlLineage(engine), LineageStandings(engine)
-    kept: dict[tuple[Producer, str, str], LineageRecord] = {}
     for batch in batches:
-        new = {place: one for one in reversed(batch) if (place := (one.producer, one.target, one.run_id)) not in kept}
-        assert lineage.record_all(batch) == len(new)
-        kept |= new
-    for at in (None, *TIMES, TIMES.stop):
-        found = {(one.producer, one.statement.target): by_name(one.statement) for one in known.all(at)}
-        assert found == expected(kept.values(), TIMES.stop if at is None else at)
-    for target in ("gold.daily", "gold.other"):
-        for one in known.history(target):
-            assert one.from_ms <= one.last_ms
-            assert one.to_ms is None or one.last_ms <= one.to_ms
+        SqlLineage(engine).record_all(batch)
+    found = {(one.producer, one.statement.target): by_name(one.statement) for one in LineageStandings(engine).all()}
+    assert found == expected(record for batch in batches for record in batch)
 
 
-def expected(records: Iterable[LineageRecord], at: int) -> dict[tuple[Producer, str], Statement]:
-    """By the newest run of each producer and target until then."""
-    in_order = sorted((one for one in records if one.at_ms <= at), key=lambda one: (one.at_ms, digest(one.run_id)))
+def expected(records: Iterable[LineageRecord]) -> dict[tuple[Producer, str], Statement]:
+    """By the newest run of each producer and target."""
+    in_order = sorted(records, key=lambda one: (one.at_ms, digest(one.run_id)))
     return {(one.producer, one.target): by_name(one.statement) for one in in_order}
 
 

@@ -64,7 +64,7 @@ def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tu
     platform = open_platform(load_settings(home=home, store_url=""))
     current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
     ready = ReadyNetwork(current, quick_seconds=inf)  # however busy the machine is, answers are of what the store has
-    page = lineage_page(lambda at_ms: AskedLineage(platform, lake, at_ms, ready))
+    page = lineage_page(lambda: AskedLineage(platform, lake, ready))
     served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts)
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:

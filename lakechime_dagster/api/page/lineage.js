@@ -17,16 +17,7 @@ async function answered(answer) {
 }
 
 function wanted() {
-  const parameters = { table: at("name").value.trim(), up: at("up").value, down: at("down").value };
-  if (at("at").value) parameters.at = moment(at("at").value);
-  return parameters;
-}
-
-// A time as the server takes it, to the second; one without a zone is of UTC, as all times that the page shows.
-function moment(text) {
-  const isZoned = /[T ].*(Z|[+-]\d\d(:?\d\d)?)$/i.test(text) || !/[T ]/.test(text), found = new Date(isZoned ? text : text + "Z");
-  if (Number.isNaN(found.getTime())) throw new Error(`${text} is no time; write it as 2026-01-31T12:00:00Z`);
-  return found.toISOString().slice(0, 19) + "Z";
+  return { table: at("name").value.trim(), up: at("up").value, down: at("down").value };
 }
 
 let asking = 0;
@@ -307,7 +298,7 @@ async function way(event) {
   event.preventDefault();
   try {
     const ends = { source: at("name").value.trim(), target: at("to").value.trim() };
-    const found = await asked("/lineage/way", at("at").value ? { ...ends, at: wanted().at } : ends);
+    const found = await asked("/lineage/way", ends);
     at("about").textContent = found.steps === null ? "no way is known" : found.steps.map((step) => `${said(step.source)} → ${said(step.target)} (${step.kinds.join(", ")})`).join("; ");
   } catch (problem) {
     at("about").textContent = problem.message;
@@ -326,12 +317,7 @@ function read() {
   at("about").replaceChildren();
   for (const name of ["up", "down"]) at(name).value = given.get(name) || at(name).defaultValue;
   at("name").value = given.get("table") || "";
-  try {
-    at("at").value = given.get("at") ? moment(given.get("at")).slice(0, -1) : "";
-    if (at("name").value) show(false);
-  } catch (problem) {
-    at("told").textContent = problem.message;
-  }
+  if (at("name").value) show(false);
 }
 
 document.addEventListener("DOMContentLoaded", () => {
