@@ -35,13 +35,20 @@ class SparkSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", env_ignore_empty=True, extra="ignore", frozen=True)
 
-    driver: str = Field(default="warm", description="`warm`, `local`, or a Spark master URL such as spark://host:7077.")
-    memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Heap of the driver's JVM.")
-    cores: int = Field(default=max(1, min(os.cpu_count() or 1, 4)), ge=1, description="Local worker threads and shuffle partitions.")
-    java: Path | None = Field(default=None, description="A Java 17 or 21 home; searched for when unset.")
-    jars: Path | None = Field(default=None, description="Folder of jars; fetched below the home folder when unset.")
-    conf: dict[str, str] = Field(default_factory=dict, description="Further Spark confs, as JSON.")
-    idle_minutes: int = Field(default=60, ge=1, description="Unused, the warm driver lets its JVM end after this time.")
+    driver: str = Field(
+        default="warm",
+        description="`warm`: one driver that all local runs share. `local`: a driver of each run. Otherwise a master URL such as `spark://host:7077`.",
+    )
+    memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Memory of the driver's JVM, such as `2g` or `1500m`.")
+    cores: int = Field(
+        default_factory=lambda: max(1, min(os.cpu_count() or 1, 4)),
+        ge=1,
+        description="Threads of a local driver, and shuffle partitions. Default: the cores of the machine, at most 4.",
+    )
+    java: Path | None = Field(default=None, description="Home folder of a Java 17 or 21. Default: search for one.")
+    jars: Path | None = Field(default=None, description="Folder of Spark's jars. Default: download them into the home folder.")
+    conf: dict[str, str] = Field(default_factory=dict, description='More Spark configuration, as JSON: `{"spark.x": "y"}`.')
+    idle_minutes: int = Field(default=60, ge=1, description="The warm driver stops its JVM after this time without use.")
 
     @field_validator("java", "jars")
     @classmethod
@@ -61,20 +68,64 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LAKECHIME_", env_ignore_empty=True, extra="ignore", frozen=True)
 
-    home: Path = Field(default=Path(), description="Folder of store, warehouse, Dagster home and jars.")
-    lake: str = Field(default="lakechime_dagster.demo.flights:lake", description="The lake to run, as module:attribute.")
-    store_url: str = Field(default="", description="SQLAlchemy URL of the DCE store; SQLite in the home folder when unset.")
-    warehouse: str = Field(default="", description="Where tables without a location of their own lie.")
-    deployment: str = Field(default="local", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
+    home: Path = Field(
+        default=Path(),
+        description="Folder of the store, the warehouse, Dagster's home and Spark's jars. Default: `.lakechime` in the project's root, "
+        "which is the nearest folder with a `workspace.yaml` or a `pyproject.toml` with `[tool.dg]` or `[tool.dagster]`; "
+        "without a project `lakechime` in `DAGSTER_HOME`.",
+    )
+    lake: str = Field(
+        default="lakechime_dagster.demo.flights:lake",
+        description="The lake to run, as `module:attribute`. A project that has definitions of its own does not need it.",
+    )
+    store_url: str = Field(
+        default="",
+        description="URL of the DCE store: `postgresql://user:password@host:5432/database` or `sqlite:////srv/lake/dce.sqlite`. "
+        "Default: SQLite in the home folder.",
+    )
+    warehouse: str = Field(
+        default="", description="Folder or URL of the tables that declare no location. Default: `warehouse` in the home folder."
+    )
+    deployment: str = Field(
+        default="local",
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="Name of this installation. Two installations that share a store need two names.",
+    )
     cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="WARNING", description="What the command line logs.")
-    alarms: str = Field(default="", repr=False, description="`send` for the lake's own alarms, or URLs of apprise; unset is a dry run.")
-    api_token: str = Field(default="", repr=False, description="What requests to `lakechime serve` must bring; a secret.")
-    notification_urls: str = Field(default="", repr=False, description="By owner the variable that holds a URL of apprise, as JSON.")
-    source_queries: Literal["on", "off"] = Field(default="on", description="Whether business databases may be asked anything.")
-    lineage_url: str = Field(default="", description="Where `lakechime serve` is reached by a browser, for links in Dagster.")
-    webserver_url: str = Field(default="", pattern=r"^(https?://\S+)?$", description="Where Dagster's webserver is, to reload `outside`.")
-    lineage_stale_days: int = Field(default=35, ge=1, description="After so many days that no run told of a table, its lineage is stale.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="WARNING", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`. With `DEBUG`, an unexpected error prints its stack."
+    )
+    alarms: str = Field(
+        default="",
+        repr=False,
+        description="Who receives alarms: `send` for the URLs that the lake declares, or URLs of apprise, `$NAME` for one in a variable. "
+        "Default: a dry run.",
+    )
+    api_token: str = Field(
+        default="",
+        repr=False,
+        description="Bearer token that requests to `lakechime serve` must send. Required where other machines reach it.",
+    )
+    notification_urls: str = Field(
+        default="",
+        repr=False,
+        description='Variables that hold the URL of each owner for change notifications, as JSON: `{"team:bi": "$BI_SLACK"}`.',
+    )
+    source_queries: Literal["on", "off"] = Field(default="on", description="`off`: no monitor and no command queries a source database.")
+    lineage_url: str = Field(
+        default="",
+        description="Where a browser reaches `lakechime serve`; assets link to it. Default: `lakechime dev` serves the page.",
+    )
+    webserver_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="Where Dagster's webserver is, to reload the code location `outside`. `lakechime dev` sets it.",
+    )
+    lineage_stale_days: int = Field(
+        default=35, ge=1, description="A table without a recorded run for this many days is shown as stale in lineage."
+    )
     spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 
     @field_validator("lake")

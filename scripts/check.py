@@ -33,6 +33,7 @@ STANDING = {
 OF_DEFINITIONS = {
     "cheap import": ["python", "-c", CHEAP_IMPORT],
     "dg check defs": ["dg", "check", "defs"],
+    "documents": ["python", "scripts/reference.py", "--check"],
 }
 
 

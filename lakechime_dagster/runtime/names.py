@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.lake import Target
 
 
-EXECUTION_TAG = "lakechime/execution"
-CONSUMER_TAG = "lakechime/consumer"
-CAUSE_TAG = "lakechime/cause"
-ATTEMPT_TAG = "lakechime/attempt"
-BACKFILL_TAG = "lakechime/backfill"
+EXECUTION_TAG = "lakechime/execution"  # of a run: the id of its execution
+CONSUMER_TAG = "lakechime/consumer"  # of a run: its consumer, shortened
+CAUSE_TAG = "lakechime/cause"  # of a run: why its execution was claimed
+ATTEMPT_TAG = "lakechime/attempt"  # of a run: the attempt, from 1 on
+BACKFILL_TAG = "lakechime/backfill"  # of a run: the backfill that requested it
 DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfills launch; it counts what runs with it materialise
-MAINTENANCE_TAG = "lakechime/maintenance"
+MAINTENANCE_TAG = "lakechime/maintenance"  # of a run: the table whose files it maintains
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 # checks of a table that follows a database
 KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE = "keeps_up", "nothing_lost", "same_as_database"
