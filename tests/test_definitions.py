@@ -102,14 +102,6 @@ def test_a_trigger_is_a_sensor_that_runs_and_sensors_share_jobs(definitions: dg.
     assert set(jobs.values()) == {"flights__tables"}
 
 
-def test_the_description_of_a_sensor_is_its_condition_in_words(definitions: dg.Definitions) -> None:
-    assert definitions.resolve_sensor_def("gold_daily_delays").description == (
-        "Launches when all of these are there: bronze.flights(flight_date=tick -1d, hour=0…23) and bronze.weather(flight_date=tick -1d, "
-        "hour=0…23) with complete=true, every day from 2013-01-02 00:00 until 2014-01-01 00:00, "
-        "again when one of them changes later. Each change is applied once."
-    )
-
-
 def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> None:
     found: dict[str, set[str]] = {}
     for check in definitions.resolve_asset_graph().asset_check_keys:
@@ -162,11 +154,6 @@ def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], 
         build_definitions(Lake("shop", [ORDERS, *[whole(name, SnapshotTrigger()) for name in names]]))
 
 
-def test_tables_without_triggers_have_no_sensors_that_could_have_one_name() -> None:
-    built = build_definitions(Lake("shop", [ORDERS, whole("silver.daily_x"), whole("silver_daily.x"), whole("shop._events")]))
-    assert [sensor.name for sensor in built.sensors or []] == ["shop__events", "shop__outside", "shop__alarms"]
-
-
 ODD = {"owner": "me"}
 
 
@@ -189,15 +176,6 @@ def test_tables_of_the_same_partitions_share_a_job_whatever_they_are_called() ->
     }
     assert jobs == {"daily": "shop__by__shop", "tables": "shop__by__shop", "gold_x": "shop__tables"}
     assert built.resolve_job_def("shop__by__shop").partitions_def == dg.DynamicPartitionsDefinition(name="shop__shop")
-
-
-def test_metadata_of_a_declaration_comes_beside_what_an_asset_says_itself() -> None:
-    orders = SourceTable("bronze.orders", asset=Asset(dagster={"metadata": {"wiki": "a"}}))
-    total = sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", asset=Asset(dagster={"metadata": {"wiki": "b"}}))
-    built = build_definitions(Lake("shop", [orders, total]))
-    for key, wiki in (("bronze/orders", "a"), ("gold/total", "b")):
-        metadata = node(built, key).metadata
-        assert (metadata["wiki"], metadata["dagster/table_name"]) == (wiki, key.replace("/", "."))
 
 
 def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_passes_through() -> None:

@@ -1,7 +1,5 @@
 """The code location `outside`: empty where nothing can be read, of nothing that runs, and loaded by no run."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from lakechime_dagster.lineage.reads import keep_reads
 from lakechime_dagster.outside import outside_definitions
 from lakechime_dagster.settings import Settings, load_settings
 from tests.support.cli import Cli
-from tests.support.processes import REPOSITORY, free_port
+from tests.support.processes import free_port
 
 LAKE = "tests.cli.weather_lake:lake"
 
@@ -64,11 +62,3 @@ def test_a_lake_that_breaks_gives_an_empty_location(tmp_path: Path, monkeypatch:
     (tmp_path / "broken_lake_of_outside.py").write_text("raise RuntimeError('while declaring')")
     monkeypatch.syspath_prepend(tmp_path)
     assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (set(), "nothing is shown: while declaring")
-
-
-@pytest.mark.tier2
-def test_what_runs_load_does_not_hold_it() -> None:
-    names = "('lakechime_dagster.outside', 'lakechime_dagster.assets.external')"
-    code = f"import sys, lakechime_dagster.definitions; print(any(name in sys.modules for name in {names}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "False"

@@ -29,11 +29,6 @@ def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(p
     assert settings.home == project / ".lakechime"
 
 
-def test_a_relative_home_lies_in_the_project_folder(project: Path) -> None:
-    (project / ".env").write_text("LAKECHIME_HOME=data\n")
-    assert load_settings().home == project / "data"
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -60,22 +55,12 @@ def test_a_relative_warehouse_lies_in_the_project_folder(project: Path, written:
     assert load_settings().warehouse == meant.format(project=project, home=Path.home())
 
 
-def test_relative_folders_of_spark_lie_in_the_project_folder(project: Path) -> None:
-    (project / ".env").write_text("LAKECHIME_SPARK_JARS=jars\nLAKECHIME_SPARK_JAVA=~/java\n")
-    assert (load_settings().jars, load_settings().spark.java) == (project / "jars", Path.home() / "java")
-
-
 def test_a_blank_value_means_the_default(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / ".env").write_text("LAKECHIME_SPARK_JARS=\nLAKECHIME_LAKE=\n")
     monkeypatch.setenv("LAKECHIME_SPARK_JAVA", "")
     settings = load_settings()
     assert (settings.jars, settings.spark.java) == (settings.home / "jars", None)
     assert settings.lake == Settings.model_fields["lake"].default
-
-
-def test_a_variable_that_only_begins_the_names_of_others_says_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_SPARK", "local")
-    assert load_settings().spark.driver == "warm"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
@@ -90,9 +75,3 @@ def test_the_environment_wins_over_dot_env(project: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("LAKECHIME_DEPLOYMENT", "test")
     monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "warm")
     assert (load_settings().deployment, load_settings().spark.driver) == ("test", "warm")
-
-
-def test_a_wrong_value_in_dot_env_names_its_variable(project: Path) -> None:
-    (project / ".env").write_text("LAKECHIME_SPARK_CORES=0\n")
-    with pytest.raises(InvalidValueError, match="LAKECHIME_SPARK_CORES '0'"):
-        load_settings()

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
-from lakechime_dagster.api.lineage_page import FILES, MAX_TABLES, lineage_page
+from lakechime_dagster.api.lineage_page import FILES, lineage_page
 from lakechime_dagster.lineage.columns import Kind, LineageRecord
 from lakechime_dagster.lineage.ingest_service import lineage_ingest
 from lakechime_dagster.lineage.recording import SqlLineage
@@ -134,26 +134,6 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
     }
 
 
-def test_a_hub_is_told_in_part_and_the_rest_is_counted(address: str) -> None:
-    told = document(f"{address}/lineage/around?table=hub.all")
-    assert (len(told["tables"]), told["more"]) == (MAX_TABLES, 201 - MAX_TABLES)
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "told"),
-    [
-        ("around?table=silver.fligts", 404, "silver.flights"),
-        ("around?table=silver.flights&up=99", 422, "up"),
-        ("page/..%2Flineage_page.py", 404, ""),
-        ("page/dagre.LICENSE", 404, ""),
-        ("way?source=silver.flights&target=nope", 404, "nope"),
-    ],
-)
-def test_wrong_questions_get_a_plain_answer(address: str, path: str, status: int, told: str) -> None:
-    answered, body, _ = got(f"{address}/lineage/{path}")
-    assert (answered, told in body.decode()) == (status, True)
-
-
 def test_a_way_and_names_are_told(address: str) -> None:
     way = document(f"{address}/lineage/way?source=bronze.flights.dep_delay&target=gold.daily.delay")
     assert [step["target"] for step in way["steps"]] == [["silver.flights", "delay"], ["gold.daily", "delay"]]
@@ -209,15 +189,6 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     browser.get_by_text("lineage knows no data set").wait_for(timeout=MILLISECONDS)
     assert [one for one in problems if "404" not in one] == []
     assert browser.title() != "1"
-
-
-def test_of_more_columns_than_are_drawn_those_that_are_asked_for_are_drawn(address: str, browser: Page) -> None:
-    browser.goto(f"{address}/lineage?table=wide.copy.c29")
-    for table, picked in (("wide.copy", 1), ("wide.all", 0)):
-        box = browser.locator(f'g.box[data-table="{table}"]')
-        box.locator("text.column", has_text="c29").wait_for(timeout=MILLISECONDS)
-        assert (box.locator("text.column").count(), box.locator("text.picked").count()) == (14, picked)
-    assert browser.locator("path.edge.lit").count() == 1
 
 
 def test_a_person_asks_for_steps_and_a_way(address: str, browser: Page) -> None:

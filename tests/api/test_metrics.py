@@ -15,7 +15,6 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Learning, TypePlace, learned
-from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.triggers import schema
@@ -85,27 +84,6 @@ def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value:
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
 
 
-def test_rescued_values_are_told_by_reason_and_no_reason_that_never_came(types: SqlEventTypes, value: Value) -> None:
-    types.learn("shop", [new_type("buy")])
-    settle(types, "e1", replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 2, Rescue.UNKNOWN: 1}))
-    settle(types, "e2", replace(result(6, step=2), rescued=1, reasons={Rescue.CASE: 3}))
-    settle(types, "e3", result(7, step=3))
-    told = {reason: value("type_values_rescued_total", group="shop", type="buy", reason=reason) for reason in Rescue}
-    assert {reason: values for reason, values in told.items() if values is not None} == {Rescue.CASE: 5, Rescue.UNKNOWN: 1}
-
-
-def test_conflicts_are_the_siblings_that_a_layout_gained(types: SqlEventTypes, value: Value) -> None:
-    def conflicts() -> float | None:
-        return value("type_conflicts_total", group="shop", type="buy")
-
-    types.learn("shop", [new_type("buy")])
-    assert conflicts() == 0
-    further_kinds(types, a=1.5, c={"d": 1})
-    assert conflicts() == 1
-    further_kinds(types, a="x", c={"d": True})
-    assert conflicts() == 3
-
-
 def test_rows_behind_a_place_are_those_that_wait_or_that_a_failure_left(types: SqlEventTypes, value: Value) -> None:
     def behind() -> float | None:
         return value("type_lag_rows", group="shop", type="buy")
@@ -152,19 +130,6 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
     assert (told(), types.left("shop")) == ((["idle"], False), [])
 
 
-def test_a_type_that_failed_lags_until_it_is_written(types: SqlEventTypes, value: Value) -> None:
-    types.learn("shop", [new_type("buy")])
-    settle(types, "e1", result(5, error="no room", rows=0))
-    behind = measures(types).types[0].behind_ts
-    assert behind is not None
-    settle(types, "e2", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
-    assert measures(types).types[0].behind_ts == behind
-    assert value("type_failures_total", group="shop", type="buy") == 1
-    settle(types, "e3", result(5, step=1))
-    assert value("type_lag_seconds", group="shop", type="buy") == 0
-    assert measures(types).types[0].behind_ts is None
-
-
 def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: SqlEventTypes, value: Value) -> None:
     world = World(types.engine)
     types.learn("shop", [new_type("buy")])
@@ -180,17 +145,3 @@ def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: S
     with writing(types.engine) as connection:
         connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))
     assert state() == ["failed"]
-
-
-def test_the_types_beyond_the_busiest_are_told_in_sum(types: SqlEventTypes, value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MAX_TYPES", 1)
-    types.learn("shop", [new_type("buy"), new_type("sell"), new_type("look")])
-    for number, name in enumerate(("buy", "sell", "look"), start=1):
-        reasons = {Rescue.CASE: number}
-        settle(types, f"e{number}", replace(result(5, rows=number), type=name, table=name, reasons=reasons))
-    assert value("type_events_total", group="shop", type="look") == 3
-    assert value("type_events_total", group="shop", type="buy") is None
-    assert value("type_events_total", group="shop", type="(other)") == 3
-    assert value("type_values_rescued_total", group="shop", type="look", reason="case") == 3
-    assert value("type_values_rescued_total", group="shop", type="buy", reason="case") is None
-    assert value("type_values_rescued_total", group="shop", type="(other)", reason="case") == 3

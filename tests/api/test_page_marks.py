@@ -115,21 +115,6 @@ def test_a_person_sees_readers_and_planned_changes(page: Page, browser: Browser)
     assert ([one for one in problems if "404" not in one], browser.title()) == ([], "gold.daily · lineage")
 
 
-def test_of_many_planned_changes_it_is_told_how_many_more_there_are_and_all_of_them(page: Page, browser: Browser) -> None:
-    for number in range(5):
-        notifications(page.platform).draft(make_change("gold.daily", what=f"It goes, {number}.", action=f"Read the other, {number}."), "me")
-    browser.goto(f"{page.url}/lineage?table=gold.daily")
-    marks = browser.locator('g.box[data-table="gold.daily"] text.planned')
-    marks.last.wait_for(timeout=MILLISECONDS)
-    assert [(mark.text_content() or "")[:3] for mark in marks.all()] == ["! D", "! D", "! D", "! +"]
-    assert (marks.last.text_content() or "").startswith("! +2 changes")
-    marks.last.press("Enter")
-    told = browser.locator("#about li").all_text_contents()
-    assert [text.endswith(f"It goes, {4 - number}. · Read the other, {4 - number}.") for number, text in enumerate(told)] == [True] * 5
-    listed = browser.locator("#list tbody tr", has_text="gold.daily").first.text_content() or ""
-    assert [listed.count(f"It goes, {number}. · Read the other, {number}.") for number in range(5)] == [1] * 5
-
-
 def test_a_browser_reads_with_the_token_as_its_password(tmp_path: Path, upgraded_sqlite: Path, browser: Browser) -> None:
     with serving_page(tmp_path, upgraded_sqlite, lake, TOKEN) as page:
         address = page.url.replace("http://", f"http://me:{TOKEN}@")

@@ -71,16 +71,3 @@ def test_a_database_that_may_not_be_asked_is_not_and_the_run_says_why(world: Wor
     off = replace(platform, settings=platform.settings.model_copy(update={"source_queries": "off"}))
     found = asked_by(world, off, "mysql://reader@127.0.0.1:1/shop", max_transaction=dt.timedelta(hours=1))
     assert found == Asked(problem="LAKECHIME_SOURCE_QUERIES is off, so that no database is asked")
-
-
-def test_a_database_that_is_not_there_fails_no_run(world: World, platform: Platform) -> None:
-    found = asked_by(world, platform, "mysql://reader:hunter2@127.0.0.1:1/shop", max_transaction=dt.timedelta(hours=1))
-    assert (found.probe, "cannot be read" in found.problem, "hunter2" in found.problem) == (None, True, False)
-
-
-@pytest.mark.parametrize(
-    ("database", "declared"),
-    [("mysql://reader@127.0.0.1:1/shop", {}), ("postgresql://reader@127.0.0.1:1/shop", {"max_transaction": dt.timedelta(0)})],
-)
-def test_a_database_is_not_asked_without_need(world: World, platform: Platform, database: str, declared: dict[str, Any]) -> None:
-    assert asked_by(world, platform, database, **declared) == Asked()

@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.store import LineageStandings
@@ -113,20 +112,6 @@ def test_what_a_person_launches_reads_all_that_waits_and_a_lost_ledger_reads_not
     row = location.platform.ledger.subscription("shop.orders__changes")
     assert row is not None
     assert location.platform.ledger.consumers(row)[""].place.feed == FilesPlace({"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))})
-
-
-def test_the_hours_that_are_complete_are_partitions_to_wait_for(location: Location, folder: Path) -> None:
-    (folder / "b.jsonl").write_bytes(told(3, 30, at=5))
-    location.run_of("shop_orders__changes")
-    location.run_of("shop_orders")
-    (folder / "b.jsonl").open("ab").write(told(4, 40, at=7300))
-    location.run_of("shop_orders__changes")
-    location.run_of("shop_orders")
-    hours = location.platform.store.fetch(EventQuery(table="shop.orders__hours"))
-    assert [(event.canonical, dict(event.event.tags)) for event in hours] == [
-        ('["1970-01-01",0]', {"complete": "true"}),
-        ('["1970-01-01",1]', {"complete": "true"}),
-    ]
 
 
 def schemaless(envelope: Debezium | Dms, database: str) -> dict[str, Any]:

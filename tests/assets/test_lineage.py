@@ -123,32 +123,6 @@ def test_a_run_that_dies_when_its_step_is_settled_has_told_its_lineage(shop: Sho
     assert [column.column for column in shop.current("silver.paid").columns] == ["id", "twice"]
 
 
-def test_a_step_is_not_settled_without_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-
-    def die(*_: object) -> None:
-        raise KilledError
-
-    monkeypatch.setattr("lakechime_dagster.lineage.recording.record_on", die)
-    with pytest.raises(KilledError):
-        shop.run("silver.paid")
-    assert standings(shop.platform) == []
-    assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.OPEN]
-
-
-def test_an_increment_tells_what_the_whole_table_tells(shop: Shop) -> None:
-    """How a range is read, narrowed and compared is the engine's, and none of the meaning."""
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-    shop.run("silver.paid")
-    whole = shop.current("silver.paid")
-    shop.commit("bronze.orders", ORDERS, (2, 20))
-    seen = shown(shop.run("silver.paid"))
-    assert "rows inserted" in seen
-    assert shop.current("silver.paid") == whole
-    assert "dagster/column_lineage" not in seen  # as nothing of it is new
-    assert "| twice | bronze.orders.amount (transformation) |" in seen["columns come from"]
-
-
 def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     shop.commit("bronze.rates", RATES, (3,))

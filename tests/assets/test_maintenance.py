@@ -7,10 +7,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.assets.maintenance import MAX_SHOWN, metadata_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.formats.delta import table_files
-from lakechime_dagster.runtime.maintenance import Kept, Looked
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.cdc import CDCMerge, change_table
@@ -18,13 +16,11 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.maintenance_plan import Action, Done, Kind, Maintained, Plan, Refused, TableFiles
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.home import local_home
 from tests.support.tables import write
-from tests.support.world import a_subscription
 
 POLICY = Maintenance(min_files=2)
 ORDERS = sql_table(
@@ -69,37 +65,6 @@ def test_a_run_says_what_it_did_and_saved(tmp_path: Path, platform: Platform, sp
     assert f"| silver.orders | compact |  | 3 | {size:,} | 3 files below 32.0 MiB" in made["planned"]
     assert made["seconds"] > 0
     assert seen == {f"maintenance: {name}": value for name, value in made.items()}
-
-
-def test_a_run_that_was_refused_says_why(tmp_path: Path, platform: Platform) -> None:
-    row = platform.evaluator.activate(a_subscription("gold.totals", "silver.orders"))
-    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
-    made, _ = run(tmp_path)
-    assert (made["files before"], made["files after"], made["refused actions"], made["planned"]) == (3, 3, 1, "nothing")
-    assert made["refused"].endswith("gold.totals waits: it is BLOCKED: a column changed |")
-
-
-def test_a_run_removes_what_was_dropped_when_its_time_is_over(tmp_path: Path, platform: Platform) -> None:
-    old = Path(platform.location("gold.old__dropped_until_20200101T000000Z"))
-    old.mkdir(parents=True)
-    row = platform.evaluator.activate(a_subscription("gold.totals", "silver.orders"))
-    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")  # so that no Spark is asked for
-    made, _ = run(tmp_path)
-    assert (made["dropped tables removed"], old.exists()) == ([str(old)], False)
-
-
-def test_a_long_plan_is_shown_in_part(platform: Platform) -> None:
-    action = Action(kind=Kind.PURGE, reason="a | b\nc", partition=("2013-01-01", None), files=1_000, bytes=2_000)
-    looked = Looked(
-        log=platform.log("silver.orders"), files=TableFiles(table="t"), plan=Plan(table="t", actions=(action,) * (MAX_SHOWN + 2))
-    )
-    failed = Refused(action=action, why="another writer was first")
-    done = Maintained(done=(Done(kind=Kind.PURGE, rewritten=5, freed=7), Done(kind=Kind.VACUUM, freed=1)), refused=(failed,))
-    shown = metadata_of([Kept(before=looked, after=TableFiles(table="t"), maintained=done, seconds=1.5)])
-    assert (shown["bytes rewritten"], shown["bytes freed"], shown["refused actions"], shown["seconds"]) == (5, 8, 1, 1.5)
-    lines = shown["planned"].value.splitlines()
-    assert lines[2] == "| t | purge | 2013-01-01, None | 1,000 | 2,000 | a \\| b c |"
-    assert (len(lines), lines[-1]) == (MAX_SHOWN + 4, "and 2 more")
 
 
 def test_a_table_and_its_maintenance_take_a_slot_of_one_pool() -> None:

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
+from lakechime_dagster.lineage.manifest import Manifest
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
+from lakechime_dagster.triggers.schedule import Schedule, every, tick
 from lakechime_dagster.triggers.subscription import Subscription, partition_key
-from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.declaring import grouped
 
 pytestmark = pytest.mark.tier2
@@ -179,18 +179,6 @@ def test_keys_of_hours_that_stand_for_one_day_depend_on_all_that_they_wait_for()
     assert max(map(len, found.values())) == 24
 
 
-@pytest.mark.parametrize("hour", [hours_of(tick("-1d"), "America/New_York"), [6, 7, 8]])
-def test_some_hours_of_a_day_are_the_day(hour: Any) -> None:
-    table = reader(day("-1d", hour), on=days(zone="America/New_York"), levels=DAY)
-    found = shown(table, calls, ["2013-03-10"])
-    assert found == {"2013-03-10": {f"2013-03-10-{hour:02}" for hour in range(24)}}
-
-
-def test_days_with_others_between_are_all_from_the_first_to_the_last() -> None:
-    table = reader(day(), rates.partitions(day=[tick("-7d"), tick("-1d")]), on=days(), levels=DAY)
-    assert shown(table, rates, ["2013-03-10"]) == {"2013-03-10": {f"2013-03-{day:02}" for day in range(3, 10)}}
-
-
 @pytest.mark.parametrize(
     "specs",
     [{"day": "2013-03-05"}, {"day": tick("-1mo")}, {"day": tick(format="%Y-%m-01")}, {"day": tick("-6h")}],
@@ -201,22 +189,10 @@ def test_what_is_not_as_far_from_every_key_is_all_of_the_input(specs: dict[str, 
     assert isinstance(mapping(table, rates), dg.AllPartitionMapping)
 
 
-def test_what_is_read_whole_and_not_waited_for_is_all_of_the_input() -> None:
-    table = reader(day(), on=days(), levels=DAY, reads={"calls": calls.snapshot(), "rates": rates.snapshot()})
-    assert isinstance(mapping(table, rates), dg.AllPartitionMapping)
-
-
 def test_changes_that_are_not_waited_for_are_those_of_the_partition_itself() -> None:
     reads = {"calls": calls.changes(), "weather": weather.changes()}
     table = reader(day(), on=days(), levels=DAY, reads=reads, refresh="partitions", keys=["day", "id"])
     assert shown(table, weather, ["2013-03-10"]) == {"2013-03-10": {f"2013-03-10-{hour:02}" for hour in range(24)}}
-
-
-def test_what_is_said_of_one_input_leaves_the_others() -> None:
-    conditions = (day("-1d"), weather.partitions(day=tick("-1d"), hour=range(24)), rates.partitions(day="2013-03-05"))
-    table = reader(*conditions, on=days(), levels=DAY)
-    check_exact(table, weather)
-    assert isinstance(mapping(table, rates), dg.AllPartitionMapping)
 
 
 def test_a_table_that_is_run_as_a_whole_depends_on_all_partitions() -> None:
@@ -239,12 +215,6 @@ def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -
     assert told(silver.partitions(month=last_month)) == dg.IdentityPartitionMapping()  # the key is of that month, too
     assert told(bronze.partitions(month=month), silver.partitions(month=last_month)) == dg.AllPartitionMapping()
     assert told(silver.partitions(month=[month, last_month]), bronze.partitions(month=month)) == dg.AllPartitionMapping()
-
-
-def test_what_the_manifest_adds_is_read_whole() -> None:
-    table = reader(day(), on=days(), levels=DAY)
-    manifest = Manifest(lake="shop", tables={table.name: PlannedTable(name=table.name, inputs=(rates.name,), code="code")})
-    assert isinstance(mapping(table, rates, manifest), dg.AllPartitionMapping)
 
 
 def test_a_partition_runs_in_dagster_whose_trigger_waits_for_days_that_dagster_does_not_have() -> None:
@@ -274,18 +244,3 @@ def test_a_day_that_is_not_over_is_not_refused_for_hours_to_come() -> None:
         result = how.get_upstream_mapped_partitions_result_for_partitions(today, below, above, now)
         assert set(result.partitions_subset.get_partition_keys()) == {f"2024-05-02-{hour:02}" for hour in range(24)}
         assert not result.required_but_nonexistent_partition_keys
-
-
-def test_what_is_asked_of_triggers_grows_with_the_tables_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dt.datetime] = []
-    key_at = PartitionTrigger.key_at
-
-    def counted(trigger: PartitionTrigger, point: dt.datetime) -> FireKey:
-        asked.append(point)
-        return key_at(trigger, point)
-
-    monkeypatch.setattr(PartitionTrigger, "key_at", counted)
-    build_definitions(Lake("shop", [*sources, *(reader(day(), on=days(), levels=DAY, name=f"gold.a_{number}") for number in range(5))]))
-    few = len(asked)
-    build_definitions(Lake("shop", [*sources, *(reader(day(), on=days(), levels=DAY, name=f"gold.b_{number}") for number in range(10))]))
-    assert len(asked) - few == 2 * few

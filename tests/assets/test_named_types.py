@@ -99,26 +99,6 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
     assert {one.asset_key for one in shown_by_sensor} & {BUY, SELL} == set()
 
 
-@pytest.mark.spark
-def test_a_named_type_that_cannot_be_written_is_told_on_itself_and_fails_no_run(game: Game) -> None:
-    Path(game.location("shop.buy")).parent.mkdir(parents=True)
-    Path(game.location("shop.buy")).write_text("no folder")
-    first = game.step(buy(1), sell(2))
-    assert (first.success, made(first, BUY), len(made(first, SELL))) == (True, [], 1)
-    assert checks(first, BUY) == {"rows_add_up": True, "is_written": False}
-    assert checks(first, SELL) == {"rows_add_up": True, "is_written": True}
-
-
-@pytest.mark.spark
-def test_a_step_of_all_types_is_done_whichever_of_the_assets_a_person_launches(game: Game) -> None:
-    game.ingest(buy(1), sell(2))
-    done = game.run("ev__shop", asset_selection=[BUY])
-    assert (len(made(done, SHOP)), len(made(done, BUY)), len(made(done, SELL))) == (1, 1, 1)
-    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.executions()) == ([1], [2], [(1, "SETTLED")])
-    idle = game.run("ev__shop", asset_selection=[SHOP])
-    assert (len(made(idle, SHOP)), made(idle, BUY), checks(idle, BUY)) == (1, [], {})
-
-
 def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
     (table,) = (one for one in lake().sources if one.name == "shop.shop__buy")
     one = TypeResult(type="shop.buy", table="shop__buy", start=0, end=1, rows=3, written=2)

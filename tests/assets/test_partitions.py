@@ -48,15 +48,6 @@ def test_a_day_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(of
         assert [found.has_partition_key(day) for day in (YESTERDAY, TODAY, TOMORROW)] == known
 
 
-@pytest.mark.parametrize(("offset", "known"), [("-1h", [True, False]), ("", [True, True])])
-def test_an_hour_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(offset: str, known: list[bool]) -> None:
-    begun = every(hours=1, start=NOW.date() - dt.timedelta(days=3))
-    found = partitions({"day": "date", "hour": "int"}, begun, day=tick(offset), hour=tick(offset, "%H"))
-    hours = [f"{NOW - dt.timedelta(hours=hours):%Y-%m-%d-%H}" for hours in (1, 0)]
-    with dg.partition_loading_context(effective_dt=NOW):
-        assert [found.has_partition_key(hour) for hour in hours] == known
-
-
 def test_the_partitions_are_those_of_the_level_that_the_table_has_and_not_of_another_date() -> None:
     orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"load_date": "date", "event_date": "date"}))
     week_before = orders.partitions(load_date=tick(), event_date=tick("-7d"))
@@ -70,9 +61,3 @@ def test_the_partitions_are_those_of_the_level_that_the_table_has_and_not_of_ano
     found = partitions_of(Lake("shop", [orders, daily]), daily)
     assert found is not None
     assert list(found.get_partition_keys()) == ["2013-01-03", "2013-01-04", "2013-01-05"]
-
-
-@pytest.mark.parametrize(("levels", "spec"), [({"month": "string"}, tick(format="%Y-%m")), ({"month": "int"}, 7)])
-def test_a_table_without_a_date_has_dynamic_partitions(levels: dict[str, str], spec: object) -> None:
-    found = partitions(levels, every(days=1, start="2013-01-31", until="2013-02-02"), month=spec)
-    assert isinstance(found, dg.DynamicPartitionsDefinition)

@@ -14,8 +14,6 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lineage.ingest_service import lineage_ingest
-from lakechime_dagster.lineage.query_logs import read_query_log
 from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
@@ -117,14 +115,6 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop
     shop.told((READ, "ann"), (READ, "joe"))
     (told,) = shop.ran({})
     assert (told["step"], told["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])
-
-
-def test_what_the_command_has_read_before_tells_nothing_again(shop: Shop) -> None:
-    shop.told((READ, "ann"))
-    (log,) = SHOP.query_logs
-    assert read_query_log(shop.platform, SHOP, log, lineage_ingest(shop.platform, SHOP)).documents == 1
-    (told,) = shop.stepped()
-    assert (told["statements"], told["reads recorded"]) == (0, 0)
 
 
 def test_a_table_with_the_name_of_a_subscription_that_reads_is_refused() -> None:

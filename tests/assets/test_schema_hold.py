@@ -1,8 +1,6 @@
 """A step whose input lost or retyped a column that the table reads is held before Spark starts, and goes on when it fits again."""
 
-import datetime as dt
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.changes import ChangeState
-from lakechime_dagster.governance.notification_store import change_table
 from lakechime_dagster.governance.notifications import notifications
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
@@ -89,40 +85,6 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     resumed = location.run_of("silver_paid")
     assert resumed.success
     assert location.rows("silver.paid") == [(1, 1)]
-
-
-def test_another_held_step_leaves_alone_what_a_person_made_of_the_draft(location: Location) -> None:
-    @spark_table("silver.owed", keys=["id"], reads=dict(paid.reads), refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
-    def owed(orders: Any) -> Any:
-        return orders.where("amount < 10").select("id", "amount")
-
-    location.definitions = build_definitions(Lake("shop", [orders, paid, owed]))
-    rewrite(location, ORDERS)
-    assert location.run_of("silver_paid").success
-    assert location.run_of("silver_owed").success
-    rewrite(location, ORDERS.remove(1))
-    with pytest.raises(ConsumerBlockedError):
-        location.run_of("silver_paid")
-    several = notifications(location.platform)
-    (kept,) = several.changes()
-    written = replace(kept.change, what="We dropped it.", on=dt.date(2100, 1, 1), sender="team:ops")
-    several.announce(several.amend(kept.change_id, written), [], "me")
-    told = several.get(kept.change_id)
-
-    with pytest.raises(ConsumerBlockedError):
-        location.run_of("silver_owed")
-    assert several.changes() == [told]
-
-
-def test_a_step_is_held_though_nothing_can_be_drafted(location: Location) -> None:
-    rewrite(location, ORDERS)
-    assert location.run_of("silver_paid").success
-    rewrite(location, ORDERS.remove(1))
-    with writing(location.platform.store.engine) as connection:
-        change_table.drop(connection)
-    with pytest.raises(ConsumerBlockedError, match=r"bronze\.orders\.amount is gone since version 1"):
-        location.run_of("silver_paid")
-    assert "BLOCKED" in str(location.tick("silver_paid").skip_message)
 
 
 def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> None:

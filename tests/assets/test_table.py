@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, Tags
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.spark.driver import Driver
@@ -187,39 +186,6 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(locatio
     late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
     assert "step 1 of silver.orders is settled" in shown(late)["last fired because"]
     assert location.rows("silver.orders") == [(1, MAY[0], 10)]
-
-
-def test_a_trigger_may_want_the_rows_of_matching_commits_alone(location: Location) -> None:
-    location.commit((1, MAY[0], 10), tags={"by": "web"})
-    location.commit((2, MAY[0], 20))
-    location.commit((3, MAY[0], 30), tags={"by": "web"})
-    location.commit((4, MAY[0], 40))
-    seen = shown(location.run_of("silver_web_orders"))
-    assert [row[0] for row in location.rows("silver.web_orders")] == [1, 3]
-    assert "from nothing up to snapshot 2: 3 commits, 2 with matching data, read by log_files" in seen["range"]
-    location.commit((5, MAY[0], 50), tags={"by": "web"})
-    assert shown(location.run_of("silver_web_orders"))["rows inserted"] == 1
-    assert [row[0] for row in location.rows("silver.web_orders")] == [1, 3, 5]
-
-    late = location.platform.store.fetch(EventQuery(table="bronze.orders"))[1].event
-    location.platform.store.register([replace(late, tags=Tags({"by": "web"}))])
-    assert shown(location.run_of("silver_web_orders"))["rows inserted"] == 1
-    assert [row[0] for row in location.rows("silver.web_orders")] == [1, 2, 3, 5]
-
-
-def test_a_day_without_rows_is_complete_too(location: Location) -> None:
-    location.commit((1, MAY[0], 10), (2, MAY[0], 20), tags=COMPLETE)
-    full = location.run_of("gold_orders_of_day", "shop__daily")
-    assert full.get_asset_materialization_events()[0].materialization.partition == "2024-05-01"
-    assert location.rows("gold.orders_of_day") == [(MAY[0], 2)]
-    version = location.platform.log("gold.orders_of_day").version
-
-    mark = DataChangeEvent(table="bronze.orders", partition=(str(MAY[1]),), tags=Tags(COMPLETE))
-    location.platform.store.register([mark])
-    empty = shown(location.run_of("gold_orders_of_day", "shop__daily"))
-    assert empty["commit"] == "nothing to do, no commit"
-    assert location.platform.log("gold.orders_of_day").version == version
-    assert location.events("gold.orders_of_day")[-1] == (None, (str(MAY[1]),), COMPLETE)
 
 
 def rows_of(seen: dict[str, Any]) -> dict[str, int]:

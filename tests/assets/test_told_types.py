@@ -23,23 +23,8 @@ def to_tell(known: Mapping[str, KnownType], *results: TypeResult, now_ms: int = 
     return [*types_to_tell(known, results, now_ms, dt.timedelta(milliseconds=TOLD_EVERY_MS))]
 
 
-def test_new_types_and_new_columns_are_told_at_once() -> None:
-    buy = KnownType(type="buy", table="buy", told_ts=TOLD_EVERY_MS)
-    assert to_tell({"buy": buy}, result("buy"), result("sell"), result("jump", commit=False)) == ["sell"]
-    assert to_tell({"buy": buy}, result("buy", columns_added=1)) == ["buy"]
-
-
 def test_mere_rows_are_told_when_the_last_word_is_old() -> None:
     buy = KnownType(type="buy", table="buy", told_ts=1)
     assert to_tell({"buy": buy}, result("buy")) == []
     assert to_tell({"buy": buy}, result("buy"), now_ms=TOLD_EVERY_MS + 1) == ["buy"]
     assert to_tell({"buy": buy}, result("buy", commit=False), now_ms=TOLD_EVERY_MS + 1) == []
-
-
-def test_the_first_failure_is_told_and_that_it_is_over() -> None:
-    well = KnownType(type="buy", table="buy", told_ts=1)
-    failing = KnownType(type="buy", table="buy", told_ts=1, failures=1, error="no folder")
-    failed = result("buy", commit=False, error="no folder")
-    assert to_tell({"buy": well}, failed) == to_tell({}, failed) == ["buy"]
-    assert to_tell({"buy": failing}, failed) == []
-    assert to_tell({"buy": failing}, result("buy")) == ["buy"]

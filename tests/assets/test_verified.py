@@ -18,27 +18,9 @@ from tests.assets.test_events import Game, buy, checks, game, sell
 
 __all__ = ["game"]
 
-WHOLE = Verified(type="buy", table="shop.shop__buy", version=3, place=9, events=7, rows=6, discarded=1, sampled=5)
-
 
 def shown(result: dg.AssetCheckResult) -> dict[str, Any]:
     return {name: value.value for name, value in result.metadata.items()}
-
-
-def test_nothing_is_told_of_types_that_are_whole() -> None:
-    result = conserved([WHOLE, WHOLE])
-    assert (result.passed, result.description) == (True, None)
-    assert shown(result) == {
-        "types": 2,
-        "events": 14,
-        "rows": 12,
-        "events discarded": 2,
-        "rows older than the stream": 0,
-        "rows looked into": 10,
-        "types with faults": 0,
-        "types not looked at": 0,
-        "faults": "none",
-    }
 
 
 def test_what_is_wrong_is_named_by_its_row_and_path_without_its_value() -> None:
@@ -51,12 +33,6 @@ def test_what_is_wrong_is_named_by_its_row_and_path_without_its_value() -> None:
         "| shop.shop__buy | lacks | 1 | a@7 /x\\|y |",
     ]
     assert "secret" not in repr(result)
-
-
-def test_a_type_that_could_not_be_looked_at_is_a_warning() -> None:
-    result = conserved([WHOLE, Verified(type="sell", table="shop.shop__sell", unread="OSError: no room")])
-    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert result.description == "shop.shop__sell could not be looked at: OSError: no room"
 
 
 def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_it() -> None:

@@ -90,22 +90,6 @@ def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(
     assert {column.column for column in shop.current("silver.kept").columns} == {"id", "amount"}
 
 
-def test_what_the_function_tells_itself_is_told_once(shop: Shop) -> None:
-    seen = shown(shop.run("silver.told"))
-    (standing,) = of_audit(shop)
-    assert standing.producer.job == "shop__tables"
-    assert seen["written beside"] == "- silver.audit: its lineage is kept by `lakechime.lineage`"
-
-
-def test_a_function_that_fails_keeps_what_it_committed_before(shop: Shop) -> None:
-    result = shop.run("silver.broken", raise_on_error=False)
-    assert not result.success
-    (standing,) = of_audit(shop)
-    assert (standing.producer.job, standing.statement.inputs) == ("silver.broken", ("bronze.orders",))
-    assert "written beside the result: silver.audit: version 0, its lineage is kept" in logged(shop, result)
-    assert [one.statement.target for one in standings(shop.platform)] == [audit.name]
-
-
 def test_what_hinders_the_look_is_logged_and_the_step_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise OSError("the log is away")
@@ -114,12 +98,3 @@ def test_what_hinders_the_look_is_logged_and_the_step_goes_on(shop: Shop, monkey
     result = shop.run("silver.kept")
     assert "what silver.kept wrote beside its result is not known: the log is away" in logged(shop, result)
     assert [one.statement.target for one in standings(shop.platform)] == ["silver.kept"]
-
-
-def test_a_repeat_that_commits_nothing_is_not_kept(shop: Shop) -> None:
-    shop.run("silver.repeated")
-    (before,) = of_audit(shop)
-    shop.commit("bronze.orders", ORDERS, (3, 30))
-    seen = shown(shop.run("silver.repeated"))
-    assert seen["written beside"] == "- silver.audit: its lineage is not kept, as no commit of this run is in its log"
-    assert of_audit(shop) == [before]

@@ -1,5 +1,4 @@
 import datetime as dt
-import json
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -63,12 +62,6 @@ def test_a_commit_gives_one_event_per_partition_with_typed_values(location: Path
     assert log.levels().as_dict() == {"day": "date", "hour": "int"}
 
 
-def test_an_unpartitioned_table_has_one_event_without_partition(location: Path) -> None:
-    write(location, rows((DAY, 1, 1, "x")))
-    write(location, rows((DAY, 2, 1, "x")))
-    assert summary(log_of(location).events_of_commit(1)) == [(None, OperationType.APPEND, "1", "0")]
-
-
 def test_every_partition_type_reads_as_its_typed_value(location: Path) -> None:
     schema = pa.schema(
         [
@@ -101,13 +94,6 @@ def test_operations_tell_append_update_and_the_drop_of_a_whole_partition(locatio
     assert summary(log.events_of_commit(3)) == [(("2013-01-01", 2), OperationType.UPDATE, "3", "2")]
 
 
-def test_removing_one_file_of_several_is_an_update_of_the_partition(location: Path) -> None:
-    write(location, rows((DAY, 1, 1, "x")), partition_by=["day", "hour"])
-    write(location, rows((DAY, 1, 2, "x")))
-    DeltaTable(str(location)).delete("id = 2")
-    assert summary(log_of(location).events_of_commit(2)) == [(("2013-01-01", 1), OperationType.UPDATE, "2", "1")]
-
-
 def test_optimize_and_vacuum_give_no_event(location: Path) -> None:
     hourly(location, 1)
     hourly(location, 1)
@@ -117,19 +103,6 @@ def test_optimize_and_vacuum_give_no_event(location: Path) -> None:
     captured = log_of(location).changes_after(seen)
     assert captured.events == ()
     assert int(captured.seen.snapshot_id) == log_of(location).version > 1
-
-
-def test_changes_since_the_last_look_come_once_and_in_order(location: Path) -> None:
-    hourly(location, 1)
-    first = log_of(location).changes_after(None)
-    hourly(location, 2)
-    hourly(location, 3)
-    second = log_of(location).changes_after(first.seen)
-    assert summary(second.events) == [
-        (("2013-01-01", 2), OperationType.APPEND, "1", "0"),
-        (("2013-01-01", 3), OperationType.APPEND, "2", "1"),
-    ]
-    assert log_of(location).changes_after(second.seen).events == ()
 
 
 def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_commit(location: Path) -> None:
@@ -154,12 +127,6 @@ def test_what_a_commit_changed_is_told_of_it_and_not_of_the_state_that_it_left(l
     assert told == [None, None, '["delay"]']
     assert [event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(None).events] == [None]
     assert [event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(log_of(location).seen(0)).events] == [None, '["delay"]']
-
-
-def test_a_table_seen_at_its_first_commit_has_no_baseline(location: Path) -> None:
-    hourly(location, 1, tags={"complete": "true"})
-    (event,) = log_of(location).changes_after(None).events
-    assert dict(event.tags) == {"complete": "true"}
 
 
 def test_a_table_replaced_at_the_same_path_gets_a_new_uid_and_a_baseline(location: Path) -> None:
@@ -194,20 +161,6 @@ def test_a_table_that_is_partitioned_anew_is_told_whole_once_and_goes_on_by_its_
     assert [commit.has_foreign_files for commit in log_of(location).commits(-1, 3)] == [False, True, False, False]
 
 
-def test_a_commit_that_partitions_its_table_anew_is_found_and_told_by_its_new_partitions(location: Path) -> None:
-    hourly(location, 1, 2)
-    anew(location, user_metadata=commit_metadata(1, 1).to_text(), transaction=(str(CONSUMER), 1))
-    log = log_of(location)
-    found = log.committed(CONSUMER, 1)
-    assert found is not None
-    assert found.version == "1"
-    assert summary(log.events_of_commit(1)) == [(("2013-01-01",), OperationType.UPDATE, "1", "0")]
-    assert summary(log.events_of_commit(0)) == [
-        (("2013-01-01", 1), OperationType.APPEND, "0", None),
-        (("2013-01-01", 2), OperationType.APPEND, "0", None),
-    ]
-
-
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
 def test_a_line_separator_in_the_data_stays_within_its_line_of_the_log(location: Path, separator: str) -> None:
     write(location, rows((DAY, 1, 1, f"a{separator}b")))
@@ -228,18 +181,6 @@ def test_a_log_cleaned_up_past_what_was_seen_gives_a_baseline_that_says_so(locat
     with pytest.raises(CommitsMissingError) as missing:
         log_of(location).commits(0, 3)
     assert missing.value.version == 1
-
-
-def test_a_checkpointed_and_cleaned_log_goes_on_without_a_baseline(location: Path) -> None:
-    hourly(location, 1)
-    hourly(location, 2)
-    seen = log_of(location).changes_after(None).seen
-    DeltaTable(str(location)).create_checkpoint()
-    hourly(location, 3)
-    forget(location, 0, 1)
-    captured = log_of(location).changes_after(seen)
-    assert summary(captured.events) == [(("2013-01-01", 3), OperationType.APPEND, "2", "1")]
-    assert log_of(location).changes_after(captured.seen).events == ()
 
 
 def test_a_log_put_back_to_an_older_state_says_rollback(location: Path) -> None:
@@ -264,19 +205,6 @@ def test_tags_come_from_a_producers_commit_metadata_and_from_our_commit_metadata
     write(location, rows((DAY, 3, 3, "x")), user_metadata='{"not": "ours"}')
     log = log_of(location)
     assert [dict(log.events_of_commit(version)[0].tags) for version in range(3)] == [{"complete": "true"}, {"watermark": "5"}, {}]
-
-
-@pytest.mark.parametrize("time", ["2024-01-01 00:00:00", -5, 1.5e12, 10**18, True, None])
-def test_a_commit_whose_time_is_none_is_told_without_a_time(location: Path, time: object) -> None:
-    write(location, rows((DAY, 1, 1, "x")))
-    write(location, rows((DAY, 2, 1, "x")))
-    file = location / "_delta_log" / f"{1:020d}.json"
-    actions = [json.loads(line) for line in file.read_text().splitlines()]
-    for action in actions:
-        if "commitInfo" in action:
-            action["commitInfo"]["timestamp"] = time
-    file.write_text("\n".join(map(json.dumps, actions)))
-    assert [event.snapshot_ts for event in log_of(location).changes_after(log_of(location).seen(0)).events] == [None]
 
 
 def test_partitions_that_no_event_can_name_are_told_as_one_and_hinder_no_other(location: Path, caplog: pytest.LogCaptureFixture) -> None:

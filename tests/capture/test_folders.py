@@ -30,7 +30,3 @@ def test_empty_folders_of_appends_are_removed_once_they_are_old(tmp_path: Path) 
     assert remove_empty_folders(str(tmp_path), NOW - 500) == 1
     assert [one.exists() for one in (old, young, full, other, file)] == [False, True, True, True, True]
     assert remove_empty_folders(str(tmp_path), NOW - 500) == 0
-
-
-def test_what_is_not_on_this_disk_has_none() -> None:
-    assert remove_empty_folders("s3://bucket/shop/buy", NOW) == remove_empty_folders("/nowhere/shop/buy", NOW) == 0

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.formats.delta_rows import DeltaRows, column, known, row_is, texts
 
@@ -63,13 +62,3 @@ def test_a_row_is_found_by_the_value_of_a_column_of_any_type(rows: DeltaRows, na
 def test_rows_are_counted_ordered_and_cut(rows: DeltaRows) -> None:
     assert (rows.count(), rows.count(known("n")), rows.count(texts('odd `" name', "a", "it's \\ odd"))) == (2, 1, 1)
     assert [row["i"] for row in rows.select("i", where=(column("i").eq(-5),), newest=("n",), limit=1)] == [-5]
-
-
-def test_a_table_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
-    rows = DeltaRows(DeltaLog(str(tmp_path / "none"), "shop.none"))
-    assert (rows.types(), rows.count(), rows.select()) == ({}, 0, [])
-
-
-def test_a_column_that_is_not_there_is_told(rows: DeltaRows) -> None:
-    with pytest.raises(TableUnreadableError, match=r"shop.t at .* cannot be read: Schema error: No field named nope"):
-        rows.select("nope")

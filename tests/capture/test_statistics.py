@@ -2,7 +2,6 @@
 
 import datetime as dt
 import io
-import math
 from typing import Any
 
 import pyarrow as pa
@@ -85,15 +84,3 @@ def test_fields_of_structs_are_told_by_their_structs_and_what_repeats_is_not() -
         "minValues": {"s": {"a": 1, "in": {"b": "x"}}},
         "maxValues": {"s": {"a": 1, "in": {"b": "x"}}},
     }
-
-
-def test_what_one_group_of_rows_does_not_tell_is_not_told_of_the_file() -> None:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"a": [1, 2]}), sink, write_statistics=False)
-    assert statistics_of(pq.read_metadata(sink)) == {"numRecords": 2, "nullCount": {}, "minValues": {}, "maxValues": {}}
-    assert written(pa.table({"a": [math.nan, math.nan, 1.0, 2.0]}))["maxValues"] == {}
-
-
-def test_the_first_columns_alone_are_told() -> None:
-    told = written(pa.table({f"c{at}": [at] for at in range(40)}))
-    assert list(told["maxValues"]) == [f"c{at}" for at in range(32)]

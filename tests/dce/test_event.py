@@ -1,7 +1,6 @@
 """Events are validated once, travel as JSON, and are known again by their identity."""
 
 import json
-import pickle
 
 import pytest
 from hypothesis import given
@@ -16,14 +15,6 @@ from tests.factories import make_event
 @given(events())
 def test_an_event_survives_its_json(event: DataChangeEvent) -> None:
     assert from_json(json.loads(json.dumps(to_json(event)))) == event
-
-
-@given(events())
-def test_an_event_survives_pickling_with_its_identity(event: DataChangeEvent) -> None:
-    copy = pickle.loads(pickle.dumps(event))
-
-    assert copy == event
-    assert copy.identity() == event.identity()
 
 
 def test_a_registered_event_shows_where_and_when_and_is_accepted_back() -> None:
@@ -88,14 +79,6 @@ def test_the_identity_compares_partitions_by_their_levels() -> None:
     assert five.identity(levels) == padded.identity(levels)
     assert five.identity() != padded.identity()
     assert five.identity(levels) == five.identity_at(canonical_partition((5,), levels))
-
-
-def test_copies_keep_all_but_what_they_change() -> None:
-    event = make_event(partition=["a"], snapshot_id="1", tags={"a": "1"})
-
-    assert event.at_table("u") == make_event(partition=["a"], snapshot_id="1", tags={"a": "1"}, table_uid="u")  # type: ignore[arg-type]
-    assert event.at_table(None) is event
-    assert event.tagged(make_event().tags) == make_event(partition=["a"], snapshot_id="1")
 
 
 def test_an_event_without_snapshot_is_a_mark_unless_its_format_has_none() -> None:

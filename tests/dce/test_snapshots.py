@@ -56,20 +56,10 @@ def test_a_gap_between_snapshots_is_named() -> None:
     assert chain(a_range(0, 3), events) == Chain(verdict=Verdict.GAP_FILLED, covered=1, missing_after=(SnapshotId("2"),))
 
 
-def test_from_nothing_the_first_commit_is_the_start() -> None:
-    assert chain(a_range(None, 1), [registered(1, 0, None), registered(2, 1, 0)]).verdict is Verdict.CONTIGUOUS
-
-
 def test_an_event_that_does_not_know_its_predecessor_does_not_hide_one_that_does() -> None:
     events = [registered(1, 1, None), registered(2, 1, 0)]
 
     assert chain(a_range(0, 1), events).verdict is Verdict.CONTIGUOUS
-
-
-def test_several_events_of_one_commit_are_one_link() -> None:
-    events = [registered(number, 1, 0) for number in range(5)]
-
-    assert chain(a_range(0, 1), events) == Chain(verdict=Verdict.CONTIGUOUS, covered=0)
 
 
 def test_a_recreated_table_has_no_chain_to_its_old_self() -> None:

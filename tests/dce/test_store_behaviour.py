@@ -72,26 +72,6 @@ def test_the_same_snapshot_of_a_partition_again_is_a_duplicate(store: DCEStore) 
     assert all_of(store) == list(first)
 
 
-def test_another_partition_cluster_table_or_uid_is_another_event(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="1", table_uid="u")])
-    others = [
-        make_event(snapshot_id="1", table_uid="u", partition=["a"]),
-        make_event(snapshot_id="1", table_uid="u", cluster="east"),
-        make_event(snapshot_id="1", table_uid="v"),
-        make_event(snapshot_id="2", table_uid="u"),
-        make_event("bronze.other", snapshot_id="1", table_uid="u"),
-    ]
-
-    assert len(store.register(others).registered) == len(others)
-
-
-def test_a_repeat_within_one_call_is_a_duplicate(store: DCEStore) -> None:
-    result = store.register([make_event(snapshot_id="1"), make_event(snapshot_id="2"), make_event(snapshot_id="1")])
-
-    assert snapshots(result.registered) == ["1", "2"]
-    assert snapshots(result.duplicates) == ["1"]
-
-
 def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
     first = store.register([make_event(event_key="k", partition=["a"])]).registered
 
@@ -99,13 +79,6 @@ def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> N
 
     assert result.duplicates == first
     assert [one.event.table for one in result.registered] == ["other"]
-
-
-def test_without_snapshot_and_key_every_registration_is_an_event(store: DCEStore) -> None:
-    store.register([make_event()])
-    store.register([make_event(), make_event()])
-
-    assert len(all_of(store)) == 3
 
 
 def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> None:
@@ -129,15 +102,6 @@ def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(s
         assert store.register([make_event(snapshot_id="1", tags=tags)]).duplicates == (amendment,)
 
 
-def test_an_amendment_of_an_amendment_names_the_first_event(store: DCEStore) -> None:
-    (first,) = store.register([make_event(snapshot_id="1")]).registered
-
-    amendments = [store.register([make_event(snapshot_id="1", tags={"a": value})]).registered[0] for value in "121"]
-
-    assert [one.amends for one in amendments] == [first.position] * 3
-    assert [one.event.tags["a"] for one in amendments] == ["1", "2", "1"]
-
-
 def test_an_event_and_its_amendment_may_come_in_one_call(store: DCEStore) -> None:
     events = [make_event(snapshot_id="1", tags={tag: "1"}) for tag in "aba"]
 
@@ -157,11 +121,6 @@ def test_registration_is_all_or_nothing(store: DCEStore) -> None:
     assert all_of(store) == []
 
 
-def test_registering_nothing_does_nothing(store: DCEStore) -> None:
-    assert store.register([]).registered == ()
-    assert store.tables() == []
-
-
 def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore) -> None:
     store.register([], [Seen("bronze.orders", TableUid("u-1"), "0")])  # type: ignore[arg-type]
 
@@ -169,15 +128,6 @@ def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore
 
     assert registered.event.table_uid == "u-1"
     assert store.register([make_event(snapshot_id="1", table_uid="u-1")]).duplicates == (registered,)
-
-
-def test_the_first_event_that_names_a_uid_sets_it(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="1", table_uid="u-1")])
-    store.register([make_event(snapshot_id="1", table_uid="u-2")])
-
-    record = store.table("bronze.orders")
-    assert record is not None
-    assert record.table_uid == "u-1"
 
 
 def test_an_event_pushed_before_the_uid_was_known_is_not_registered_again(store: DCEStore) -> None:
@@ -287,33 +237,6 @@ def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_f
     assert [one.canonical for one in all_of(store)] == ['["05"]', '["5"]', '["5"]']
 
 
-def test_levels_keep_their_order(store: DCEStore) -> None:
-    levels = PartitionLevels.of({"z": "int", "a": "date", "m": "string"})
-
-    store.declare("bronze.orders", levels)
-    store.declare("bronze.orders", levels)
-
-    record = store.table("bronze.orders")
-    assert record is not None
-    assert record.levels == levels
-
-
-def test_an_unpartitioned_change_is_fetched_with_its_table_but_of_no_partition(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="1"), make_event(snapshot_id="1", partition=["a"])])
-
-    assert len(all_of(store, table="bronze.orders")) == 2
-    assert len(all_of(store, table="bronze.orders", partition=("a",))) == 1
-
-
-def test_all_wanted_tags_must_be_on_one_event(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="1", tags={"a": "1"}), make_event(snapshot_id="2", tags={"b": "1"})])
-    store.register([make_event(snapshot_id="3", tags={"a": "1", "b": "1", "c": "1"})])
-
-    assert snapshots(all_of(store, tags={"a": "1", "b": "1"})) == ["3"]
-    assert snapshots(all_of(store, tags={"a": "1"})) == ["1", "3"]
-    assert all_of(store, tags={"a": "2"}) == []
-
-
 def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) -> None:
     for tags in ({}, {"a": "1"}, {"b": "1"}, {"c": "1"}):
         store.register([make_event(snapshot_id="1", tags=tags)])
@@ -324,13 +247,6 @@ def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) ->
     assert all_of(store, tags={"a": "1", "b": "1"}, only_new=True) == [versions[2]]
     assert all_of(store, tags={"c": "1"}, only_new=True) == [versions[3]]
     assert all_of(store, tags={"a": "2"}, only_new=True) == []
-
-
-def test_without_tags_only_changes_of_data_are_new(store: DCEStore) -> None:
-    (data, hive) = store.register([make_event(snapshot_id="1"), make_event("hive.t", table_format="HIVE")]).registered
-    store.register([make_event(tags={"a": "1"}), make_event(snapshot_id="1", tags={"a": "1"})])
-
-    assert all_of(store, only_new=True) == [data, hive]
 
 
 def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCEStore) -> None:
@@ -352,27 +268,12 @@ def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) ->
     assert abs(store.now() - moment) < 60_000
 
 
-def test_a_cluster_narrows_a_fetch(store: DCEStore) -> None:
-    store.register([make_event(cluster=cluster, snapshot_id="1") for cluster in ("", "east", "west")])
-
-    assert [one.event.cluster for one in all_of(store, cluster="east")] == ["east"]
-    assert [one.event.cluster for one in all_of(store, cluster="", table="bronze.orders")] == [""]
-    assert len(all_of(store, table="bronze.orders")) == 3
-
-
 def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCEStore) -> None:
     store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}), cluster="east")
     store.register([make_event(cluster=cluster, partition=["05"], snapshot_id="1") for cluster in ("east", "west")])
 
     assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=(5,))] == ["east"]
     assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=("05",))] == ["east", "west"]
-
-
-def test_an_unknown_table_has_no_events(store: DCEStore) -> None:
-    assert all_of(store, table="nowhere") == []
-    assert all_of(store, table="nowhere", partition=("a",)) == []
-    assert store.table("nowhere") is None
-    assert store.availability("nowhere") == []
 
 
 def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:

@@ -35,12 +35,6 @@ def test_equal_tags_hash_alike_in_any_order_and_survive_pickling(tags: dict[str,
     assert hash(backwards) == hash(Tags(tags)) == hash(pickle.loads(pickle.dumps(backwards)))
 
 
-def test_no_tags_are_carried_by_everything() -> None:
-    assert Tags().carries({})
-    assert not Tags().carries({"a": "1"})
-    assert not Tags({"a": "2"}).carries({"a": "1"})
-
-
 @pytest.mark.parametrize("tags", [{"k" * 129: "v"}, {"k": "v" * 4097}, {"k": 1}, {1: "v"}, {"k": "a\x00"}, "text"])
 def test_tags_that_a_store_cannot_hold_are_refused(tags: object) -> None:
     with pytest.raises(InvalidValueError, match="tags"):

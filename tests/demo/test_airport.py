@@ -7,7 +7,7 @@ from typing import Any
 
 from lakechime_dagster.demo.airport import Line, file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
-from lakechime_dagster.demo.plan import FLIGHTS, Plan
+from lakechime_dagster.demo.plan import FLIGHTS
 
 
 @cache
@@ -41,10 +41,3 @@ def test_each_line_is_named_by_where_it_begins_and_is_its_event_or_no_json() -> 
             assert json.loads(line.text) == line.event
         except json.JSONDecodeError:
             assert line.event is None
-
-
-def test_after_the_last_day_nothing_is_told() -> None:
-    plan = Plan(days=1)
-    assert plan.airport_lines(23)
-    assert plan.airport_lines(24) == ()
-    assert list(plan.written(plan.ticks).airport_lines()) == [line for tick in range(24) for line in lines_of(plan.seed, tick)]

@@ -8,9 +8,8 @@ import pymysql
 import pytest
 
 from lakechime_dagster.demo.plan import Plan
-from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, ReservationsDatabase, changes, folded
+from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, ReservationsDatabase, folded
 from lakechime_dagster.demo.servers import SCHEMA
-from lakechime_dagster.errors import LakeChimeError
 from tests.support.mariadb import MariaDB
 
 pytestmark = pytest.mark.services
@@ -53,13 +52,3 @@ def test_the_database_holds_what_the_plan_says_however_often_it_was_stopped(url:
         ReservationsDatabase(url).advance(PLAN, ticks)
         assert held(url) == planned(ticks)
     assert ReservationsDatabase(url).advance(PLAN, 8) == 0
-
-
-def test_what_was_written_is_counted(url: str) -> None:
-    assert ReservationsDatabase(url).advance(PLAN, 2) == len(changes(PLAN, 0)) + len(changes(PLAN, 1))
-
-
-def test_a_database_that_is_not_there_is_told_without_the_password() -> None:
-    with pytest.raises(LakeChimeError, match=r"the reservations at 127\.0\.0\.1:1 cannot be written: .*`lakechime dev` starts") as told:
-        ReservationsDatabase("mysql://application:secret@127.0.0.1:1/reservations").advance(PLAN, 1)
-    assert "secret" not in str(told.value)

@@ -24,13 +24,6 @@ def test_a_change_registered_by_the_command_line_becomes_rows_and_the_event_of_t
     assert [event["snapshot_id"] for event in events] == [str(DeltaTable(str(target)).version())]
 
 
-def test_a_run_says_in_tags_which_execution_it_is(shop: DagsterDev, orders: dict[str, Any]) -> None:
-    tags = {key: value for key, value in orders["run"]["tags"].items() if key.startswith("lakechime/")}
-    (shown,) = [one for one in shop.lakechime("execution", "list")["executions"] if one["execution_id"] == tags["lakechime/execution"]]
-    assert (tags["lakechime/consumer"], tags["lakechime/cause"], tags["lakechime/attempt"]) == ("silver.orders", "trigger", "1")
-    assert (shown["step"], shown["state"]) == (1, "SETTLED")
-
-
 def test_a_stock_asset_gets_exactly_the_events_of_its_execution(shop: DagsterDev, orders: dict[str, Any]) -> None:
     run = shop.await_run("features")
     assert run["status"] == "SUCCESS"

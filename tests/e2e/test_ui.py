@@ -110,13 +110,6 @@ def test_the_page_of_a_sensor_says_why_it_launches_nothing(shop: DagsterDev, ord
     assert unseen(page, url, *texts, picture=pictures / "sensor.png", opens="0 runs requested") == []
 
 
-def test_the_page_of_a_run_shows_its_execution_in_tags(shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path) -> None:
-    run = orders["run"]
-    tags = [f"lakechime/{name}: {run['tags'][f'lakechime/{name}']}" for name in ("consumer", "cause", "attempt")]
-    url = f"{shop.url}/runs/{run['runId']}"
-    assert unseen(page, url, *tags, picture=pictures / "run.png", opens="View tags and config") == []
-
-
 def test_the_page_of_a_source_shows_its_commits_and_who_wrote_them(
     shop: DagsterDev, orders: dict[str, Any], page: Page, pictures: Path
 ) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources import files
 from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.sources.source import open_feed
@@ -33,17 +32,6 @@ def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
     assert (look.end, look.rest) == (FilesPlace({"a.jsonl": 27}), "")
 
 
-def test_a_line_that_is_not_whole_is_nothing_yet(feed: FilesFeed) -> None:
-    (feed.folder / "a.jsonl").write_bytes(b"x" * 3 * files.BLOCK)
-    look = feed.look(None)
-    assert (look.end, look.came, look.problems) == (FilesPlace(), "", ())
-
-
-def test_the_end_of_lines_is_found_before_a_long_one_that_is_not_whole(feed: FilesFeed) -> None:
-    (feed.folder / "a.jsonl").write_bytes(b"one\n" + b"x" * 3 * files.BLOCK)
-    assert feed.look(None).end == FilesPlace({"a.jsonl": 4})
-
-
 def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b"1\n")
     (feed.folder / "a.json").write_bytes(b"1\n")
@@ -59,12 +47,6 @@ def test_a_pattern_may_go_into_folders(tmp_path: Path) -> None:
     (tmp_path / "2024" / "05").mkdir(parents=True)
     (tmp_path / "2024" / "05" / "a.jsonl").write_bytes(b"1\n")
     assert FilesFeed(tmp_path, "**/*.jsonl").look(None).end == FilesPlace({"2024/05/a.jsonl": 2})
-
-
-def test_a_file_that_is_gone_drops_out_of_the_place(feed: FilesFeed) -> None:
-    (feed.folder / "b.jsonl").write_bytes(b"1\n")
-    look = feed.look(FilesPlace({"a.jsonl": 5, "b.jsonl": 2}))
-    assert (look.end, look.came, look.problems) == (FilesPlace({"b.jsonl": 2}), "", ())
 
 
 def test_a_file_that_shrank_needs_a_person_and_hides_no_other(feed: FilesFeed) -> None:
@@ -105,32 +87,6 @@ def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None
     assert opened == KafkaFeed(topic, {"NAME": "value"}, is_ordered_by_position=True)
     with pytest.raises(FeedUnreadableError, match="42 is neither"):
         open_feed(42, Path, {})
-
-
-def test_a_step_takes_files_in_the_order_of_their_names_up_to_its_limit(tmp_path: Path) -> None:
-    feed = FilesFeed(tmp_path, "*.jsonl", max_bytes=7)
-    (tmp_path / "b.jsonl").write_bytes(b"12\n45\n78\n")
-    (tmp_path / "a.jsonl").write_bytes(b"123\n")
-    (tmp_path / "c.jsonl").write_bytes(b"1\n")
-    first = feed.look(None)
-    assert first.step_end == FilesPlace({"a.jsonl": 4, "b.jsonl": 3})
-    assert first.came == f"15 bytes came in 3 files of {tmp_path}"
-    assert first.left == "a step takes at most 7 bytes, so that 8 are left to the next ones"
-    second = feed.look(first.step_end)
-    assert second.step_end == FilesPlace({"a.jsonl": 4, "b.jsonl": 9})
-    third = feed.look(second.step_end)
-    assert (third.step_end, third.left, third.end) == (None, "", FilesPlace({"a.jsonl": 4, "b.jsonl": 9, "c.jsonl": 2}))
-
-
-def test_a_line_that_is_longer_than_a_step_is_taken_alone(tmp_path: Path) -> None:
-    feed = FilesFeed(tmp_path, "*.jsonl", max_bytes=3)
-    (tmp_path / "a.jsonl").write_bytes(b"1\n3456789\n1\n")
-    ends, look = [], feed.look(None)
-    for _ in range(2):
-        ends.append(look.step_end)
-        look = feed.look(look.step_end)
-    assert ends == [FilesPlace({"a.jsonl": 2}), FilesPlace({"a.jsonl": 10})]
-    assert (look.step_end, look.end) == (None, FilesPlace({"a.jsonl": 12}))
 
 
 WRITES = st.lists(st.tuples(st.sampled_from(["a.jsonl", "b.jsonl"]), st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n"))))

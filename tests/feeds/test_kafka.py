@@ -10,7 +10,7 @@ from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
 from lakechime_dagster.sources.files import Look
 from lakechime_dagster.sources.kafka import KafkaFeed, TopicState, judged
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import KafkaPlace, MessageSpan, TopicPlace, feed_place
+from lakechime_dagster.triggers.consumers import KafkaPlace, TopicPlace, feed_place
 from tests.support.kafka import PASSWORD
 from tests.support.processes import free_port
 from tests.support.topics import ENVIRONMENT, LOGIN, Topics
@@ -25,16 +25,6 @@ def no_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-@pytest.mark.services
-def test_the_end_is_after_the_last_message(topics: Topics) -> None:
-    topics.create("orders", 2)
-    topics.send("orders", "a", "b", partition=1)
-    look = look_at(topics)
-    assert offsets(look) == {"orders": {0: 0, 1: 2}}
-    assert look.came == f"{topics.named('orders')}[1] came from offset 0 to 2"
-    assert look_at(topics, look).came == ""
 
 
 @pytest.mark.services
@@ -87,15 +77,6 @@ def test_what_was_deleted_above_the_place_is_a_finding_with_both_offsets_and_the
 
 
 @pytest.mark.services
-def test_what_was_deleted_below_the_place_was_read(topics: Topics) -> None:
-    topics.create("orders")
-    topics.send("orders", "a", "b", "c")
-    first = look_at(topics)
-    topics.cut("orders", 3)
-    assert look_at(topics, first) == Look(end=first.end)
-
-
-@pytest.mark.services
 def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topics: Topics) -> None:
     topics.create("orders")
     topics.create("planes")
@@ -121,12 +102,6 @@ def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None
     assert isinstance(look.step_end, KafkaPlace)
     assert [dict(topic.offsets) for topic in look.step_end.topics.values()] == [{0: 3, 1: 1}]
     assert look.left == "a step takes at most 5 offsets, so that 6 are left to the next ones"
-
-
-@pytest.mark.services
-def test_no_topic_of_the_name_is_said(topics: Topics) -> None:
-    with pytest.raises(FeedUnreadableError, match=r"is no topic, or not yet: the cluster has none of that name"):
-        look_at(topics)
 
 
 @pytest.mark.services
@@ -159,23 +134,6 @@ def test_an_option_that_the_environment_does_not_have_is_named() -> None:
         feed.look(None)
 
 
-def test_an_option_that_no_client_knows_is_named_without_what_it_hides() -> None:
-    topic = KafkaTopic("orders", bootstrap="broker:9092", options={"sasl.pasword": "$KAFKA_PASSWORD"})
-    with pytest.raises(FeedUnreadableError, match=r'No such configuration property: "sasl.pasword"') as raised:
-        KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True).look(None)
-    assert PASSWORD not in str(raised.value)
-
-
-def test_an_end_below_the_place_is_a_finding() -> None:
-    (problem,) = judged_at({0: 7}, {0: (0, 5)}).problems
-    assert problem.startswith("orders[0] ends at offset 5, and was read up to 7")
-
-
-def test_a_new_partition_whose_beginning_is_gone_is_a_finding() -> None:
-    (problem,) = judged_at({0: 7}, {0: (0, 7), 1: (2, 4)}).problems
-    assert problem.startswith("orders[1] was truncated: it was read up to offset 0, and begins at 2 now")
-
-
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
     look = judged(FEED, KafkaPlace(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
     assert look == Look(end=KafkaPlace({"A": TopicPlace("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
@@ -195,12 +153,6 @@ def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
     assert isinstance(look.kept, KafkaPlace)
     goes_on = judged(FEED, look.kept, topics, is_ordered_by_position=False)
     assert (goes_on.problems, goes_on.kept, goes_on.came) == ((), None, "3 partitions grew of orders at broker:9092")
-
-
-def judged_at(read: dict[int, int], spans: dict[int, MessageSpan]) -> Look:
-    """What is found of a topic after a place in it."""
-    place = KafkaPlace({"A": TopicPlace("orders", read)})
-    return judged(FEED, place, [TopicState(topic_id="A", name="orders", spans=spans)], is_ordered_by_position=True)
 
 
 def look_at(topics: Topics, before: Look | None = None, *, is_ordered_by_position: bool = True) -> Look:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,30 +24,6 @@ def looked(place: KafkaPlace, ends: Ends, limit: int | None, *, first: int = 0) 
 def step_end_of(look: Look) -> KafkaPlace:
     assert isinstance(look.step_end, KafkaPlace)
     return look.step_end
-
-
-def test_partitions_share_a_limit_by_what_they_hold() -> None:
-    look = looked(KafkaPlace(), {"orders.eu": {0: 700, 1: 0}, "planes": {0: 300}}, 100)
-    assert step_end_of(look) == KafkaPlace({"o": TopicPlace("orders.eu", {0: 69, 1: 0}), "p": TopicPlace("planes", {0: 30})})
-    assert look.left == "a step takes at most 100 offsets, so that 901 are left to the next ones"
-    assert look.end == KafkaPlace({"o": TopicPlace("orders.eu", {0: 700, 1: 0}), "p": TopicPlace("planes", {0: 300})})
-
-
-@pytest.mark.parametrize("limit", [None, 1_000])
-def test_what_a_step_holds_is_read_up_to_its_end(limit: int | None) -> None:
-    look = looked(KafkaPlace(), {"orders": {0: 1_000}}, limit)
-    assert (look.step_end, look.left) == (None, "")
-
-
-def test_a_heartbeat_waits_until_all_else_is_read_also_where_its_beginning_goes() -> None:
-    ends = {"orders": {0: 10}, "beats": {0: 7}}
-    first = step_end_of(looked(KafkaPlace(), ends, 6))
-    assert first == KafkaPlace({"o": TopicPlace("orders", {0: 6})})
-    second = looked(first, {"orders": {0: 12}, "beats": {0: 7}}, 6, first=2)
-    assert (second.problems, step_end_of(second)) == ((), KafkaPlace({"o": TopicPlace("orders", {0: 12})}))
-    third = looked(step_end_of(second), {"orders": {0: 13}, "beats": {0: 9}}, 6, first=2)
-    assert step_end_of(third) == KafkaPlace({"o": TopicPlace("orders", {0: 13}), "b": TopicPlace("beats", {0: 7})})
-    assert third.left == "a step takes at most 6 offsets, so that 2 are left to the next ones"
 
 
 def test_schema_changes_are_read_first_and_all_of_them() -> None:

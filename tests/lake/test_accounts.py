@@ -8,14 +8,11 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import DeclarationError, InvalidValueError
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
-from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Storage
-from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
 
 WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
@@ -25,17 +22,6 @@ def test_a_session_gets_the_settings_and_a_file_system_of_its_own() -> None:
     found = WRITER.confs("s3a://lake/shop/orders", {"SHOP_KEY": "secret"})
     assert found == {"fs.s3a.impl.disable.cache": "true", "fs.s3a.access.key": "secret", "fs.s3a.endpoint": "https://store"}
     assert "fs.s3a" not in repr(WRITER)
-
-
-def test_a_variable_that_is_not_there_is_named() -> None:
-    with pytest.raises(InvalidValueError, match=r"Account\('shop-writer'\), settings\['fs\.s3a\.access\.key'\] '\$SHOP_KEY': is not in"):
-        WRITER.confs("s3a://lake/shop", {})
-
-
-def test_the_messages_of_a_followed_table_are_written_by_its_account() -> None:
-    merge = CDCMerge(keys=("id",))
-    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, storage=Storage(write_as=WRITER))
-    assert table.write_as is table.bronze.write_as is WRITER
 
 
 @pytest.mark.parametrize("location", ["/lake/orders", "lake/orders", "file:///lake/orders", "hdfs://names/lake/orders"])

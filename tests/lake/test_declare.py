@@ -1,21 +1,15 @@
 """What a correct declaration says, and how the decorated function stays a function."""
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.tables.declare import spark_table, sql_table
-from lakechime_dagster.tables.options import Asset, Read, ReadMode, Storage
-from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
-from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, weather
-
-HERE = Path(__file__).parent
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.options import Read, ReadMode
+from lakechime_dagster.tables.tables import LakeTable, RefreshMode
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
+from tests.lake.tables import MINUTELY, REJOIN, flights, joined, make_table, weather
 
 
 def test_a_decorated_function_stays_callable_with_plain_frames() -> None:
@@ -24,17 +18,6 @@ def test_a_decorated_function_stays_callable_with_plain_frames() -> None:
     assert silver(weather="w", flights="f") == ("f", "w")
     assert silver.__name__ == "joined"
     assert silver.__doc__ == joined.__doc__
-
-
-def test_a_declaration_describes_itself_by_its_docstring() -> None:
-    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})
-    assert silver.description == "Flights with the weather of their hour."
-
-
-def test_declarations_are_values_that_hash() -> None:
-    assert flights == SourceTable("bronze.flights", storage=Storage(partitioned_by=PartitionLevels.of(HOUR)), asset=Asset(owner="team:ops"))
-    assert len({flights, weather, make_table(), make_table()}) == 3
-    assert flights.levels.as_dict() == HOUR
 
 
 def test_a_trigger_without_tables_waits_for_what_is_read() -> None:
@@ -49,18 +32,6 @@ def test_an_input_whose_change_is_ignored_does_not_wake(refresh: str, read: Read
     silver = make_table(compute=joined, reads=reads, refresh=refresh, trigger=MINUTELY)
     assert silver.trigger is not None
     assert silver.trigger.tables == ("bronze.flights",)
-
-
-def test_a_snapshot_wakes_a_full_refresh_without_further_words() -> None:
-    reads = {"flights": flights.snapshot(), "weather": weather.snapshot()}
-    full = make_table(compute=joined, reads=reads, refresh="full", trigger=MINUTELY)
-    assert full.trigger is not None
-    assert full.trigger.tables == ("bronze.flights", "bronze.weather")
-
-
-def test_the_inputs_of_a_table_include_the_rejoined_one() -> None:
-    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})
-    assert silver.inputs == ("bronze.flights", "bronze.weather")
 
 
 def test_context_config_and_resources_are_injected_by_signature() -> None:
@@ -120,40 +91,3 @@ def test_affected_keys_learn_which_source_columns_give_the_key() -> None:
     )
     given = {"origin": {"f.origin": "origin"}, "target": {"f.dest": "dest"}, "month": {"w.day": "day"}}
     assert table.key_columns == {"bronze.flights": given}
-
-
-def test_the_branches_of_a_union_give_the_partition_column_by_its_place() -> None:
-    sql = "SELECT origin AS o, flight_date FROM bronze.flights UNION ALL SELECT city, flight_date AS day FROM bronze.weather"
-    table = sql_table("gold.f", sql=sql, refresh="partitions", storage=Storage(partitioned_by={"flight_date": "date"}))
-    assert table.inputs == ("bronze.flights", "bronze.weather")
-
-
-def test_a_partition_trigger_may_wait_for_tables_that_are_not_read() -> None:
-    gate = PartitionTrigger([weather.partitions(flight_date=tick("-1d"), hour=range(24))], every(days=1, start="2013-01-02"))
-    table = make_table(refresh="partitions", partitioned_by={"flight_date": "date"}, trigger=gate)
-    assert table.trigger is gate
-
-
-def test_partitions_asks_for_exactly_the_declared_levels() -> None:
-    with pytest.raises(DeclarationError, match=r"bronze\.flights, partitions: has no level 'day'; its levels are flight_date, hour"):
-        flights.partitions(day=tick("-1d"), hour=range(24))
-
-
-def test_everything_that_dagster_takes_passes_through() -> None:
-    table = make_table(dagster={"tags": {"tier": "1"}}, fresh_within=dt.timedelta(hours=1), watermark="day", kinds=["spark"])
-    assert table.dagster["tags"] == {"tier": "1"}
-    assert table.kinds == ("spark",)
-
-
-def test_calling_a_table_of_sql_says_where_its_text_is() -> None:
-    table = sql_table("gold.f", sql="SELECT * FROM bronze.flights")
-    with pytest.raises(DeclarationError, match="is written in SQL"):
-        table()
-
-
-def test_spark_table_reads_rows_by_default() -> None:
-    @spark_table("silver.f", reads={"flights": flights.changes()})
-    def silver(flights: Any) -> Any:
-        return flights
-
-    assert silver.refresh is RefreshMode.ROWS

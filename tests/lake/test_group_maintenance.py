@@ -5,12 +5,8 @@ import datetime as dt
 import pytest
 
 from lakechime_dagster.silver.maintenance import keeping_words
-from lakechime_dagster.tables.events import event_group, event_stream
-from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import LOG, Maintenance, log_kept
 from lakechime_dagster.tables.maintenance_plan import TableFiles
-from lakechime_dagster.tables.options import Storage
-from lakechime_dagster.tables.sources import JsonLines
 
 DAY = 86_400_000
 NOW = 1_000 * DAY
@@ -32,16 +28,3 @@ def test_of_a_type_that_is_written_no_more_the_log_keeps_its_last_commit(age: fl
     properties = kept(age)
     assert properties == {"delta.appendOnly": "false", LOG: properties[LOG]}
     assert log_kept(properties) >= dt.timedelta(days=age + 30)
-
-
-def test_what_was_set_is_not_set_again_at_the_next_look() -> None:
-    (log,) = (value for name, value in kept(20).items() if name == LOG)
-    assert LOG not in kept(34, logRetentionDuration=log)
-    assert LOG in kept(36, logRetentionDuration=log)
-
-
-def test_the_group_for_the_rest_is_kept_as_its_stream_is() -> None:
-    policy = Maintenance(min_files=7)
-    stream = event_stream("game", source=JsonLines("in"), storage=Storage(maintenance=policy))
-    groups = Lake("ev", [stream, event_group("shop", stream, match="shop.*")]).groups
-    assert {group.name: group.maintenance for group in groups} == {"shop": None, "game_other": policy}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.errors import DeclarationError, NotFoundError
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake, find_cycle, topological
 from lakechime_dagster.tables.tables import SourceTable
-from tests.lake.tables import HOUR, REJOIN, flights, joined, make_table, weather
+from tests.lake.tables import REJOIN, flights, joined, make_table, weather
 
 SILVER = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})
 GOLD = sql_table("gold.routes", sql="SELECT * FROM silver.flights JOIN bronze.weather USING (origin)")
@@ -23,19 +23,6 @@ def test_tables_come_in_an_order_in_which_inputs_are_first() -> None:
     assert names.index("bronze.weather") < names.index("silver.flights")
     assert lake.targets == (SILVER, GOLD)
     assert set(lake.sources) == {flights, weather}
-
-
-def test_a_lake_tells_who_reads_what() -> None:
-    lake = Lake("flights", [flights, weather, SILVER, GOLD])
-    assert lake.graph()["gold.routes"] == ("silver.flights", "bronze.weather")
-    assert lake.graph()["bronze.flights"] == ()
-    assert lake.readers("bronze.weather") == (SILVER, GOLD)
-    assert lake.levels["bronze.flights"].as_dict() == HOUR
-
-
-def test_an_unknown_table_is_not_found_and_the_known_ones_are_named() -> None:
-    with pytest.raises(NotFoundError, match=r"lake flights has no table 'gold\.x'; it has bronze\.flights, bronze\.weather"):
-        Lake("flights", [flights, weather]).table("gold.x")
 
 
 GRAPHS = st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=4), max_size=8)

@@ -9,14 +9,6 @@ from lakechime_dagster.tables.maintenance import opened, wanted
 FILES = st.lists(st.tuples(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda two: (min(two), max(two))), st.integers(1, 9)))
 
 
-def test_files_that_lie_one_after_another_are_opened_one_at_a_time() -> None:
-    assert opened([((0, 4), 10), ((5, 9), 10), ((10, 14), 10)]) == 10
-
-
-def test_files_that_hold_all_values_are_all_opened() -> None:
-    assert opened([((0, 9), 10), ((0, 9), 30)]) == 40
-
-
 def test_where_the_span_of_a_file_is_not_known_nothing_is_said() -> None:
     assert (opened([((0, 4), 10), (None, 10)]), opened([])) == (0, 0)
 

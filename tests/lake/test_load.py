@@ -12,10 +12,6 @@ from lakechime_dagster.tables.events import owner_of
 from lakechime_dagster.tables.load import load_lake
 
 
-def test_a_lake_is_found_by_module_and_attribute() -> None:
-    assert load_lake("tests.e2e.lake:lake").name == "shop"
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

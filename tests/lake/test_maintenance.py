@@ -50,9 +50,3 @@ def test_tables_carry_it_and_all_three_of_one_that_follows_a_database() -> None:
         "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), storage=Storage(maintenance=maintenance)
     )
     assert [table.maintenance for table in (computed, follows, follows.bronze)] == [maintenance] * 3
-
-
-def test_what_is_no_maintenance_is_refused_with_the_table() -> None:
-    wrong: Any = "daily"
-    with pytest.raises(DeclarationError, match=re.escape("gold.total, maintenance: 'daily' is no Maintenance(…)")):
-        sql_table("gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", storage=Storage(maintenance=wrong))

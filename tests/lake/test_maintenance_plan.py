@@ -24,7 +24,6 @@ from lakechime_dagster.tables.maintenance_plan import (
 
 DAY = 86_400_000
 NOW = 100 * DAY
-MIB = 1024 * 1024
 POLICY = Maintenance(small_file=10, target_file=40, min_files=2, budget=10**9)
 GIVEN_NAMES = count()
 
@@ -80,24 +79,6 @@ def test_tables_that_are_planned_together_share_a_budget_that_goes_where_it_save
     assert {name: [action.bytes for action in one.actions] for name, one in made.items()} == {"poor": [], "good": [8]}
     assert [one.why for one in made["poor"].refused] == ["20 bytes are the budget of a run, of which 12 bytes are left"]
     assert [one.rewrites for one in plan_together([poor, good], 35, NOW)] == [27, 8]
-
-
-def test_a_table_of_which_nothing_may_be_touched_takes_nothing_of_the_budget_of_others() -> None:
-    held = Reader(name="gold.totals", waits="it is BLOCKED: a column changed")
-    blocked, free = (
-        make_subject("blocked", *(make_file(1) for _ in range(8)), readers=(held,)),
-        make_subject("free", make_file(), make_file()),
-    )
-    first, second = plan_together([blocked, free], 10, NOW)
-    assert (first.rewrites, second.rewrites) == (0, 10)
-    assert [one.why for one in first.refused] == ["gold.totals waits: it is BLOCKED: a column changed"]
-
-
-def test_of_a_partition_that_is_too_much_the_smallest_files_are_joined() -> None:
-    made = planned(*(make_file(size) for size in (1, 2, 2, 3, 9)), policy=replace(POLICY, budget=6))
-    (action,) = made.actions
-    assert (action.files, action.bytes, action.below) == (3, 5, 3)  # sizes 1, 2, 2: what is smaller than 3
-    assert made.refused[0].why == "6 bytes are the budget of a run, of which 1 bytes are left; a part of it is done"
 
 
 def test_a_clustered_table_is_laid_out_as_a_whole_or_not_at_all() -> None:
@@ -160,12 +141,6 @@ def test_while_a_consumer_waits_nothing_is_touched_and_what_it_needs_is_kept_lon
     )
 
 
-def test_a_consumer_that_is_behind_by_more_than_is_kept_is_waited_for() -> None:
-    made = planned(make_file(), make_file(), readers=(Reader(name="r", since=NOW - 8 * DAY, unread=NOW - 8 * DAY),))
-    assert kinds(made) == [Kind.RAISE]
-    assert made.refused[0].why.startswith("r has not read what came since 1970-04-03 00:00 UTC")
-
-
 def test_where_the_log_is_kept_for_a_short_time_a_consumer_is_waited_for_sooner() -> None:
     """What is raised for it is no reason to wait for it no longer."""
     behind, short = Reader(name="r", since=NOW - 3 * DAY, unread=NOW - 3 * DAY), {LOG: "interval 5 days"}
@@ -177,18 +152,6 @@ def test_where_the_log_is_kept_for_a_short_time_a_consumer_is_waited_for_sooner(
     assert (made.actions, [refused.action.kind for refused in made.refused]) == ((), [Kind.COMPACT])
     made = planned(properties=raised, readers=(Reader(name="r"),))
     assert [(action.kind, action.properties[LOG]) for action in made.actions] == [(Kind.LOWER, "interval 5 days")]
-
-
-def test_once_the_consumer_has_caught_up_all_is_as_it_was_and_maintenance_goes_on() -> None:
-    raised = {FILES: "interval 17 days", BEFORE + FILES: ""}
-    made = planned(make_file(), make_file(), removed=(make_old(8),), properties=raised, readers=(Reader(name="r"),))
-    assert kinds(made) == [Kind.LOWER, Kind.COMPACT, Kind.VACUUM]
-    assert made.actions[0].properties == {FILES: None, BEFORE + FILES: None}
-
-
-def test_a_consumer_that_has_read_all_rows_holds_back_only_what_was_done_to_files_since() -> None:
-    made = planned(make_file(), make_file(), removed=(make_old(50), make_old(20)), readers=(Reader(name="r", since=NOW - 40 * DAY),))
-    assert [(action.kind, action.files) for action in made.actions] == [(Kind.COMPACT, 2), (Kind.VACUUM, 1)]
 
 
 # Laws
@@ -261,14 +224,6 @@ def test_after_it_was_done_there_is_nothing_more_to_do(files: TableFiles, reader
     assert plan(files, readers, policy, NOW).actions == ()
 
 
-@given(WORLDS, POLICIES)
-def test_a_plan_says_why_of_all_that_it_does_and_does_not(files: TableFiles, policy: Maintenance) -> None:
-    made = plan(files, [], policy, NOW)
-    assert all(action.reason for action in made.actions)
-    assert all(refused.why and refused.action.reason for refused in made.refused)
-    assert made == plan(files, [], policy, NOW)
-
-
 def test_properties_are_set_where_the_table_has_others_and_not_while_a_consumer_waits() -> None:
     policy = replace(POLICY, properties={LOG: "interval 60 days", "shop.cost_center": "7"})
     (action,) = planned(policy=policy, properties={"shop.cost_center": "7"}).actions
@@ -277,11 +232,6 @@ def test_properties_are_set_where_the_table_has_others_and_not_while_a_consumer_
     assert planned(policy=policy, properties=dict(policy.properties)).actions == ()
     made = planned(policy=policy, readers=(Reader(name="gold.x", since=NOW - DAY, waits="it is BLOCKED"),))
     assert [refused.action.kind for refused in made.refused] == [Kind.PROPERTIES]
-
-
-def test_a_retention_that_is_declared_holds_for_the_very_run_that_sets_it() -> None:
-    made = planned(policy=replace(POLICY, properties={FILES: "interval 30 days"}), removed=(make_old(20),))
-    assert kinds(made) == [Kind.PROPERTIES]
 
 
 # What Delta does of it, in small

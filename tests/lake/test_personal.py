@@ -44,15 +44,6 @@ def test_a_column_of_a_followed_table_may_be_renamed_and_personal() -> None:
     assert table.personal == {"email": EMAIL, "phone": personal("phone")}
 
 
-def test_tags_are_frozen() -> None:
-    given = {"email": EMAIL}
-    table = SourceTable("bronze.people", asset=Asset(columns=given))
-    given["phone"] = personal("phone")
-    assert dict(table.personal) == {"email": EMAIL}
-    with pytest.raises(TypeError):
-        table.personal["phone"] = EMAIL  # type: ignore[index]
-
-
 def test_names_lead_into_structs_and_into_json() -> None:
     tagged = SourceTable(
         "bronze.people", asset=Asset(columns={"user.email": EMAIL, "payload:$.user.email": EMAIL, "payload:$.items[].to": EMAIL})

@@ -56,62 +56,30 @@ PINNED = [weather.snapshot(on_change="ignore")]
 
 NAMES = [
     (lambda: SourceTable("bronze flights"), "'bronze flights', name: the part 'bronze flights' must be of letters, digits and _"),
-    (lambda: SourceTable("bronze..flights"), "'bronze..flights', name: the part '' must be of letters"),
-    (lambda: SourceTable(""), "SourceTable '', name: is not a table name; write it first"),
-    (lambda: SourceTable("bronze.flüge"), "'bronze.flüge', name: the part 'flüge'"),
     (lambda: SourceTable("a.b/../c"), "name: the part 'b/'"),
     (lambda: SourceTable("bronze.x\n"), r"name: the part 'x\n' must be"),
     (lambda: SourceTable("a.f__quarantine"), "a.f__quarantine, name: ends with __quarantine, which is kept for tables of refused rows"),
-    (lambda: SourceTable("a" * 300), "name: has 300 characters; use at most 200"),
     (
         lambda: SourceTable("a.b", storage=Storage(partitioned_by={"day": "datum"})),
         "a.b, partitioned_by: partition level 'day' 'datum': is not a level type",
     ),
-    (
-        lambda: SourceTable("a.b", storage=Storage(partitioned_by=["day"])),  # type: ignore[arg-type]
-        'a.b, partitioned_by: [\'day\'] has no types; write {"column": "type"}',
-    ),
     (lambda: SourceTable("a.b", asset=Asset(owner="ops")), "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'"),
-    (lambda: SourceTable("a.b", storage=Storage(format="orc")), "a.b, format: 'orc' is none of delta, iceberg, hive"),
-    (lambda: SourceTable("a.b", storage=Storage(location=" ")), "a.b, location: ' ' is not a path or URL"),
-    (
-        lambda: SourceTable("a.b", asset=Asset(fresh_within=dt.timedelta(0))),
-        "a.b, fresh_within: datetime.timedelta(0) is not a positive timedelta",
-    ),
     (
         lambda: SourceTable("a.b", asset=Asset(fresh_within=dt.timedelta(seconds=30))),
         "a.b, fresh_within: datetime.timedelta(seconds=30) is less than a minute, the least that Dagster watches a source by",
     ),
-    (lambda: SourceTable("a.b", asset=Asset(owner="a@b.c")), "a.b, owner: 'a@b.c' is neither an e-mail address"),
-    (lambda: SourceTable("a.b", asset=Asset(dagster={"metadata": None})), "a.b, dagster: the metadata None are no map"),
     (lambda: make_table("a." + "b" * 130), "name: has 132 characters; use at most 128"),
-    (lambda: sql_table("a." + "b" * 130, sql="SELECT * FROM x.y"), "name: has 132 characters; use at most 128"),
-    (lambda: SourceTable("a.b", asset=Asset(group="my group")), "a.b, group: 'my group' must be of letters, digits and _"),
     (
         lambda: SourceTable("a.b", asset=Asset(dagster={"deps": []})),
         "a.b, dagster: 'deps' is set from the declaration itself; leave it out",
     ),
     (
-        lambda: make_table(dagster={"check_specs": []}),
-        "dagster: 'check_specs' is set from the declaration itself; write a check of your own with @dg.asset_check(asset=…)",
-    ),
-    (
-        lambda: make_table(dagster={"tags": {}, "required_resource_keys": {"mail"}}),
-        "dagster: 'required_resource_keys' is set from the declaration itself; annotate a parameter of the function with the resource",
-    ),
-    (lambda: make_table(dagster={"output_required": False}), "dagster: 'output_required' is set from the declaration itself; leave it out"),
-    (
         lambda: make_table(fresh_within=dt.timedelta(hours=1)),
         "silver.flights, fresh_within: is measured by the watermark; give watermark=, the event-time column, too",
     ),
-    (lambda: make_table(keys="flight"), "silver.flights, keys: 'flight' is not a list of columns; write ['flight']"),
     (lambda: make_table(keys=["flight", "Flight"]), "silver.flights, keys: names column 'Flight' twice"),
-    (lambda: make_table(refresh="sometimes"), "refresh: 'sometimes' is none of rows, affected_keys, partitions, full"),
-    (lambda: make_table(trigger="hourly"), "trigger: 'hourly' is neither a PartitionTrigger nor a SnapshotTrigger"),
-    (lambda: sql_table("a.b", sql="SELECT * FROM c.d", trigger="daily"), "a.b, trigger: 'daily' is neither"),  # type: ignore[arg-type]
     (lambda: make_table(expect={"positive": "air_time >"}), "expect['positive']: 'air_time >' is not a SQL condition"),
     (lambda: make_table(expect={"many": "count(*) > 1"}), "expect['many']: 'count(*) > 1' looks at more than one row"),
-    (lambda: make_table(expect={"mean": "mean(x) > 3"}), "expect['mean']: 'mean(x) > 3' looks at more than one row"),
 ]
 
 DAY_OF_FLIGHTS = PartitionTrigger([flights.partitions(flight_date=tick("-1d"), hour=range(24))], DAILY)
@@ -121,24 +89,14 @@ READS = [
         lambda: make_table(trigger=DAY_OF_FLIGHTS),
         "silver.flights, refresh='rows': would read the whole of its inputs for each key of its partition trigger; use",
     ),
-    (lambda: make_table(keys=["flight"], trigger=DAY_OF_FLIGHTS), "use refresh='partitions', or a SnapshotTrigger"),
-    (lambda: make_table(reads={}), "silver.flights, reads: names no input"),
-    (lambda: make_table(reads={"flights": flights}), "reads['flights']: SourceTable(name='bronze.flights'"),
-    (lambda: make_table(reads={"bronze.flights": flights.changes()}), "reads: 'bronze.flights' is not a parameter name"),
     (lambda: make_table("bronze.flights"), "bronze.flights, reads['flights']: reads the table itself"),
     (lambda: make_table(compute=without_weather), "reads['flights']: is no parameter of without_weather(); its parameters are weather"),
     (lambda: make_table(compute=misspelt), "parameter 'wether': is no input; reads= names flights"),
-    (lambda: make_table(compute=lambda flights, limit: flights), "parameter 'limit': is no input; reads= names flights"),
     (lambda: flights.changes(rejoin=weather), "bronze.flights, changes(rejoin=, on=): needs on=[columns that both tables have]"),
-    (lambda: flights.changes(on=["origin"]), "bronze.flights, changes(rejoin=, on=): joins nothing; give rejoin=table too"),
     (
         lambda: flights.changes(rejoin=TableName("bronze.weather", cluster="eu"), on=["origin"]),
         "bronze.flights, changes(rejoin=): names bronze.weather of the cluster 'eu'; all tables of a lake are of its own cluster",
     ),
-    (lambda: flights.changes(rejoin=flights, on=["x"]), "changes(rejoin=): is the table itself"),
-    (lambda: flights.snapshot(on_change="drop"), "bronze.flights, snapshot(on_change=): 'drop' is not 'ignore'"),
-    (lambda: planes.partitions(day=1), "bronze.planes, partitions: is not partitioned; declare partitioned_by="),
-    (lambda: flights.partitions(hour=5), "bronze.flights, partitions: needs a value for level 'flight_date'"),
     (
         lambda: make_table(compute=joined, reads=TWO),
         "refresh='rows': reads bronze.flights and bronze.weather as changes, and a join of two",
@@ -173,18 +131,8 @@ READS = [
 ]
 
 SQL = [
-    (lambda: sql_table("gold.t", sql=None), "gold.t, sql: None is neither the text of a query nor the Path of a file with one"),  # type: ignore[arg-type]
     (lambda: sql_table("gold.t", sql=Path("nowhere.sql")), "nowhere.sql' cannot be read (FileNotFoundError)"),
-    (
-        lambda: sql_table("gold.t", sql="SELECT n FROM a.b", storage=Storage(readers=["polars"])),
-        "gold.t, readers: ('polars',) has no effect for a computed table; leave it out of Storage(…)",
-    ),
-    (lambda: SourceTable("a.b", asset=Asset(watermark="day")), "a.b, watermark: 'day' has no effect for a table that is written elsewhere"),
-    (lambda: SourceTable("a.b", storage=Asset()), "a.b, storage: Asset("),  # type: ignore[arg-type]
-    (lambda: SourceTable("a.b", asset="team:ops"), "a.b, asset: 'team:ops' is no Asset(…)"),  # type: ignore[arg-type]
     (lambda: sql_table("gold.t", sql="SELEC * FROM x"), "gold.t, sql: is not Spark SQL: line 1, column"),
-    (lambda: sql_table("gold.t", sql=" "), "gold.t, sql: is empty; write one SELECT"),
-    (lambda: sql_table("gold.t", sql="SELECT 1; SELECT 2"), "gold.t, sql: holds 2 statements; write one SELECT"),
     (lambda: sql_table("gold.t", sql="DELETE FROM a.b"), "gold.t, sql: is a DELETE statement; write one SELECT"),
     (lambda: sql_table("gold.t", sql="SELECT 1"), "gold.t, sql: reads no table"),
     (lambda: sql_table("gold.t", sql="SELECT * FROM gold.t"), "gold.t, sql: reads the table itself"),
@@ -204,25 +152,20 @@ SQL = [
         rows("SELECT count(*) AS n FROM bronze.flights"),
         "refresh='rows': cannot keep the aggregate COUNT(*) up to date; use affected_keys, partitions or full",
     ),
-    (rows("SELECT some(x) AS n FROM bronze.flights"), "cannot keep the aggregate SOME(x)"),
     (rows("SELECT a, 1 FROM bronze.flights GROUP BY a"), "cannot keep GROUP BY up to date"),
     (rows("SELECT DISTINCT a FROM bronze.flights"), "cannot keep DISTINCT up to date"),
     (rows("SELECT a FROM bronze.flights LIMIT 5"), "cannot keep LIMIT up to date"),
     (rows("SELECT row_number() OVER (ORDER BY a) AS r FROM bronze.flights"), "cannot keep the window ROW_NUMBER() OVER (ORDER BY a"),
-    (rows("SELECT sum(a) OVER (PARTITION BY b) AS r FROM bronze.flights"), "cannot keep the window SUM(a) OVER (PARTITION BY b)"),
     (rows(f"SELECT f.x FROM {JOIN}"), "cannot keep the JOIN of two changing inputs, bronze.flights and bronze.weather, up to date"),
     (
         rows("SELECT a.x FROM bronze.flights a JOIN bronze.flights b ON a.k = b.p"),
         "cannot keep the JOIN of two changing inputs, bronze.flights, up",
     ),
-    (rows("WITH c AS (SELECT max(a) AS m FROM bronze.flights) SELECT m FROM c"), "cannot keep the aggregate MAX(a)"),
     (rows("SELECT a FROM x.y UNION SELECT a FROM bronze.flights"), "cannot keep UNION (DISTINCT) up to date"),
-    (rows("SELECT a FROM bronze.flights EXCEPT SELECT a FROM x.y"), "cannot keep EXCEPT up to date"),
     (
         rows("SELECT w.a FROM bronze.weather w LEFT JOIN bronze.flights f ON f.o = w.o", reads=PINNED),
         "the LEFT JOIN with a changing input on the side that",
     ),
-    (rows("SELECT f.a FROM bronze.flights f FULL JOIN bronze.weather w ON f.o = w.o", reads=PINNED), "the FULL JOIN with a changing input"),
     (rows("SELECT a FROM bronze.weather WHERE o IN (SELECT o FROM bronze.flights)", reads=PINNED), "a subquery over a changing input"),
     (rows("SELECT rand() AS r FROM bronze.flights"), "cannot keep RAND(), which is another value on each run, up to date"),
     (groups("SELECT a FROM bronze.flights", ["a"]), "refresh='affected_keys': needs GROUP BY the keys: add it"),
@@ -232,13 +175,11 @@ SQL = [
     ),
     (groups("SELECT a, max(b) AS b FROM bronze.flights GROUP BY a", ["a", "b"]), "does not group by the key 'b'"),
     (groups("SELECT a, b FROM bronze.flights GROUP BY ROLLUP (a, b)", ["a", "b"]), "cannot keep ROLLUP, CUBE or GROUPING SETS up to date"),
-    (groups("SELECT a, 1 FROM bronze.flights GROUP BY a LIMIT 3", ["a"]), "cannot keep LIMIT up to date: remove it"),
     (groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]), "cannot keep a window over groups up to date"),
     (
         groups("SELECT x, 1 FROM bronze.flights LATERAL VIEW explode(xs) v AS x GROUP BY x", ["x"]),
         "cannot find the groups touched through LATERAL VIEW EXPLODE(xs) v AS x: compute it in a table of its own",
     ),
-    (groups("SELECT a, 1 FROM bronze.flights, LATERAL explode(xs) AS v(x) GROUP BY a", ["a"]), "cannot find the groups touched through"),
     (
         groups("SELECT a, 1 FROM bronze.flights TABLESAMPLE (10 PERCENT) GROUP BY a", ["a"]),
         "cannot find the groups touched through TABLESAMPLE (10 PERCENT)",
@@ -246,10 +187,6 @@ SQL = [
     (
         groups(f"SELECT f.dest, 1 FROM {JOIN} GROUP BY f.dest", ["dest"]),
         "a change of bronze.weather does not tell 'dest': read bronze.weather as",
-    ),
-    (
-        groups(f"SELECT dest, 1 FROM {JOIN} GROUP BY dest", ["dest"]),
-        "the column 'dest' may be of either side of the join: write it as alias.dest",
     ),
     (
         groups("SELECT w.o, 1 FROM bronze.flights f LEFT JOIN bronze.weather w ON f.o = w.o GROUP BY w.o", ["o"]),
@@ -267,10 +204,6 @@ SQL = [
     (
         days("SELECT flight_date, o FROM bronze.flights GROUP BY o"),
         "cannot keep GROUP BY without the partition column 'flight_date'",
-    ),
-    (
-        days("SELECT flight_date FROM bronze.flights LIMIT 5"),
-        "refresh='partitions': cannot keep LIMIT up to date; use affected_keys or full",
     ),
     (
         days("SELECT flight_date, sum(1) OVER (PARTITION BY o) AS s FROM bronze.flights"),
@@ -306,10 +239,6 @@ SQL = [
         "cannot tell which columns SELECT * FROM bronze.flights brings to the UNION: name them",
     ),
     (
-        days("SELECT * FROM bronze.flights UNION ALL SELECT flight_date, o FROM bronze.weather"),
-        "cannot tell which columns SELECT * FROM bronze.flights brings to the UNION: name them",
-    ),
-    (
         days("SELECT o, flight_date FROM x.y UNION ALL SELECT o FROM bronze.flights", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
         "has fewer columns in SELECT o FROM bronze.flights than in the first query of the UNION",
     ),
@@ -328,16 +257,10 @@ WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights"
 
 LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
-    (
-        lake(flights, "x"),
-        "Lake flights, tables: 'x' is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or",
-    ),
     (lake(make_table()), "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare it as a SourceTable"),
     (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),
-    (lake(SourceTable("Gold.B"), A), "gold.a, sql: reads gold.b, which is not in the lake; did you mean Gold.B?"),
     (lake(flights, A, B, C), "gold.a, reads: is a cycle: gold.a ← gold.b ← gold.c ← gold.a; break it"),
     (lake(flights, make_table(), make_table()), "silver.flights, name: is written by two declarations; keep one"),
-    (lake(flights, flights.__class__("bronze.flights")), "bronze.flights, name: is declared twice; keep one"),
     (lake(flights, SourceTable("bronze.Flights")), "bronze.Flights, name: differs from bronze.flights in letter case only"),
     (lake(flights, SourceTable("bronze")), "bronze.flights, name: would lie inside the folder of bronze"),
     (
@@ -353,10 +276,6 @@ LAKES = [
         "trigger: waits for bronze.weather, which is",
     ),
     (lake(ELSEWHERE, WAITING), "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day"),
-    (
-        lake(SourceTable("bronze.flights"), WAITING),
-        "trigger: bronze.flights has no level 'flight_date'; its levels are none",
-    ),
     (
         lake(ELSEWHERE, WHOLE_DAYS),
         "gold.days, partitioned_by: 'flight_date' is no partition level of bronze.flights (it has day), so its changes",

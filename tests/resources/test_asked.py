@@ -13,7 +13,6 @@ from lakechime_dagster.silver.results import AT_ONCE, TypeResult
 from lakechime_dagster.silver.schema import KnownType, registered
 from lakechime_dagster.silver.store import Patterns
 from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
@@ -65,18 +64,6 @@ def test_events_that_a_step_left_are_told_before_and_when_they_are_due(world: Wo
     assert (due.fires, due.reasons[0]) == (True, "left by a step, and due: buy")
 
 
-def test_a_type_that_failed_is_told_until_it_is_tried_again(world: World, platform: Platform) -> None:
-    leave(platform, 0)
-    settle(platform, TypeResult(type="buy", table="buy", start=0, end=0, error="no space is left"))
-    waiting = explain(platform, SHOP)
-    (left,) = event_types(platform).left("shop")
-    when = f"{from_milliseconds(left.due_ts):%Y-%m-%d %H:%M:%S}Z"
-    assert (waiting.fires, waiting.reasons[-1]) == (
-        False,
-        f"failed and tried again later: buy, not before {when}: no space is left",
-    )
-
-
 def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: World, platform: Platform) -> None:
     ask(platform)
     asked = explain(platform, SHOP)
@@ -90,15 +77,6 @@ def test_a_group_with_other_patterns_than_it_has_read_by_is_run_for_what_nobody_
     assert not explain(platform, SHOP).fires
     wider = explain(platform, replace(SHOP, patterns=(*SHOP.patterns, ("vip", "vip.*"))))
     assert (wider.fires, wider.reasons[0]) == (True, UNREAD)
-
-
-def test_a_group_that_is_paused_does_not_fire_for_what_is_asked_of_it(world: World, platform: Platform) -> None:
-    ask(platform)
-    row = platform.ledger.subscription("shop")
-    assert row is not None
-    Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
-    paused = explain(platform, SHOP)
-    assert (paused.fires, "to be replayed: buy" in paused.reasons) == (False, True)
 
 
 def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:

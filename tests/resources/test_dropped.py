@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.triggers.interventions import By
@@ -71,12 +71,6 @@ def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platf
     assert names(dropped(platform)) == list(OWN)
 
 
-def test_a_table_that_a_consumer_is_at_is_not_dropped(platform: Platform) -> None:
-    platform.evaluator.activate(a_subscription("gold.reader", "shop.orders"))
-    with pytest.raises(ConsumerConflictError, match=r"shop\.orders is used by gold\.reader of .*; remove these from the code first"):
-        to_drop(platform, "shop.orders")
-
-
 def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Platform) -> None:
     for name in ("shop.orders__changes", "shop.orders"):
         row = platform.evaluator.activate(a_subscription(name, "elsewhere", target=name))
@@ -84,15 +78,6 @@ def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Pl
     with pytest.raises(ConsumerConflictError, match="open execution"):
         drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
     assert (len(platform.ledger.subscriptions()), dropped(platform)) == (2, [])
-
-
-def test_a_table_that_is_not_there_or_in_no_local_folder_is_told(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotFoundError, match=r"nothing of shop\.none lies at /"):
-        to_drop(platform, "shop.none")
-    monkeypatch.setenv("LAKECHIME_WAREHOUSE", "s3://bucket/lake")
-    with pytest.raises(LakeChimeError, match=r"s3://bucket/lake/shop/orders, where a folder cannot be renamed in a moment"):
-        to_drop(open_platform(), "shop.orders")
-    assert dropped(open_platform()) == []
 
 
 def test_a_partition_and_a_link_are_not_taken_for_dropped(platform: Platform, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -12,17 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.change import Order, stated_place
+from lakechime_dagster.cdc.change import stated_place
 from lakechime_dagster.cdc.compare_service import monitored
-from lakechime_dagster.cdc.load import LOADS, DumpError, LoadGapError, UnrepairableError
+from lakechime_dagster.cdc.load import LOADS, DumpError, UnrepairableError
 from lakechime_dagster.cdc.load_service import Chunk, LoadTask, chunks_loaded, dump_loaded
-from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow
-from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.tables.databases import Canal, Snapshot
-from tests.support.follows import ARROW, read
+from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
 
@@ -135,20 +131,4 @@ def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path:
     shop.lake.envelope = Canal()
     with pytest.raises(UnrepairableError, match="messages of Canal without a position"):
         next(load(shop.task, stored([row], tmp_path / "dump", as_of)))
-    assert loaded_keys(shop) == Counter()
-
-
-@pytest.mark.tier3
-def test_a_dump_below_the_stream_or_below_what_is_remembered_is_refused(shop: Shop, tmp_path: Path):
-    dump = dumped(shop, tmp_path / "dump")
-    file, byte = dump.as_of.split(":")
-    with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog .*, above binlog \d+:4: no message"):
-        next(load(shop.task, replace(dump, as_of=f"{file}:4")))
-    above = Order(position=(int(file.rpartition(".")[2]), int(byte) + 1, 0))
-    low_watermark = StateRow(Role.LOW_WATERMARK.value, None, f"shop.{shop.schema}.orders", order_text(above))
-    told = [{"step": 1, **low_watermark._asdict()}]
-    schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
-    write_deltalake(shop.lake.log("orders__state").location, pa.Table.from_pylist(told, schema=schema), mode="append")
-    with pytest.raises(DumpError, match=r"it is forgotten which rows were deleted since binlog .* `lakechime cdc rebuild orders`"):
-        next(load(shop.task, dump))
     assert loaded_keys(shop) == Counter()

@@ -62,12 +62,6 @@ def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_
     assert told == 1_150, "the time of the stream at the dump"
 
 
-def test_the_last_transaction_below_a_dump_and_the_dump_say_the_same(tmp_path: Path) -> None:
-    task = task_of(tmp_path, (*BEFORE, 1, "1"), (*SHORT, 2, "in the dump"), (*AFTER, 3, "above"))
-    load(task, tmp_path, 199, (1, "dumped"), (2, "in the dump"), (4, "dumped"))
-    assert rows_of(task) == {1: "dumped", 2: "in the dump", 3: "above", 4: "dumped"}
-
-
 def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_path: Path) -> None:
     task = task_of(tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2"))
     with pytest.raises(LoadGapError, match=r"the stream of p\.shop\.orders begins at log 0/32, above log 0/31"):

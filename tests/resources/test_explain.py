@@ -25,26 +25,6 @@ def test_a_sensor_that_went_silent_is_named_with_the_time_of_its_last_tick(platf
     assert "its sensor has not ticked since" in explain(platform, subscription).sentence
 
 
-def test_a_sensor_that_ticks_is_no_reason(platform: Platform) -> None:
-    subscription = a_subscription("silver")
-    platform.ledger.note_tick([platform.evaluator.activate(subscription)], platform.store.now())
-    assert "ticked" not in explain(platform, subscription).sentence
-
-
-def test_an_amendment_that_says_nothing_new_is_no_event_of_the_explanation(platform: Platform, sqlite_engine: Engine) -> None:
-    world, subscription = World(sqlite_engine), a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
-    world.change(version=1, tags={"complete": "true"})
-    world.ledger.settle(world.fire(subscription)[0], None)
-    world.change(version=1, tags={"owner": "ops"})
-    assert explain(platform, subscription).events == ()
-    world.change(version=2, tags={"complete": "true"})
-    assert [event.event.snapshot_id for event in explain(platform, subscription).events] == ["2"]
-
-
-def test_a_subscription_that_never_ticked_here_is_said_to_be_inactive(platform: Platform) -> None:
-    assert explain(platform, a_subscription("silver")).reasons[-1] == NOT_ACTIVE
-
-
 def test_a_subscription_that_is_to_start_now_is_not_said_to_fire_for_what_was_there(world: World, platform: Platform) -> None:
     world.change(version=0)
     decision = explain(platform, a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now")))

@@ -1,10 +1,8 @@
 """What is planned for the tables of a group and for its stream's: by the types that the store knows, and where each of them stands."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
@@ -91,15 +89,6 @@ def test_while_a_type_is_behind_for_longer_than_is_kept_its_streams_table_is_lef
     assert late.refused[0].why.startswith("1 types of shop, such as failed, has not read what came since")
 
 
-def test_a_type_whose_next_events_are_gone_is_told(platform: Platform) -> None:
-    stands(platform, "failed", 0)
-    DeltaTable(platform.location(EVENTS)).create_checkpoint()
-    (Path(platform.location(EVENTS)) / "_delta_log" / f"{1:020d}.json").unlink()
-    assert read_by(platform)["1 types of shop, such as failed,"].waits == (
-        "commit 1, which they read next, is no longer in the log; put it back"
-    )
-
-
 def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of_them(platform: Platform) -> None:
     for name in ("buy", "sell", "waiting"):
         stands(platform, name, 3)
@@ -111,28 +100,6 @@ def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of
         "shop.sell": [Kind.COMPACT],
     }
     assert [one.plan.table for one in look_at_group(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
-
-
-def test_a_table_that_cannot_be_looked_at_hinders_no_other(platform: Platform) -> None:
-    for name in ("buy", "sell"):
-        stands(platform, name, 3)
-        commits(platform, name)
-    (Path(platform.location("shop.buy")) / "_delta_log" / f"{2:020d}.json").write_text("no commit")
-    looked = {one.plan.table: one.plan for one in look_at_group(platform, LAKE, SHOP)}
-    assert [action.kind for action in looked["shop.sell"].actions] == [Kind.COMPACT]
-    assert (looked["shop.buy"].actions, "cannot be read" in looked["shop.buy"].refused[0].why) == ((), True)
-
-
-def test_the_budget_is_of_all_tables_together(platform: Platform) -> None:
-    for name in ("buy", "sell"):
-        stands(platform, name, 3)
-        commits(platform, name)
-    size = sum(file.size for file in look_at_group(platform, LAKE, SHOP)[0].files.live)
-    assert SHOP.maintenance is not None
-    narrow = replace(SHOP, options=GroupOptions(maintenance=replace(SHOP.maintenance, budget=size)))
-    made = [one.plan for one in look_at_group(platform, LAKE, narrow)]
-    assert sum(one.rewrites for one in made) == size
-    assert sorted(len(one.refused) for one in made) == [0, 1]
 
 
 def test_of_a_table_that_was_last_written_long_ago_the_log_is_kept_before_anything_is_done(platform: Platform) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
+from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
@@ -12,7 +12,7 @@ from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_subscription, one
 
 HIVE = "hive.orders"
@@ -54,14 +54,6 @@ def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world:
     world.ledger.settle(execution, None)
     with pytest.raises(NothingNewError, match="nothing came for nightly since step 1"):
         adopted(platform, subscription, "run-2", None)
-
-
-def test_a_manual_run_claims_a_mark_that_brings_the_tags(world: World, platform: Platform) -> None:
-    subscription = a_subscription("nightly", trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
-    world.change(version=0, tags={"complete": "true"})
-    world.ledger.settle(adopted(platform, subscription, "run-1", None), None)
-    world.change(tags={"complete": "true"})
-    assert adopted(platform, subscription, "run-2", None).step == 2
 
 
 def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_runs(world: World, platform: Platform) -> None:
@@ -114,16 +106,6 @@ def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: Worl
     assert adopted(platform, subscription, "run-2", None).execution_id == opened.execution_id
 
 
-def test_a_manual_run_without_a_partition_takes_an_open_key_at_which_no_run_lives(world: World, platform: Platform) -> None:
-    subscription = unpartitioned()
-    arrive(world, 1, 2)
-    first, second = world.fire(subscription)
-    world.ledger.begin(first.execution_id, "run-1")
-    assert adopted(platform, subscription, "run-2", None).execution_id == second.execution_id
-    with pytest.raises(ConsumerConflictError, match="run run-1 is at execution"):
-        adopted(platform, subscription, "run-3", None)
-
-
 def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_oldest_first_and_then_through_late_changes(
     world: World, platform: Platform
 ) -> None:
@@ -135,27 +117,6 @@ def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_olde
     assert manual_run(platform, subscription).consumer.key == "day=2013-01-01"
     with pytest.raises(NothingNewError, match="nothing came for daily"):
         adopted(platform, subscription, "run", None)
-
-
-def test_a_key_that_is_held_keeps_a_manual_run_from_no_other(world: World, platform: Platform) -> None:
-    subscription = unpartitioned()
-    arrive(world, 1)
-    execution: Execution | None = one(world.fire(subscription))
-    while execution is not None:
-        execution = world.ledger.lose(execution, "disk full", immediately=True)
-    arrive(world, 2)
-    assert manual_run(platform, subscription).consumer.key == "day=2013-01-02"
-
-
-def test_manual_runs_of_a_partition_that_several_keys_stand_for_go_through_them(world: World, platform: Platform) -> None:
-    levels = PartitionLevels.of({"day": "date", "hour": "int"})
-    condition = PartitionCondition.of(HIVE, {"day": tick(), "hour": tick("", "%H")}, levels)
-    trigger = PartitionTrigger(condition, every(hours=1, start="2013-01-01", until="2013-01-01T23:00"))
-    subscription = Subscription(name="hourly", trigger=trigger, target_levels=DAY)
-    for hour in (3, 4):
-        world.change(HIVE, table_format="HIVE", partition=["2013-01-01", hour])
-    keys = [manual_run(platform, subscription, partition="2013-01-01").consumer.key for _ in range(2)]
-    assert keys == ["day=2013-01-01/hour=3", "day=2013-01-01/hour=4"]
 
 
 @pytest.mark.parametrize("partition", ["2013-01-09", "2013-01-01/x", None])

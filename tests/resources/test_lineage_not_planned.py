@@ -7,16 +7,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage import plan
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.manifest import Manifest
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.plan_digests import Digests
-from lakechime_dagster.lineage.plan_dump import Node
 from lakechime_dagster.lineage.spark_planning import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.trigger import lakechime_sensor
@@ -31,20 +28,6 @@ __all__ = ["planned"]
 NOTHING: dict[str, int] = {}
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    """A table of two versions, which nothing may change; where `gold.kept` is in the lake that is planned."""
-    path = Path(open_platform(load_settings(home=tmp_path)).location("gold.kept"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for count in (3, 5):
-        write_deltalake(path, pa.table({"id": range(count)}), mode="overwrite")
-    return path
-
-
-def ids(orders: DataFrame) -> DataFrame:
-    return orders.select("id")
-
-
 @dg.op
 def nothing() -> None:
     pass
@@ -53,24 +36,6 @@ def nothing() -> None:
 @dg.job
 def nightly_job() -> None:
     nothing()
-
-
-def test_a_plan_that_no_digest_can_be_made_of_makes_its_own_table_unknown(
-    planned: Callable[..., Manifest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = planned(paid_table(), towns_table())
-    digests_of = plan.digests_of
-
-    def fails(node: Node) -> Digests:
-        if any(one.name == "Aggregate" for one in node.walk()):
-            raise RecursionError("too deep")
-        return digests_of(node)
-
-    monkeypatch.setattr(plan, "digests_of", fails)
-    tables = planned(paid_table(), towns_table()).tables
-    assert tables["silver.paid"] == whole.tables["silver.paid"]
-    assert tables["gold.towns"].unknown == ("not known: its plan could not be read: RecursionError: too deep",)
-    assert list(tables["gold.towns"].by_name) == ["city", "total"]
 
 
 def test_what_cannot_be_asked_is_said(planned: Callable[..., Manifest]) -> None:
@@ -112,16 +77,6 @@ def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(planned: Calla
     told = planned(*[orders_table(name, acting(ACTIONS[action])) for name, action in names.items()]).tables
     found = {action: told[name].unknown[0].split(";")[0] for name, action in names.items()}
     assert found == dict.fromkeys(ACTIONS, "not known until it runs: its function acts on rows")
-
-
-def test_a_function_that_writes_is_not_known_until_it_runs(planned: Callable[..., Manifest], kept: Path) -> None:
-    def writes(orders: DataFrame) -> DataFrame:
-        orders.select("id").write.format("delta").mode("append").save(str(kept))
-        return orders
-
-    (why,) = planned(paid_table(writes), orders_table("gold.kept", ids)).tables["silver.paid"].unknown
-    assert why == "not known until it runs: its function writes (`write` in `writes`)"
-    assert DeltaTable(kept).version() == 1
 
 
 def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Manifest], spark: SparkSession) -> None:

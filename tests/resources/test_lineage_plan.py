@@ -1,6 +1,5 @@
 """The manifest of a lake: what its code says before any run, the same for the same code."""
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.manifest import Manifest, PlannedTable, read_manifest
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.tables import SourceTable
-from tests.support.planned import direct, orders_table, paid, paid_table, planned, towns_table
+from tests.support.planned import direct, paid, paid_table, planned, towns_table
 
 pytestmark = pytest.mark.spark
 __all__ = ["planned"]
@@ -85,38 +84,6 @@ def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:
     assert again == was
 
 
-MADE = {
-    "explode": "SELECT id, explode(array(amount, id)) AS one FROM bronze.orders",
-    "explode_outer": "SELECT id, place, one FROM bronze.orders LATERAL VIEW OUTER posexplode(array(amount, id)) AS place, one",
-    "stack": "SELECT id, k, v FROM bronze.orders LATERAL VIEW stack(2, 'a', amount, 'i', id) AS k, v",
-    "inline": "SELECT id, inline(array(named_struct('a', amount))) FROM bronze.orders",
-    "json": "SELECT id, parsed.a FROM bronze.orders LATERAL VIEW json_tuple(city, 'a') parsed AS a",
-    "lateral": "SELECT o.id, t.twice FROM bronze.orders o, LATERAL (SELECT o.amount * 2 AS twice) t",
-}  # by what makes its columns
-
-
-def mapped(orders: DataFrame) -> DataFrame:
-    return orders.select("id", "city").mapInPandas(lambda frames: frames, "id long, city string")
-
-
-def test_columns_that_no_expression_makes_are_known_and_leave_other_tables_as_they_are(planned: Callable[..., Manifest]) -> None:
-    tables = [sql_table(f"silver.{name}", sql=sql, keys=["id"]) for name, sql in MADE.items()]
-    found = planned(paid_table(), orders_table("silver.mapped", mapped), *tables)
-    alone = planned(paid_table()).tables["silver.paid"]
-    assert found.tables["silver.paid"] == alone
-    for table in (one for one in found.tables.values() if one.is_computed):
-        assert all((table.rows, *(column.digest for column in table.columns))), (table.name, table.unknown)
-
-
-def test_another_generator_changes_what_it_makes(planned: Callable[..., Manifest]) -> None:
-    def digests(sql: str) -> tuple[str, ...]:
-        table = planned(sql_table("silver.made", sql=sql, keys=["id"])).tables["silver.made"]
-        return (table.rows, *(column.digest for column in table.columns))
-
-    was, now = digests(MADE["explode"]), digests(MADE["explode"].replace("(amount, id)", "(amount)"))
-    assert [one == other for one, other in zip(was, now, strict=True)] == [False, True, False]
-
-
 def test_readers_that_do_not_say_what_they_read_are_unsure_of_what_changes(planned: Callable[..., Manifest]) -> None:
     def other(orders: DataFrame) -> DataFrame:
         return orders.where("amount > 0").select("id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city"))
@@ -137,9 +104,3 @@ def test_readers_that_do_not_say_what_they_read_are_unsure_of_what_changes(plann
         findings = compare(before, planned(paid_table(function), wants, by_rdd))
         unsure = {(one.table, one.column) for one in findings if one.kind is Class.UNSURE}
         assert unsure == {("gold.wants", None), ("gold.by_rdd", None)}
-
-
-def test_how_a_table_is_kept_is_told(planned: Callable[..., Manifest]) -> None:
-    table = planned(paid_table(expect={"is positive": "twice > 0"})).tables["silver.paid"]
-    assert table.laid_out == {"keys": "id", "refresh": "rows", "expect is positive": "twice > 0"}
-    assert inspect.cleandoc(planned(paid_table()).to_json()).count('"name": "twice"') == 1

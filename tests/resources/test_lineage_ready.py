@@ -51,7 +51,3 @@ def test_a_store_that_is_away_is_asked_again() -> None:
 
     ReadyNetwork(Away()).keep(stop, 0)  # type: ignore[arg-type]
     assert len(asked) == 3
-
-
-def test_a_network_without_a_table_is_ready_too(sqlite_engine: Engine) -> None:
-    assert ReadyNetwork(CurrentNetwork(sqlite_engine)).network().tables == {}

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.compare_service import monitored
-from lakechime_dagster.cdc.load import LOADS, LoadGapError, UnrepairableError
+from lakechime_dagster.cdc.load import LOADS, LoadGapError
 from lakechime_dagster.cdc.load_service import Chunk, chunks_loaded
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
@@ -109,35 +109,6 @@ def test_a_load_that_was_interrupted_goes_on_above_its_last_chunk(shop: Shop):
 
 
 @pytest.mark.tier3
-def test_a_load_begins_again_where_that_is_asked_for(shop: Shop):
-    first = next(load(shop))
-    (whole,) = load(shop, 25, now=NOW + 60_000, restart=True)
-    assert (whole.rows, whole.is_last, whole.load == first.load) == (25, True, False)
-    assert loaded_keys(shop) == every(*range(1, 26)) + every(*range(1, 11))
-
-
-@pytest.mark.tier3
-def test_two_loads_at_once_hinder_neither_each_other_nor_the_consumer(shop: Shop):
-    one, other = load(shop), load(shop, 7)
-    next(one)
-    shop.update(1, "meanwhile")
-    next(other)
-    shop.update(2, "meanwhile")
-    assert [chunk.rows for chunk in one] == [10, 5]
-    assert [chunk.rows for chunk in other] == [7, 1]
-    assert loaded_keys(shop) == every(*range(1, 26)) + every(*range(11, 26))
-    shop.follow()
-    assert is_same(shop)
-
-
-@pytest.mark.tier3
-def test_a_dry_run_reads_the_first_chunk_and_tells_nothing(shop: Shop):
-    versions = shop.lake.log("orders__changes").version
-    assert [(one.rows, one.is_last, one.version) for one in load(shop, dry_run=True)] == [(10, False, None)]
-    assert shop.lake.log("orders__changes").version == versions
-
-
-@pytest.mark.tier3
 def test_a_load_below_which_the_stream_does_not_reach_is_refused(shop: Shop):
     DeltaTable(shop.lake.bronze).delete()
     message, file = json.loads(shop.messages[-1].value or b""), "mysql-bin.999999"
@@ -146,14 +117,3 @@ def test_a_load_below_which_the_stream_does_not_reach_is_refused(shop: Shop):
     with pytest.raises(LoadGapError, match=r"the stream of shop\.shop_\w+\.orders begins at binlog 999999:4:0, above binlog \d+:\d+"):
         next(load(shop))
     assert loaded_keys(shop) == Counter()
-
-
-@pytest.mark.tier3
-def test_a_load_of_a_table_of_which_nothing_was_streamed_is_refused_with_the_remedy(shop: Shop):
-    DeltaTable(shop.lake.bronze).delete()
-    with pytest.raises(UnrepairableError, match=r"no message reports a row yet.*start the connector"):
-        next(load(shop))
-    shop.snapshot(1, 2)
-    shop.lake.tell(shop.messages[-2:])
-    with pytest.raises(LoadGapError, match=r"no message of .* was streamed yet.*start the connector"):
-        next(load(shop))

@@ -89,27 +89,6 @@ def test_a_consumer_that_reads_the_table_whole_needs_only_what_it_has_pinned(pla
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole", since=since, unread=since)
 
 
-def test_a_table_that_was_made_anew_is_read_whole(platform: Platform) -> None:
-    add_rows(platform)
-    settle(platform, "gold.changes", 0)
-    write(Path(platform.location(ORDERS.name)), pa.table({"id": [1]}), mode="overwrite")
-    DeltaTable.create(platform.location(ORDERS.name), pa.schema([("id", pa.int64())]), mode="overwrite")
-    assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
-
-
-def test_a_consumer_whose_next_commit_is_gone_is_told_with_what_helps(platform: Platform) -> None:
-    for _ in range(3):
-        add_rows(platform)
-    settle(platform, "gold.changes", 0)
-    log = Path(platform.location(ORDERS.name)) / "_delta_log"
-    DeltaTable(platform.location(ORDERS.name)).create_checkpoint()
-    (log / f"{1:020d}.json").unlink()
-    assert read_by(platform, "gold.changes").waits == (
-        "commit 1, which it reads next, is no longer in the log; let it run, or `lakechime trigger forget gold.changes`"
-        " where it is declared no more"
-    )
-
-
 def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None:
     add_rows(platform)
     add_rows(platform)

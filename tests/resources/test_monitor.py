@@ -116,15 +116,3 @@ def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(s
     monkeypatch.setattr(looked_at, "state_of", ahead)
     found = look(shop)
     assert (found.is_same, found.left_out, found.is_passed) == (True, 3, True)
-
-
-@pytest.mark.tier3
-def test_a_truncation_after_the_cut_is_no_fault_and_no_proof(shop: Shop):
-    shop.update(7, "lost", lose=True)
-
-    def pause(_: float) -> None:
-        shop.truncate()
-        shop.follow()
-
-    found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
-    assert (found.is_truncated, found.is_same) == (True, False)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
 from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import UnrepairableError
@@ -57,20 +56,3 @@ def test_what_a_shard_lost_is_found_by_its_whole_key_and_nothing_of_the_others(s
         repaired(shops.eu.task, Monitor(shards={"eu": Database(shops.eu.url, "shop.orders")}), [("eu", "1")], 0)
     with pytest.raises(SourceUnreadableError, match=r"^shard us: "):
         shops.look(us=Database("mysql+pymysql://nobody:no@127.0.0.1:1/shop", "shop.orders"))
-
-
-@pytest.mark.tier3
-def test_a_change_of_the_same_id_in_another_shard_excuses_nothing(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lake goes on with the other shard between the cut and the comparison."""
-    before = looked_at.state_of
-    shops.eu.update(7, "lost", lose=True)
-
-    def ahead(table: looked_at.FollowedTable) -> looked_at.TableState:
-        monkeypatch.setattr(looked_at, "state_of", before)
-        shops.us.update(7, "after the cut")
-        shops.us.follow()
-        return before(table)
-
-    monkeypatch.setattr(looked_at, "state_of", ahead)
-    found = shops.look()
-    assert (found.faults, found.left_out) == ({("eu", "7"): Fault.DIFFERENT}, 0)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.explain import explain
@@ -65,35 +64,6 @@ def test_a_day_whose_fence_is_settled_by_somebody_else_is_complete_downstream(wo
     commit(platform, RunningExecution(platform, subscription, execution).commit_metadata())
     platform.settle_if_committed(platform.log(GOLD), execution)
     assert world.decide(daily("downstream", GOLD)).fires
-
-
-def test_a_day_that_the_commit_touched_needs_no_mark(world: World, platform: Platform) -> None:
-    subscription = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
-    execution = second_attempt(world, subscription)
-    commit(platform, RunningExecution(platform, subscription, execution).commit_metadata(), (MAY, 0, 1, "a"))
-    platform.settle_if_committed(platform.log(GOLD), execution)
-    events = world.store.fetch(EventQuery(table=GOLD))
-    assert [(event.event.snapshot_id, event.event.partition) for event in events] == [("1", (str(MAY),))]
-
-
-def test_a_table_of_other_levels_than_its_subscription_gets_no_mark(world: World, platform: Platform) -> None:
-    levels = PartitionLevels.of({"date": "date"})
-    condition = PartitionCondition.of("bronze.orders", {"date": tick("-1d")}, levels)
-    trigger = PartitionTrigger(condition, every(days=1, start="2013-05-02", until="2013-05-02"), tags=COMPLETE)
-    subscription = Subscription(name="daily", trigger=trigger, target=GOLD, target_levels=levels)
-    execution = second_attempt(world, subscription)
-    commit(platform, RunningExecution(platform, subscription, execution).commit_metadata())
-    assert platform.settle_if_committed(platform.log(GOLD), execution) is not None
-    assert world.store.fetch(EventQuery(table=GOLD)) == []
-
-
-def test_a_relative_location_lies_in_the_project_folder(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "workspace.yaml").touch()
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path / "sub")
-    assert platform.location("bronze.orders", "data/orders") == str(tmp_path / "data" / "orders")
-    assert platform.location("bronze.orders", "file:/data/orders") == "file:/data/orders"
-    assert platform.log_at("orders", "bronze.orders").location == "orders"
 
 
 ORDERS = change_table(

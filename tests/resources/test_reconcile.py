@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import Captured, DeltaLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import Reconciled, reconcile, reconcile_table
@@ -74,32 +73,6 @@ def test_a_dry_run_compares_what_was_pushed_by_the_levels_that_the_run_declares(
     assert would[1] == (["0"] if declared or not known else [])
 
 
-def test_a_dry_run_leaves_a_table_unknown(platform: Platform, log: DeltaLog) -> None:
-    reconcile_table(platform, log, NO_LEVELS, dry_run=True)
-    assert platform.store.table("bronze.orders") is None
-
-
-@pytest.mark.parametrize(
-    ("declared", "known"), [(DAYS, DAYS), (NO_LEVELS, DAYS), (PartitionLevels.of({"day": "string"}), PartitionLevels.of({"day": "string"}))]
-)
-def test_levels_are_as_declared_else_as_in_the_log(
-    platform: Platform, log: DeltaLog, declared: PartitionLevels, known: PartitionLevels
-) -> None:
-    reconcile_table(platform, log, declared)
-    record = platform.store.table("bronze.orders")
-    assert record is not None
-    assert record.levels == known
-
-
-def test_levels_that_the_store_knows_stay_where_none_are_declared(platform: Platform, log: DeltaLog) -> None:
-    text = PartitionLevels.of({"day": "string"})
-    platform.store.declare("bronze.orders", text)
-    reconcile_table(platform, log, NO_LEVELS)
-    record = platform.store.table("bronze.orders")
-    assert record is not None
-    assert record.levels == text
-
-
 def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: DeltaLog) -> None:
     reconcile_table(platform, log, DAYS)
     before = log.uid
@@ -120,32 +93,6 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen) == (log.uid, "0")
-
-
-def test_a_first_look_that_a_writers_push_has_overtaken_amends_nothing(platform: Platform, log: DeltaLog) -> None:
-    class SlowLog(DeltaLog):
-        """A log that takes so long to read that the writer of the newest commit tells of it meanwhile."""
-
-        def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
-            captured = super().changes_after(seen, pushed)
-            platform.store.register(log.events_of_commit(2))
-            return captured
-
-    done = told(reconcile_table(platform, SlowLog(log.location, log.table), DAYS))
-    assert done == ([("1", ("2024-05-01",)), ("1", ("2024-05-02",))], ["2"], "2")
-    found = platform.store.fetch(EventQuery(table="bronze.orders"))
-    assert [(one.event.snapshot_id, one.amends) for one in found] == [("2", None), ("1", None), ("1", None)]
-
-
-def test_a_problem_names_its_table(platform: Platform, log: DeltaLog) -> None:
-    assert log.exists()
-    _, (problem,) = reconcile(platform, [SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "int"}))])
-    assert problem.startswith("bronze.orders: partition level 'day'")
-
-
-def test_a_table_that_is_not_there_is_said(platform: Platform) -> None:
-    with pytest.raises(TableUnreadableError, match="no Delta table"):
-        reconcile_table(platform, platform.log("bronze.nothing"), DAYS)
 
 
 def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(platform: Platform, tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.answers import hits
-from lakechime_dagster.lineage.columns import ColumnRef, Kind
+from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.graph import Standing
-from lakechime_dagster.lineage.network_store import network_at
 from lakechime_dagster.lineage.spark import USER_METADATA
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform, open_platform
@@ -160,47 +158,6 @@ def test_what_a_program_says_of_its_commits_stays_and_its_statements_are_told_al
     assert ("silver.orders.amount", Kind.FILTER) in {(str(one.ref), one.kind) for one in told(platform)["silver.orders"].statement.indirect}
 
 
-def test_columns_go_by_the_names_of_their_tables_in_whatever_letter_case_they_are_written(
-    platform: Platform, spark: SparkSession, tmp_path: Path
-) -> None:
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        spark.read.format("delta").load(source).select("ID", "Amount").write.format("delta").mode("append").save(target)
-        spark.sql(f"CREATE TABLE Told USING delta LOCATION '{tmp_path}/told' AS SELECT ID AS id FROM delta.`{target}`")
-
-    try:
-        run(platform, spark, writes)
-    finally:
-        spark.sql("DROP TABLE IF EXISTS told")
-    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
-    found = hits(network_at(platform.store.engine), [ColumnRef("bronze.orders", "id")]).hits
-    assert {f"{one.table}.{column.name}" for one in found for column in one.columns} == {"silver.orders.id", "catalog/default.told.id"}
-
-
-def test_a_table_without_a_log_of_commits_is_told_and_that_no_log_tells_it(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        spark.read.format("delta").load(source).write.parquet(str(outside))
-
-    lines = run(platform, spark, writes)
-    assert lines == [f"file{outside}: it has no log of commits; what Spark reported as written is kept, without a version"]
-    assert sources(platform, "amount", f"file{outside}") == {("bronze.orders.amount", Kind.IDENTITY)}
-
-
-def test_a_table_that_spark_alone_knows_by_name_is_told_by_the_log_where_its_catalog_says_that_it_lies(
-    platform: Platform, spark: SparkSession, tmp_path: Path
-) -> None:
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        spark.sql(f"CREATE TABLE told USING delta LOCATION '{tmp_path}/told' AS SELECT * FROM delta.`{source}`")
-        spark.sql(f"INSERT INTO told SELECT id, id FROM delta.`{source}`")
-
-    try:
-        assert run(platform, spark, writes) == []
-    finally:
-        spark.sql("DROP TABLE IF EXISTS told")
-    assert {one for name, one in told(platform).items() if name.endswith("told")}
-
-
 def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platform: Platform, spark: SparkSession) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
@@ -208,30 +165,6 @@ def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platfo
 
     run(platform, spark, writes)
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
-
-
-def test_a_table_outside_of_the_lake_is_told_by_its_path(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        spark.read.format("delta").load(source).write.format("delta").save(str(outside))
-
-    run(platform, spark, writes)
-    assert told(platform)[f"file{outside}"].statement.inputs == ("bronze.orders",)
-
-
-def test_a_column_that_the_target_generates_has_the_sources_of_what_it_is_made_of(
-    platform: Platform, spark: SparkSession, tmp_path: Path
-) -> None:
-    outside = tmp_path / "generating"
-
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        made = DeltaTable.create(spark).location(str(outside)).addColumn("id", "BIGINT")
-        made.addColumn("twice", "BIGINT", generatedAlwaysAs="id * 2").execute()
-        spark.read.format("delta").load(source).selectExpr("amount as id").write.format("delta").mode("append").save(str(outside))
-
-    run(platform, spark, writes)
-    assert sources(platform, "twice", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
 
 
 def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:

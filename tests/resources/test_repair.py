@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.load import UnrepairableError
 from lakechime_dagster.cdc.load_service import Repaired, repaired
-from lakechime_dagster.tables.databases import Canal
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -66,10 +64,3 @@ def test_a_change_below_the_cut_that_comes_after_a_repair_changes_nothing_more(s
     shop.lake.tell(on_its_way)
     assert shop.lake.run().counts.updated == 0
     assert dict(shop.rows)[2] == "newest"
-
-
-@pytest.mark.tier3
-def test_a_table_whose_messages_have_no_position_is_refused_with_the_reason(shop: Shop):
-    shop.lake.envelope = Canal()
-    with pytest.raises(UnrepairableError, match="orders: messages of Canal without a position in the database's log have no order"):
-        repair(shop, 1)

@@ -50,15 +50,6 @@ def test_a_matching_commit_whose_event_comes_after_that_of_a_later_one_is_read_t
     assert read_next(world, platform) == ("0", "2", {"1"})
 
 
-def test_a_commit_that_gets_its_tag_after_the_place_went_past_it_is_read_then(world: World, platform: Platform) -> None:
-    world.change(version=0, tags=WEB)
-    world.change(version=1)
-    world.change(version=2, tags=WEB)
-    assert read_next(world, platform) == (None, "2", {"0", "2"})
-    world.change(version=1, tags=WEB)
-    assert read_next(world, platform) == ("0", "2", {"1"})
-
-
 def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(world: World, platform: Platform) -> None:
     world.change(version=0, tags=WEB)
     assert read_next(world, platform) == (None, "0", {"0"})
@@ -81,63 +72,12 @@ def test_a_commit_two_of_whose_partitions_get_the_tag_at_different_times_is_read
     assert read_next(world, platform) == ("0", "1", {"1"})
 
 
-def test_a_commit_is_not_taken_for_read_by_events_of_other_tables_tags_or_commits(world: World, platform: Platform) -> None:
-    world.change(version=1, partition=("1",), tags={"by": "shop"})
-    world.change("bronze.returns", version=1, tags=WEB)
-    world.change(version=2, tags=WEB)
-    assert read_next(world, platform) == ("1", "2", {"2"})
-    world.change(version=1, partition=("2",), tags=WEB)
-    assert read_next(world, platform) == ("0", "2", {"1"})
-
-
 def test_a_commit_of_a_new_table_is_not_taken_for_the_one_of_its_predecessor(world: World, platform: Platform) -> None:
     world.change(version=1, tags=WEB, table_uid="A")
     assert read_next(world, platform) == ("0", "1", {"1"})
     world.store.register([], seen=[Seen("bronze.orders", TableUid("B"), SnapshotId("0"))])
     world.change(version=1, tags=WEB, table_uid="B")
     assert read_next(world, platform) == ("0", "1", {"1"})
-
-
-def test_an_end_that_is_no_version_bounds_no_single_commit(world: World, platform: Platform) -> None:
-    world.change(snapshot_id="7", table_format="HIVE", tags=WEB)
-    world.change(snapshot_id="part-8", table_format="HIVE", tags=WEB)
-    assert read_next(world, platform) == ("6", "7", {"7"})
-
-
-def test_commits_of_a_table_that_was_replaced_since_are_not_taken_for_those_of_its_successor(world: World, platform: Platform) -> None:
-    world.store.register([], seen=[Seen("bronze.orders", TableUid("A"), SnapshotId("0"))])
-    world.change(version=1, tags=WEB, table_uid="A")
-    world.store.register([], seen=[Seen("bronze.orders", TableUid("B"), SnapshotId("0"))])
-    world.change(version=1, table_uid="B")
-    world.change(version=2, tags=WEB, table_uid="B")
-    assert read_next(world, platform) == ("1", "2", {"2"})
-
-
-def events_of_next(world: World, platform: Platform, subscription: Subscription) -> list[tuple[str | None, bool]]:
-    """Snapshot, and whether it is an amendment, of each event of the next execution, which is settled."""
-    (execution,) = world.fire(subscription)
-    events = RunningExecution(platform, subscription, execution).events
-    world.ledger.settle(execution, None)
-    return [(event.event.snapshot_id, event.amends is not None) for event in events]
-
-
-def test_without_tags_neither_marks_nor_amendments_are_handed_over(world: World, platform: Platform) -> None:
-    world.change(version=0)
-    assert events_of_next(world, platform, a_subscription()) == [("0", False)]
-    world.change(version=0, tags=WEB)
-    world.change(tags=WEB)
-    world.change(version=1)
-    assert events_of_next(world, platform, a_subscription()) == [("1", False)]
-
-
-def test_an_event_that_was_handed_over_is_not_again_when_it_gets_further_tags(world: World, platform: Platform) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=WEB))
-    world.change(version=0, tags=WEB)
-    assert events_of_next(world, platform, subscription) == [("0", False)]
-    world.change(version=1)
-    world.change(version=0, tags={"owner": "ops"})
-    world.change(version=1, tags=WEB)
-    assert events_of_next(world, platform, subscription) == [("1", True)]
 
 
 def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(world: World, platform: Platform) -> None:

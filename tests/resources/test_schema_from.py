@@ -17,10 +17,6 @@ def bronze(schema_from: Database | None) -> BronzeTable:
     return table.bronze
 
 
-def test_without_a_declared_database_nothing_is_read() -> None:
-    assert schema_reading(bronze(None), load_settings(), {}) is None
-
-
 def test_a_database_that_may_not_be_asked_or_is_not_known_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = bronze(Database("$SHOP_URL", "shop.orders"))
     with pytest.raises(InvalidValueError, match=r"url '\$SHOP_URL': is not in the environment"):

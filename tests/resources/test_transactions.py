@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from deltalake import CommitProperties, DeltaTable
 
 from lakechime_dagster.assets.cdc import whole
 from lakechime_dagster.cdc.monitor import Counted
@@ -17,8 +16,6 @@ from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
-from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.cdc.captures import captures
 from tests.cli.shop import Shop
 from tests.support.cli import Cli
@@ -130,20 +127,6 @@ def test_a_transaction_that_is_read_again_is_numbered_anew_so_that_its_numbers_p
     assert [(one.expected, one.found) for one in orders.counted().lacking] == [(400, 399)]
 
 
-def test_a_transaction_whose_only_change_is_dropped_is_told_too(orders: Orders) -> None:
-    orders.comes(without(orders.told, ALONE[orders.name]))
-    (lacking,) = orders.counted().lacking
-    assert (lacking.end.transaction, lacking.expected, lacking.found, lacking.position) == (ALONE[orders.name], 1, 0, ())
-
-
-def test_several_are_told_the_oldest_first(orders: Orders) -> None:
-    orders.comes([*without(without(orders.told, MANY[orders.name], 107, 108), ALONE[orders.name]), *later(orders.told)])
-    assert [(one.end.transaction, one.expected - one.found) for one in orders.counted().lacking] == [
-        (ALONE[orders.name], 1),
-        (MANY[orders.name], 2),
-    ]
-
-
 def test_what_may_be_on_its_way_is_no_alarm_until_the_table_may_be_no_further_behind(orders: Orders) -> None:
     orders.comes(without(orders.told, LAST[orders.name], 3))
     found = orders.counted()
@@ -153,25 +136,6 @@ def test_what_may_be_on_its_way_is_no_alarm_until_the_table_may_be_no_further_be
     assert whole(late).severity.value == "WARN"
     orders.comes(one for one in orders.told if is_of(one[0], LAST[orders.name]))
     assert orders.counted(minutes=20).is_whole
-
-
-def test_while_the_feed_holds_more_what_is_lacking_may_be_there(orders: Orders) -> None:
-    behind = [one for one in without(orders.told, ALONE[orders.name]) if one[0].partition == 0 or one[0].topic.endswith(".transaction")]
-    orders.comes(behind)
-    assert orders.counted(minutes=20).lacking
-    commit_metadata = CommitMetadata(
-        consumer=ConsumerId("test", "shop.orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=True)
-    )
-    rewrite(orders.shop.location("__changes"), commit_metadata)
-    found = orders.counted(minutes=20)
-    assert (found.lacking, found.on_their_way > 0) == ((), True)
-
-
-def rewrite(location: str, commit_metadata: CommitMetadata) -> None:
-    """A commit of nothing that tells how far the feed was read."""
-    table = DeltaTable(location)
-    properties = CommitProperties(custom_metadata={"userMetadata": commit_metadata.to_text()})
-    table.alter.set_table_properties({"lakechime.test": "1"}, commit_properties=properties, raise_if_not_exists=False)
 
 
 @pytest.mark.parametrize("name", ["mariadb-transactions"])
@@ -211,13 +175,6 @@ def test_changes_that_tell_no_transaction_are_a_problem_and_no_loss(orders: Orde
     assert not whole(found).passed
 
 
-def test_changes_without_any_end_are_a_problem_once_ends_are_late(orders: Orders) -> None:
-    orders.comes(one for one in orders.told if not one[0].topic.endswith(".transaction"))
-    assert orders.counted().is_whole
-    (problem,) = orders.counted(minutes=20).problems
-    assert problem.endswith("came, and no end of any transaction: is transactions= the connector's topic of them?")
-
-
 def test_of_an_end_that_is_damaged_nothing_is_told_but_that_it_is_unreadable(orders: Orders) -> None:
     def damaged(record: Record) -> Record:
         found = payload(record)
@@ -227,21 +184,3 @@ def test_of_an_end_that_is_damaged_nothing_is_told_but_that_it_is_unreadable(ord
     orders.comes((damaged(one), at) for one, at in without(orders.told, ALONE[orders.name]))
     found = orders.counted()
     assert (found.transactions, found.is_whole, found.unreadable) == (5, True, 1)
-
-
-def test_a_change_that_cannot_be_read_is_not_surely_lost(orders: Orders) -> None:
-    orders.comes((replace(one, value=b"{") if is_of(one, ALONE[orders.name]) else one, at) for one, at in orders.told)
-    found = orders.counted()
-    assert ([one.is_sure for one in found.lacking], found.unreadable) == ([False], 1)
-
-
-def test_what_ended_before_the_period_is_not_counted_again_unless_it_is_asked_for(orders: Orders) -> None:
-    orders.comes(without(orders.told, ALONE[orders.name]))
-    days = 2 * DAY_MS // MINUTE
-    assert orders.counted(minutes=days).transactions == 0
-    first = min(CAPTURES[orders.name].written.values())
-    assert len(orders.counted(minutes=days, since_ms=first).lacking) == 1
-
-
-def test_a_table_without_messages_lacks_nothing(orders: Orders) -> None:
-    assert orders.counted().is_whole

@@ -111,16 +111,6 @@ def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webho
     assert lakechime("status", "--json").json["alarms"] == []
 
 
-def test_the_alarms_of_the_lake_are_told_where_the_setting_says_so(
-    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watching.alarms = [webhook.url]
-    monkeypatch.setenv("LAKECHIME_ALARMS", "send")
-    watching.runs(False)
-    watching.tick()
-    assert [title for title, _ in webhook.told] == ["WARN: shop.orders fails keeps_up"]
-
-
 def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,17 +132,6 @@ def test_who_was_reached_is_not_told_again_because_another_was_not(
     assert "number 2: json://… did not take it" in watching.tick()
     watching.tick()
     assert len(webhook.told) == 1
-
-
-def test_a_check_that_cannot_be_made_is_an_alarm_too(watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
-    watching.runs(True, broken=True)
-    watching.tick()
-    ((title, text),) = webhook.told
-    assert (title, text.startswith("the check itself failed in run ")) == ("ERROR: shop.orders fails keeps_up", True)
-    watching.runs(True)
-    watching.tick()
-    assert len(webhook.told) == 2
 
 
 def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as_one(
@@ -179,19 +158,6 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         "Recovered: shop.orders passes keeps_up, is_whole",
     ]
     assert said.startswith("failing: shop.orders is_public")
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("slack", "LAKECHIME_ALARMS '…': its part 1 is neither a URL of apprise"),
-        ("send", "LAKECHIME_ALARMS 'send': sends to the alarms of the lake, which declares none; write Lake(…, alarms=[…])"),
-        ("$NOT_THERE", "alarms '$NOT_THERE': is not in the environment; set it to a URL of apprise"),
-    ],
-)
-def test_a_setting_that_reaches_nobody_is_told(watching: Watching, monkeypatch: pytest.MonkeyPatch, setting: str, told: str) -> None:
-    monkeypatch.setenv("LAKECHIME_ALARMS", setting)
-    assert watching.tick().startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -108,20 +108,6 @@ def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_wh
     assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",)), ("2", ("2024-05-03",))]
 
 
-def test_a_first_sight_adds_nothing_to_what_was_pushed_before_it(world: World) -> None:
-    for day in (1, 2, 3):
-        world.commit("bronze.orders", a_row(day), partition_by=["day"])
-    world.push("bronze.orders", 1)
-    world.push("bronze.orders", 2)
-    world.tick()
-    events = world.platform.store.fetch(EventQuery(table="bronze.orders"))
-    assert [(one.event.snapshot_id, one.event.partition, dict(one.event.tags)) for one in events] == [
-        ("1", ("2024-05-02",), {}),
-        ("2", ("2024-05-03",), {}),
-        ("0", ("2024-05-01",), {}),
-    ]
-
-
 def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> None:
     for day in (1, 2, 3):
         world.commit("bronze.orders", a_row(day), partition_by=["day"])
@@ -162,15 +148,6 @@ def fired(world: World, subscription: Subscription) -> tuple[str | None, str]:
     return range_.start, range_.end
 
 
-def test_a_push_by_hand_and_the_reconciler_are_one_event(world: World) -> None:
-    world.commit("bronze.orders", a_row(1), partition_by=["day"])
-    world.tick()
-    world.commit("bronze.orders", a_row(2))
-    world.platform.store.register([DataChangeEvent(table="bronze.orders", partition=["2024-05-02"], snapshot_id="1")])  # type: ignore[arg-type]
-    assert reconcile(world.platform, [orders]) == ([], [])
-    assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",))]
-
-
 def test_a_source_shows_its_last_commit_who_wrote_it_and_whether_it_was_pushed(world: World) -> None:
     world.commit("bronze.orders", a_row(1), partition_by=["day"])
     world.commit("bronze.items", a_row(1))
@@ -191,14 +168,6 @@ def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
     assert [one.event.table for one in found] == ["bronze.items"]
     assert "bronze.orders" in problem
     assert "bronze.orders" in world.tick().skip_message
-
-
-def test_many_changes_of_a_partition_are_shown_as_one_with_their_number(world: World) -> None:
-    for _ in range(3):
-        world.commit("bronze.orders", a_row(1), partition_by=["day"])
-        world.platform.store.register(world.platform.log("bronze.orders").events_of_commit(world.platform.log("bronze.orders").version))
-    (one,) = shown(world.tick())
-    assert (one["commit"], one["events"]) == ("2", 3)
 
 
 def test_a_cursor_beyond_the_head_of_a_store_that_was_made_anew_hides_no_change(world: World) -> None:

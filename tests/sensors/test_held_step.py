@@ -96,15 +96,6 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert "settled by its commit" in run_tick(platform, subscription, runs).sentences[0]
 
 
-def test_a_step_that_asks_again_is_held_again(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> None:
-    execution = held(world, platform, subscription, runs)
-    for attempt in range(2, 8):  # more often than a step is tried that only fails
-        resume(world, platform, subscription)
-        assert launched(run_tick(platform, subscription, runs)) == [(1, attempt)]
-        ask_for_a_person(platform, subscription, execution, runs)
-        assert launched(run_tick(platform, subscription, runs)) == []
-
-
 def test_an_attempt_that_another_has_followed_holds_nothing(
     world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
 ) -> None:
@@ -115,11 +106,3 @@ def test_an_attempt_that_another_has_followed_holds_nothing(
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), [].append):
         raise ConsumerBlockedError(EVIDENCE)
     assert world.ledger.consumers(world.evaluator.activate(subscription))[""].state is ConsumerState.ACTIVE
-
-
-def test_an_explanation_of_a_past_time_knows_of_it(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> None:
-    held(world, platform, subscription, runs)
-    world.let_pass(60_000)
-    then = platform.store.now() - 1_000
-    resume(world, platform, subscription)
-    assert f"silver is BLOCKED: {EVIDENCE}" in explain(platform, subscription, then).reasons[0]

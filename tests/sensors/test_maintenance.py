@@ -32,12 +32,6 @@ def test_a_table_is_launched_at_each_point_of_its_own_schedule(ticking: Ticking)
     assert launched(ticking, "2013-01-02T03:00") == [[KEPT["silver.orders"]], [KEPT["gold.totals"]]]
 
 
-def test_points_that_were_missed_are_made_up_for_by_one_run(ticking: Ticking) -> None:
-    ticking.at("2013-01-02T03:30")
-    (request,) = ticking.at("2013-01-02T09:15").run_requests
-    assert request.run_key == "silver.orders__maintenance@2013-01-02 09:00:00+00:00"
-
-
 def test_while_a_run_of_a_table_has_not_ended_it_is_not_launched_again(ticking: Ticking) -> None:
     ticking.at("2013-01-02T00:30")
     (request,) = ticking.at("2013-01-02T01:00").run_requests
@@ -47,11 +41,6 @@ def test_while_a_run_of_a_table_has_not_ended_it_is_not_launched_again(ticking: 
     ticking.instance.report_run_canceled(run)
     assert launched(ticking, "2013-01-02T02:01") == [[KEPT["silver.orders"]]]
     assert launched(ticking, "2013-01-02T02:02") == []
-
-
-def test_a_store_that_cannot_be_read_is_the_reason_of_the_tick(ticking: Ticking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_STORE_URL", "nonsense")
-    assert "is not a database URL" in ticking.at("2013-01-02T01:00").skip_message
 
 
 def _job() -> dg.JobDefinition:

@@ -8,9 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import Position
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
+from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
 from lakechime_dagster.silver.requests import event_patterns, event_reprocesses, event_types
 from lakechime_dagster.silver.results import AT_ONCE, Reprocessed, TypeResult
@@ -115,15 +114,6 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     assert launched.reason == "left by a step, and due: buy"
 
 
-def test_a_later_change_of_one_table_fires_its_subscription_alone(world: World, platform: Platform, launches: dict[str, Launch]) -> None:
-    sweep = Sweep(platform.evaluator, [launch.subscription for launch in launches.values()])
-    accepts = dict.fromkeys(launches, lambda key: True)
-    run_many(platform, sweep, launches, AllSucceed(), accepts)
-    world.change("lake.t7", 1)
-    tick = run_many(platform, sweep, launches, AllSucceed(), accepts)
-    assert [execution.consumer.subscription for execution in tick.launches] == ["subscription-7"]
-
-
 def in_a_minute(sweep: Sweep) -> None:
     sweep.noted_ts -= TICK_NOTE_MS
 
@@ -157,17 +147,6 @@ def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_se
     assert [execution.step for execution in run_many(platform, sweep, launches, AllSucceed(), accepts).launches] == [2]
 
 
-def test_a_subscription_that_has_an_open_execution_does_not_move_on(world: World, platform: Platform) -> None:
-    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"]), target="lake.target")
-    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
-    sweep = Sweep(platform.evaluator, [subscription])
-    world.change("lake.t", 1)
-    for _ in range(3):
-        run_many(platform, sweep, launches, NoRuns(), accepts)
-        in_a_minute(sweep)
-    assert needs(world.engine)["lake.t"].position == Position.ORIGIN
-
-
 def test_a_target_that_cannot_be_read_hinders_no_other_subscription(world: World, platform: Platform) -> None:
     subscriptions = [
         Subscription(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")
@@ -188,38 +167,8 @@ def test_a_target_that_cannot_be_read_hinders_no_other_subscription(world: World
     assert "gold.bad" in [execution.consumer.subscription for execution in again.launches]
 
 
-def test_a_subscription_that_starts_later_hinders_no_other(world: World, platform: Platform) -> None:
-    subscriptions = [
-        Subscription(name=start, trigger=SnapshotTrigger(["lake.t"], start_from=start)) for start in ("2999-01-01", "beginning")
-    ]
-    launches, accepts = (
-        {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions},
-        {subscription.name: lambda key: True for subscription in subscriptions},
-    )
-    sweep = Sweep(platform.evaluator, subscriptions)
-    for version in (1, 2):
-        world.change("lake.t", version)
-        found = run_many(platform, sweep, launches, AllSucceed(), accepts)
-        assert [execution.consumer.subscription for execution in found.launches] == ["beginning"]
-        assert any("2999-01-01: start_from '2999-01-01': lies in the future" in sentence for sentence in found.sentences)
-        in_a_minute(sweep)
-
-
 def break_log(location: str) -> None:
     """Put something there that is no log of a table."""
     log = Path(location) / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not json\n")
-
-
-@pytest.mark.tier2
-def test_the_sensor_requests_a_run_of_the_subscriptions_job_with_its_tags(
-    world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lakechime_dagster.sensors.many.open_platform", lambda: platform)
-    sensor = many_sensor("triggers", list(launches.values()))
-    world.change("lake.t3", 1)
-    with dg.DagsterInstance.ephemeral() as instance:
-        result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
-    [request] = result.run_requests or []
-    assert (request.job_name, request.tags["lakechime/consumer"]) == ("anything", "subscription-3")

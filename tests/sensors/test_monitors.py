@@ -41,12 +41,6 @@ def test_a_run_looks_at_all_tables_that_are_due_and_at_those_without_a_monitor_e
     assert launched(ticking, "2013-01-02T01:00") == [["shop/orders keeps_up", "shop/orders same_as_database", "shop/items keeps_up"]]
 
 
-def test_where_databases_may_not_be_asked_tables_are_not_compared(ticking: Ticking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
-    ticking.at("2013-01-02T00:31")
-    assert launched(ticking, "2013-01-02T01:00") == [["shop/orders keeps_up", "shop/items keeps_up"]]
-
-
 def test_a_table_that_is_due_waits_for_the_run_that_has_not_ended(ticking: Ticking, monkeypatch: pytest.MonkeyPatch) -> None:
     ticking.at("2013-01-02T00:31")
     run = ticking.instance.create_run_for_job(a_job(), status=dg.DagsterRunStatus.STARTED)

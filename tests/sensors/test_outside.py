@@ -13,15 +13,12 @@ import pytest
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.external_service import NotReloadedError, reload_outside
 from lakechime_dagster.lineage.reads import keep_reads
 from lakechime_dagster.sensors.external import outside_sensor
 from tests.cli.weather_lake import lake
 from tests.support.cli import Cli
-from tests.support.processes import free_port
 
 LOADED = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
-BROKEN = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "PythonError", "message": "boom\nmore"}}
 
 
 @contextmanager
@@ -85,24 +82,3 @@ def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
     with webserver(LOADED) as (url, asked):
         monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
         assert (tick().endswith("the location was loaded anew"), len(asked)) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ({"__typename": "RepositoryLocationNotFound", "message": "no"}, "not in its workspace"),
-        (BROKEN, "anew: boom"),
-        ({"__typename": "UnauthorizedError", "message": "read only"}, "read only"),
-        (b'{"errors": [{"message": "what"}]}', "what"),
-        (b"<html>", "does not answer"),
-    ],
-)
-def test_a_webserver_that_has_not_loaded_it_is_told_plainly(answer: Any, says: str) -> None:
-    with webserver(answer) as (url, _), pytest.raises(NotReloadedError, match=says) as raised:
-        reload_outside(url)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_port_where_nothing_listens_is_told() -> None:
-    with pytest.raises(NotReloadedError, match="does not answer"):
-        reload_outside(f"http://127.0.0.1:{free_port()}", seconds=2)

@@ -36,8 +36,3 @@ def test_ticks_of_two_deployments_do_not(tmp_path: Path) -> None:
     one.add_dynamic_partitions("types", ["a"])
     assert instance_of(tick(one))().get_dynamic_partitions("types") == ["a"]
     assert instance_of(tick(other))().get_dynamic_partitions("types") == []
-
-
-def test_an_instance_that_a_context_was_given_is_the_one() -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert instance_of(dg.build_sensor_context(instance=instance))() is instance

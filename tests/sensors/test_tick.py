@@ -4,23 +4,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.tables import rows, write
-from tests.support.world import World, a_subscription, nothing_committed
+from tests.support.world import World, a_subscription
 
 TARGET = "silver.orders"
 DAYS = every(days=1, start="2013-01-02", until="2013-01-10")
@@ -71,18 +68,6 @@ def one(executions: tuple[Execution, ...]) -> Execution:
     return execution
 
 
-def test_a_tick_claims_and_asks_for_a_run(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
-    assert (execution.step, execution.attempt) == (1, 1)
-
-
-def test_a_tick_without_anything_new_says_so(platform: Platform, runs: ToldRuns) -> None:
-    found = run_tick(platform, a_subscription(), runs)
-    assert found.launches == ()
-    assert found.sentences == ("nothing new in bronze.orders",)
-
-
 def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commits_at_most(
     world: World, platform: Platform, runs: ToldRuns
 ) -> None:
@@ -126,16 +111,6 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
     world.people.resume(world.evaluator.activate(subscription), by)
     again = run_tick(platform, subscription, runs).launches
     assert {(one.execution_id, one.attempt) for one in again} == {(failed.execution_id, 2), (lost.execution_id, 1)}
-
-
-def test_a_trigger_that_is_paused_after_its_decision_claims_nothing(world: World, platform: Platform) -> None:
-    subscription = a_subscription()
-    world.change(version=0)
-    row = world.evaluator.activate(subscription)
-    decision = world.evaluator.evaluate(subscription, row)
-    world.people.pause(row, By(who="ann", reason="upstream is broken"))
-    assert decision.fires
-    assert world.evaluator.fire(subscription, row, decision, nothing_committed) == []
 
 
 def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
@@ -182,18 +157,6 @@ def test_a_run_that_died_after_its_commit_is_settled_by_it_and_its_event_is_ther
     assert one(run_tick(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
 
 
-def test_a_failed_run_is_tried_again_after_a_pause_and_may_read_further(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
-    runs.tell(execution, RunState.FAILED)
-    world.change(version=1)
-    found = run_tick(platform, a_subscription(), runs)
-    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is tried again as attempt 2: run run-1 failed")
-    (waiting,) = world.ledger.open_executions(world.evaluator.activate(a_subscription()))
-    assert waiting.ranges()["bronze.orders"].end == "1"
-    assert "step 1 of silver is tried again in" in run_tick(platform, a_subscription(), runs).sentences[0]
-
-
 def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
     execution = one(run_tick(platform, a_subscription(), runs).launches)
@@ -217,16 +180,6 @@ def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(world: Wo
     assert [run for run, _ in runs.lost] == ["run-1"]
 
 
-def test_a_run_of_another_instance_is_told_by_its_lease_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
-    world.ledger.begin(execution.execution_id, "elsewhere")
-    assert run_tick(platform, a_subscription(), runs).launches == ()
-    world.end_leases()
-    run_tick(platform, a_subscription(), runs)
-    assert [run for run, _ in runs.lost] == ["elsewhere"]
-
-
 def test_a_consumer_that_is_held_says_why_in_every_tick(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
     execution: Execution | None = one(run_tick(platform, a_subscription(), runs).launches)
@@ -242,19 +195,6 @@ def test_a_consumer_that_is_held_says_why_in_every_tick(world: World, platform: 
     assert world.ledger.consumers(world.evaluator.activate(a_subscription()))[""].state is ConsumerState.BLOCKED
 
 
-def test_the_last_attempt_of_a_consumer_that_is_held_is_lost_once(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
-    while (following := world.ledger.lose(execution, "disk full", immediately=True)) is not None:
-        execution = following
-    runs.tell(execution, RunState.FAILED)
-    with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.attempt).values(ended_ts=1))
-    found = run_tick(platform, a_subscription(), runs)
-    assert {attempt.ended_ts for attempt in world.ledger.attempts(execution.execution_id)} == {1}
-    assert sum("silver is BLOCKED" in sentence for sentence in found.sentences) == 1
-
-
 def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(world: World, platform: Platform, runs: ToldRuns) -> None:
     levels = PartitionLevels.of({"day": "date"})
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels)
@@ -266,14 +206,6 @@ def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(worl
     assert [execution.partition_key for execution in found.launches] == ["2013-01-02"]
     assert found.sentences[0] == "1 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
     assert set(world.ledger.consumers(world.evaluator.activate(subscription))) == {"day=2013-01-02"}
-
-
-def test_an_event_that_came_while_a_tick_found_nothing_is_not_forgotten(world: World, platform: Platform, runs: ToldRuns) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"complete": "true"}))
-    world.change(version=0)
-    assert run_tick(platform, subscription, runs).launches == ()
-    world.change(version=0, tags={"complete": "true"})
-    assert one(run_tick(platform, subscription, runs).launches).ranges()["bronze.orders"].end == "0"
 
 
 def test_a_retry_is_launched_although_what_is_new_cannot_be_claimed(world: World, platform: Platform, runs: ToldRuns) -> None:

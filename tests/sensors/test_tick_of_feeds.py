@@ -1,13 +1,11 @@
 """Ticks of a subscription that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, LakeChimeError
 from lakechime_dagster.runtime.claim import adopted
@@ -20,7 +18,6 @@ from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, FeedPlace, FilesPlace, Place
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.progress import consumer_lags
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -66,12 +63,6 @@ def settled(world: World, tick: Tick) -> Execution:
     return execution
 
 
-def lag(world: World) -> Mapping[str, int]:
-    with reading(world.engine) as connection:
-        (found,) = consumer_lags(connection, world.deployment)
-    return found.amounts
-
-
 def read_to(world: World) -> FeedPlace | None:
     subscription = world.ledger.subscription(NAME)
     assert subscription is not None
@@ -88,19 +79,6 @@ def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platfor
     again = run_tick(platform, subscription, runs)
     assert one(again.launches).end == execution.end
     assert again.sentences == ("step 1 is with a run that has not begun (attempt 1)",)
-
-
-def test_the_next_claim_goes_on_where_the_last_one_ended(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
-    drop(folder, "a.jsonl", "1")
-    settled(world, run_tick(platform, subscription, runs))
-    assert lag(world)["bytes"] == 2  # as the last look told
-    assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
-    assert lag(world)["bytes"] == 0
-    drop(folder, "b.jsonl", "2")
-    execution = settled(world, run_tick(platform, subscription, runs))
-    assert (execution.step, execution.start.feed) == (2, FilesPlace({"a.jsonl": 2}))
-    assert read_to(world) == FilesPlace({"a.jsonl": 2, "b.jsonl": 2})
 
 
 def test_a_line_whose_end_has_not_come_is_told(platform: Platform, runs: ToldRuns, folder: Path) -> None:
@@ -149,28 +127,6 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
 
 
-def test_a_claim_that_was_cut_is_followed_when_its_run_has_ended_and_not_before(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
-) -> None:
-    subscription = a_feed(folder, max_bytes=2)
-    drop(folder, "a.jsonl", "1", "2")
-    execution = one(run_tick(platform, subscription, runs).launches)
-    runs.tell(execution, RunState.LIVE)
-    assert run_tick(platform, subscription, runs).launches == ()
-    assert world.ledger.settle(execution, None)
-    assert one(run_tick(platform, subscription, runs).launches).end.feed == FilesPlace({"a.jsonl": 4})
-
-
-def test_one_that_is_put_to_now_leaves_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder, minutes=24 * 60, max_bytes=2)
-    asked: AskedAt = {}
-    drop(folder, "a.jsonl", "1", "2", "3")
-    settled(world, run_tick(platform, subscription, runs, asked=asked))
-    world.people.seek(world.evaluator.activate(subscription), None, BY, place_at(platform, subscription, StartFrom("now")))
-    assert read_to(world) == FilesPlace({"a.jsonl": 6})
-    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
-
-
 def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
@@ -192,19 +148,6 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     assert execution.end.feed == FilesPlace({"a-2.jsonl": 2})
 
 
-def test_resuming_lets_no_consumer_go_on_whose_step_is_open(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
-    drop(folder, "a.jsonl", "1")
-    settled(world, run_tick(platform, subscription, runs))
-    drop(folder, "a.jsonl", "2")
-    execution: Execution | None = one(run_tick(platform, subscription, runs).launches)
-    while execution is not None:
-        execution = world.ledger.lose(execution, "disk full", immediately=True)
-    row = world.evaluator.activate(subscription)
-    world.people.resume(row, BY)
-    assert world.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
-
-
 def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
     world: World, platform: Platform, runs: ToldRuns, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,17 +164,6 @@ def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
     assert run_tick(platform, subscription, runs).launches == ()
     execution = one(run_tick(platform, subscription, runs).launches)
     assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FilesPlace({"a.jsonl": 4}))
-
-
-def test_a_feed_that_cannot_be_asked_says_so(platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
-    found = run_tick(platform, a_feed(tmp_path / "none"), runs)
-    assert (found.launches, found.sentences) == ((), (f"{tmp_path}/none is no folder, or not yet; its files *.jsonl are to be read",))
-
-
-def test_a_subscription_that_is_paused_does_not_ask_its_feed(world: World, platform: Platform, runs: ToldRuns, tmp_path: Path) -> None:
-    subscription = a_feed(tmp_path / "none")
-    world.people.pause(world.evaluator.activate(subscription), BY)
-    assert run_tick(platform, subscription, runs).sentences == ("paused: looked into it",)
 
 
 def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:

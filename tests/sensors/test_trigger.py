@@ -18,20 +18,17 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.dead_runs import end_dead_run
-from lakechime_dagster.runtime.names import ATTEMPT_TAG, CAUSE_TAG, CONSUMER_TAG, EXECUTION_TAG
+from lakechime_dagster.runtime.names import EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.sensors.tick import DagsterRuns, RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, change_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
-from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.tables import rows, write
@@ -176,15 +173,6 @@ def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(as
     assert asset.tick().skip_message == "nothing new in bronze.orders"
 
 
-def test_a_run_carries_references_in_tags(asset: Location) -> None:
-    asset.change(1)
-    request = only(asset.tick().run_requests)
-    tags = request.tags
-    assert (tags[CONSUMER_TAG], tags[CAUSE_TAG], tags[ATTEMPT_TAG]) == ("features", "trigger", "1")
-    assert asset.platform.ledger.execution(tags[EXECUTION_TAG]) is not None
-    assert request.run_key == f"{tags[EXECUTION_TAG]}:1"
-
-
 def test_a_reexecution_of_a_settled_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
@@ -210,25 +198,6 @@ def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(asset:
     waiting = only(asset.tick().run_requests)
     assert asset.run().success
     assert not asset.launch(waiting).success
-    assert body.handed == [["1"]]
-
-
-def test_a_manual_run_beside_a_live_one_ends_and_names_it(asset: Location, body: Body) -> None:
-    asset.change(1)
-    execution_id = only(asset.tick().run_requests).tags[EXECUTION_TAG]
-    asset.platform.ledger.begin(execution_id, "the-other-run")
-    manual = asset.run()
-    assert not manual.success
-    assert "run the-other-run is at execution" in message(manual)
-
-
-def test_a_manual_run_with_nothing_new_says_so(asset: Location, body: Body) -> None:
-    asset.change(1)
-    assert asset.run().success
-    asset.tick()
-    manual = asset.run()
-    assert not manual.success
-    assert "nothing came for features since step 1" in message(manual)
     assert body.handed == [["1"]]
 
 
@@ -302,36 +271,6 @@ def by_day(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> N
         context.log.info(context.partition_key)
 
 
-def test_a_job_of_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Path) -> None:
-    job = dg.define_asset_job("by_day_job", [by_day], partitions_def=DAYS)
-    sensor = lakechime_sensor("by_day", DAILY, job=job)
-    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[job]) as location:
-        location.change(1, partition=["2013-01-01"])
-        request = only(location.tick().run_requests)
-        assert request.partition_key == "2013-01-01"
-        assert location.launch(request).success
-
-
-def test_a_level_of_any_json_value_names_the_partition_of_a_job(tmp_path: Path) -> None:
-    values = {"is_late": True, "where": {"zone": "a"}, "share": 0.5}
-    key = 'is_late=True/where={"zone":"a"}/share=0.5'
-    partitions = dg.StaticPartitionsDefinition([key])
-
-    @dg.asset(partitions_def=partitions)
-    def by_values(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
-        with lakechime.execution(context):
-            context.log.info(context.partition_key)
-
-    trigger = PartitionTrigger(PartitionCondition.of(SOURCE, values), every(days=1, start="2013-01-02"))
-    sensor = lakechime_sensor("by_values", trigger, target=by_values)
-    job = dg.define_asset_job("by_values_job", [by_values])
-    with opened(tmp_path, sensor, "by_values_job", assets=[by_values], jobs=[job]) as location:
-        location.change(1, partition=[True, {"zone": "a"}, 0.5])
-        request = only(location.tick().run_requests)
-        assert request.partition_key == key
-        assert location.launch(request).success
-
-
 @pytest.mark.parametrize("kind", ["snapshots", "partitions"])
 def test_a_job_that_does_not_say_how_its_assets_are_partitioned_is_not_launched(tmp_path: Path, kind: str) -> None:
     job = dg.define_asset_job("by_day_job", [by_day])
@@ -358,13 +297,6 @@ def test_a_trigger_whose_firing_names_no_partition_cannot_launch_what_is_partiti
 ) -> None:
     with pytest.raises(DeclarationError, match=r"^by_day, trigger: .* names no partition, and by_day(_job)? is partitioned; "):
         lakechime_sensor("by_day", trigger, **launched)
-
-
-def test_a_store_that_is_away_is_a_skip_reason(asset: Location, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("LAKECHIME_STORE_URL", "postgresql://ada:secret@127.0.0.1:1/dce")
-    shown = asset.tick().skip_message
-    assert "cannot be reached" in shown
-    assert "secret" not in shown
 
 
 def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
@@ -397,30 +329,6 @@ def test_a_trigger_that_its_own_commits_would_fire_for_ever_is_refused() -> None
     lakechime_sensor("ring b", lately("ring.y"), job=loop, writes="ring.z")
     with pytest.raises(DeclarationError, match="ring c, trigger, writes: would fire for ever: ring c ← ring b ← ring a ← ring c"):
         lakechime_sensor("ring c", SnapshotTrigger(["ring.z"]), job=loop, writes="ring.x")
-
-
-def test_a_trigger_that_its_own_commits_do_not_fire_again_is_none_that_fires_for_ever() -> None:
-    sensors = [
-        lakechime_sensor("enriched", SnapshotTrigger(["ring.raw"], tags={"raw": "true"}), job=loop, writes="ring.raw"),
-        lakechime_sensor("copied", SnapshotTrigger([TableName("ring.raw", cluster="other")]), job=loop, writes="ring.raw"),
-        lakechime_sensor("of the day before", lately("ring.days"), job=loop, writes="ring.days"),
-    ]
-    assert [sensor.job_name for sensor in sensors] == ["loop"] * 3  # none is refused
-
-
-def test_a_trigger_waits_for_the_tables_of_the_cluster_that_they_name(tmp_path: Path) -> None:
-    @dg.asset
-    def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> None:
-        with lakechime.execution(context):
-            context.log.info("done")
-
-    sensor = lakechime_sensor("features", SnapshotTrigger([TableName(SOURCE, cluster="holdem")]), target=features)
-    job = dg.define_asset_job("features_job", [features])
-    with opened(tmp_path, sensor, "features_job", assets=[features], jobs=[job]) as location:
-        location.change(1)
-        assert location.tick().run_requests == []
-        location.change(1, cluster="holdem")
-        only(location.tick().run_requests)
 
 
 def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:
@@ -466,23 +374,6 @@ def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
         assert location.tick().run_requests == []
         location.change(1, partition=("2013-01-01",), cluster="eu")
         assert len(location.tick().run_requests) == 1
-
-
-def test_a_declared_lake_waits_for_the_tables_of_its_deployments_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_CLUSTER", "eu")
-    orders = SourceTable(SOURCE, storage=Storage(partitioned_by={"day": "date"}))
-    daily = sql_table(
-        "gold.daily",
-        sql=f"SELECT day, count(*) AS n FROM {SOURCE} GROUP BY day",
-        refresh="partitions",
-        trigger=PartitionTrigger(orders.partitions(day=tick("-1d")), every(days=1, start="2013-01-02", until="2013-01-03")),
-        storage=Storage(partitioned_by={"day": "date"}),
-    )
-    definitions = build_definitions(Lake("shop", [orders, daily]))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        location = Location(instance, definitions, "gold_daily", "shop__daily", open_platform())
-        location.change(1, partition=("2013-01-01",), cluster="eu")
-        assert only(location.tick().run_requests).partition_key == "2013-01-01"
 
 
 def test_a_run_of_a_table_that_follows_a_database_does_not_compare_the_two(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from lakechime_dagster.dce.events import RegisteredEvent
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_subscription
 
 DAY = PartitionLevels.of({"day": "date"})
@@ -37,15 +36,6 @@ def test_a_key_is_handed_the_events_of_its_own_partitions_in_commit_order(world:
     assert handed(world, subscription) == {f"day={first}": arrived[:2], f"day={second}": arrived[2:]}
 
 
-def test_a_key_that_fires_again_is_handed_what_came_late_in_its_partitions_alone(world: World) -> None:
-    subscription = days("bronze.orders", late="refire")
-    world.change(version=1, partition=["2013-01-01"])
-    handed(world, subscription)
-    late = world.change(version=2, partition=["2013-01-01"])
-    early = world.change(version=3, partition=["2013-01-02"])
-    assert handed(world, subscription) == {"day=2013-01-01": [late], "day=2013-01-02": [early]}
-
-
 def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tags(world: World) -> None:
     """They make it fire again, whatever their tags."""
     subscription = days("bronze.orders", tags=COMPLETE, late="refire")
@@ -57,28 +47,11 @@ def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tag
     assert handed(world, subscription) == {"day=2013-01-01": [late, again]}
 
 
-def test_a_key_that_a_person_put_back_is_handed_what_it_was_handed_first(world: World) -> None:
-    subscription = days("bronze.orders", tags=COMPLETE, late="refire")
-    world.change(version=1, partition=["2013-01-01"])
-    mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
-    handed(world, subscription)
-    row = world.evaluator.activate(subscription)
-    world.people.seek(row, None, By(who="ann", reason="again"), world.evaluator.place_at(subscription, StartFrom("beginning")))
-    assert handed(world, subscription) == {"day=2013-01-01": [mark]}
-
-
 def test_a_key_is_handed_the_events_that_brought_the_tags(world: World) -> None:
     subscription = days("bronze.orders", tags=COMPLETE)
     world.change(version=1, partition=["2013-01-01"])
     mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
     assert handed(world, subscription) == {"day=2013-01-01": [mark]}
-
-
-def test_a_key_is_handed_the_events_of_the_cluster_that_its_condition_names(world: World) -> None:
-    subscription = days("bronze.orders", cluster="east")
-    world.change(version=1, partition=["2013-01-01"])
-    event = world.change(version=1, partition=["2013-01-01"], cluster="east")
-    assert handed(world, subscription) == {"day=2013-01-01": [event]}
 
 
 def test_a_key_is_handed_the_events_of_partitions_whose_levels_were_declared_after_the_claim(world: World) -> None:

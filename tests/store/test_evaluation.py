@@ -14,10 +14,9 @@ from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, Execution
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription, nothing_committed, one, place
 
 COMPLETE = {"complete": "true"}
@@ -44,26 +43,6 @@ def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
     world.ledger.settle(one(world.fire(a_subscription())), None)
     world.change(version=1)
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": ("0", "1")}
-
-
-def test_nothing_new_does_not_fire_and_says_so(world: World) -> None:
-    world.change(version=0)
-    world.ledger.settle(one(world.fire(a_subscription())), None)
-    decision = world.decide(a_subscription())
-    assert not decision.fires
-    assert decision.sentence == "nothing new in bronze.orders"
-
-
-def test_an_open_execution_holds_the_next_one_back(world: World) -> None:
-    world.change(version=0)
-    execution = one(world.fire(a_subscription()))
-    world.change(version=1)
-    decision = world.decide(a_subscription())
-    assert not decision.fires
-    assert decision.waits
-    assert "step 1 is with a run that has not begun (attempt 1)" in decision.sentence
-    world.ledger.settle(execution, None)
-    assert world.decide(a_subscription()).fires
 
 
 def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
@@ -118,17 +97,6 @@ def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
 
 
-def test_tags_must_be_all_on_one_event(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
-    world.change(version=0, tags={"a": "1"})
-    world.change(version=1, tags={"b": "2"})
-    assert not world.decide(subscription).fires
-    assert Sweep(world.evaluator, [subscription]).decisions() == {}
-    world.change(version=2, tags={"a": "1", "b": "2", "c": "3"})
-    assert world.decide(subscription).fires
-    assert Sweep(world.evaluator, [subscription]).decisions()["silver"].fires
-
-
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
     for number, odd in enumerate(["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]):
         subscription = a_subscription(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
@@ -158,26 +126,6 @@ def test_a_mark_vouches_also_for_what_came_before_the_place_but_was_not_read(wor
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
-def test_a_mark_alone_says_nothing_to_a_trigger_without_tags(world: World) -> None:
-    world.change(tags=COMPLETE)
-    assert not world.decide(a_subscription()).fires
-
-
-def test_an_amendment_fires_a_trigger_on_its_tags(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
-    world.change(version=0)
-    assert not world.tick_of_the_sensor(subscription).fires
-    world.change(version=0, tags=COMPLETE)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "0")}
-
-
-def test_an_amendment_alone_changes_no_data_for_a_trigger_without_tags(world: World) -> None:
-    world.change(version=0)
-    world.ledger.settle(one(world.fire(a_subscription())), None)
-    world.change(version=0, tags=COMPLETE)
-    assert not world.decide(a_subscription()).fires
-
-
 def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(world: World) -> None:
     subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     sweep = Sweep(world.evaluator, [subscription])
@@ -197,30 +145,6 @@ def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_wh
         == Sweep(world.evaluator, [subscription]).decisions()["silver"].reasons
         == world.decide(subscription).reasons
     )
-    assert one(world.fire(subscription)).reason == "1 event came (1 of bronze.orders)"
-
-
-def test_a_repeating_amendment_vouches_for_nothing_when_another_table_fires(world: World) -> None:
-    subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
-    world.change("bronze.orders", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    world.change("bronze.orders", 1)
-    world.change("bronze.orders", 0, tags={"owner": "ops"})
-    world.change("bronze.items", 0, tags=COMPLETE)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.items": (None, "0")}
-
-
-def test_the_tags_that_several_amendments_bring_together_fire_once(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags={"a": "1", "b": "2"}))
-    sweep = Sweep(world.evaluator, [subscription])
-    sweep.decisions()
-    for tags in ({}, {"a": "1"}):
-        world.change(version=0, tags=tags)
-        assert not world.decide(subscription).fires
-        assert sweep.decisions() == {}
-    for tags in ({"b": "2"}, {"c": "3"}, {"d": "4"}):
-        world.change(version=0, tags=tags)
-    assert sweep.decisions()["silver"].reasons == world.decide(subscription).reasons
     assert one(world.fire(subscription)).reason == "1 event came (1 of bronze.orders)"
 
 
@@ -267,26 +191,6 @@ def test_missed_grid_points_collapse_into_one_evaluation(world: World) -> None:
     assert world.fire(subscription) == []
 
 
-def test_a_trigger_may_wait_until_nothing_came_for_a_while(world: World) -> None:
-    wait, most = dt.timedelta(minutes=10), dt.timedelta(hours=1)
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", wait_after_last=wait, max_wait=most))
-    world.change(version=0)
-    assert "waiting until none came for 0:10:00" in world.decide(subscription).sentence
-    world.let_pass(11 * 60_000)
-    assert world.decide(subscription).fires
-    world.change(version=1)
-    assert not world.decide(subscription).fires
-    world.let_pass(50 * 60_000)
-    world.change(version=2)
-    assert world.decide(subscription).fires, "the first one has waited for more than an hour"
-
-
-def test_a_table_of_another_cluster_is_another_table(world: World) -> None:
-    world.change(version=0, cluster="eu")
-    assert not world.decide(a_subscription()).fires
-    assert world.decide(a_subscription("eu", cluster="eu")).fires
-
-
 # Start
 
 
@@ -304,23 +208,6 @@ def test_a_subscription_starts_from_a_position(world: World) -> None:
     world.change(version=2)
     subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=str(middle)))
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("1", "2")}
-
-
-def test_a_subscription_that_starts_from_a_position_that_was_not_reached_yet_starts_now(world: World) -> None:
-    world.change(version=0)
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="99999999-1"))
-    assert world.fire(subscription) == []
-    world.change(version=1)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
-
-
-def test_a_subscription_starts_from_a_time(world: World) -> None:
-    world.change(version=0)
-    world.let_pass(3_600_000)
-    world.change(version=1)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
 def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
@@ -343,41 +230,7 @@ def test_a_subscription_that_starts_from_a_time_to_come_is_not_activated_before(
     assert world.ledger.subscription(subscription.name) is None
 
 
-def test_a_consumer_cannot_be_put_at_a_time_to_come(world: World) -> None:
-    world.change(version=0)
-    world.ledger.settle(one(world.fire(a_subscription())), None)
-    row, place_at = world.evaluator.activate(a_subscription()), world.evaluator.place_at(a_subscription(), StartFrom("2999-01-01"))
-    with pytest.raises(InvalidValueError, match="time '2999-01-01': lies in the future"):
-        world.people.seek(row, None, By(who="me", reason="later"), place_at)
-
-
-def test_a_subscription_that_starts_from_a_time_after_which_nothing_came_starts_now(world: World) -> None:
-    world.change(version=0)
-    world.let_pass(3_600_000)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
-    assert world.fire(subscription) == []
-    world.change(version=1)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
-
-
-def test_the_start_is_asked_once(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
-    assert not world.decide(subscription).fires
-    world.change(version=0)
-    assert world.decide(subscription).fires
-
-
 # Several daemons
-
-
-def test_what_another_daemon_claimed_first_is_left_out(world: World) -> None:
-    world.change(version=0)
-    subscription = a_subscription()
-    row = world.evaluator.activate(subscription)
-    decision = world.decide(subscription)
-    first = world.evaluator.fire(subscription, row, decision, nothing_committed)
-    assert (len(first), world.evaluator.fire(subscription, row, decision, nothing_committed)) == (1, [])
 
 
 def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_settled_meanwhile(world: World) -> None:
@@ -405,30 +258,6 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
 
 
 # Pause
-
-
-def test_a_paused_subscription_does_not_fire_and_says_since_why(world: World) -> None:
-    world.change(version=0)
-    subscription = a_subscription()
-    row = world.evaluator.activate(subscription)
-    world.people.pause(row, By(who="ada", reason="month end"))
-    decision = world.decide(subscription)
-    assert not decision.fires
-    assert decision.reasons[0] == "paused: month end"
-    row = world.evaluator.activate(subscription)
-    world.people.resume(row, By(who="ada", reason="closed"))
-    assert world.decide(subscription).fires
-
-
-def test_an_explanation_of_a_past_time_shows_what_held_then(world: World) -> None:
-    subscription = a_subscription()
-    world.evaluator.activate(subscription)
-    world.change(version=0)
-    world.let_pass(60_000)
-    then = world.store.now() - 30_000
-    world.ledger.settle(one(world.fire(subscription)), None)
-    assert not world.decide(subscription).fires
-    assert world.decide(subscription, at_ms=then).fires
 
 
 def test_an_explanation_of_a_past_time_does_not_change_when_the_subscription_has_rested_since(world: World) -> None:

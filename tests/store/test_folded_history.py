@@ -1,20 +1,17 @@
 """Readers that start after retention folded the history of a table start from it all the same."""
 
-import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotPlace
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.retention import expire, needs
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, one
 
@@ -60,47 +57,6 @@ def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_folded_s
     assert (range_.start, range_.end) == ("2", "3")
 
 
-def test_a_subscription_that_starts_from_a_time_begins_at_the_folded_snapshot_of_then(world: World) -> None:
-    world.change(version=1)
-    world.let_pass(3_600_000)
-    world.change(version=2)
-    fold(world)
-    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
-
-    assert start_of(world, a_subscription(trigger=SnapshotTrigger(ORDERS, start_from=before))) == (None, "1")
-
-
-def test_a_claim_that_takes_so_many_commits_at_most_counts_folded_ones_too(world: World) -> None:
-    subscription = replace(a_subscription("new"), max_commits=2)
-    world.change(version=0)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    for version in range(1, 4):
-        world.change(version=version)
-    fold(world)
-    world.change(version=4)
-    execution = one(world.fire(subscription))
-
-    assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == ("0", "2")
-
-
-def test_a_late_older_version_is_not_taken_for_the_newest_when_the_newest_is_folded(world: World) -> None:
-    world.change(version=10)
-    fold(world)
-    world.change(version=9)
-
-    assert start_of(world, from_now()) == (None, "10")
-
-
-def test_a_table_that_is_only_read_has_its_folded_snapshot(world: World) -> None:
-    world.change("bronze.rates", version=4)
-    fold(world)
-    world.change(version=1)
-
-    execution = one(world.fire(a_subscription("silver", reads=(ORDERS, "bronze.rates"))))
-
-    assert execution.end.sources["bronze.rates"].snapshot_id == "4"
-
-
 def test_a_uid_that_becomes_known_later_is_that_of_the_folded_snapshots_too(world: World) -> None:
     world.change(version=5)
     fold(world)
@@ -116,14 +72,6 @@ def test_folded_snapshots_of_a_table_that_was_created_anew_are_not_its_own(world
     world.store.register([], [anew])
 
     assert start_of(world, from_now()) == (None, None)
-
-
-def test_a_folded_event_vouches_for_its_own_snapshot_by_its_tags(world: World) -> None:
-    world.change(version=1, tags=COMPLETE)
-    world.change(version=2)
-    fold(world)
-
-    assert start_of(world, from_now(COMPLETE)) == (None, "1")
 
 
 def test_a_folded_mark_vouches_for_the_snapshots_before_it(world: World) -> None:
@@ -180,18 +128,6 @@ def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(w
     assert Sweep(world.evaluator, [subscription, tagged]).decisions() == {}
 
 
-def test_a_subscription_that_is_put_back_behind_a_folded_history_reads_it_again(world: World) -> None:
-    subscription = a_subscription()
-    world.change(version=1)
-    assert world.tick_of_the_sensor(subscription).fires
-    fold(world)
-    row = world.evaluator.activate(subscription)
-
-    world.people.seek(row, None, By(who="ann", reason="read it again"), world.evaluator.place_at(subscription, StartFrom("beginning")))
-
-    assert world.decide(subscription).fires
-
-
 def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_came(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"shop": "a"}, PartitionLevels.of({"shop": "string"}))
     once = every(days=1, start="2013-01-01", until="2013-01-01")
@@ -233,20 +169,3 @@ def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_levels_are_declared(w
     world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
 
     assert world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered == ()
-
-
-def test_an_event_that_becomes_the_repeat_of_a_folded_one_amends_it(world: World) -> None:
-    first = world.store.register([make_event(partition=["05"], snapshot_id="1")]).registered[0]
-    fold(world)
-    world.store.register([make_event(partition=[5], snapshot_id="1")])
-    world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
-
-    assert [(one.amends, one.changes_data) for one in world.store.fetch(EventQuery())] == [(first.position, False)]
-
-
-def test_a_table_that_was_created_anew_has_no_snapshot_before_its_first_commit(world: World) -> None:
-    world.change("bronze.rates", version=4, table_uid=TableUid("old"))
-    world.store.register([], [Seen(table="bronze.rates", cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))])
-    world.change(version=1)
-
-    assert "bronze.rates has no snapshot yet" in world.decide(a_subscription("silver", reads=(ORDERS, "bronze.rates"))).sentence

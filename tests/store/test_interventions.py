@@ -5,17 +5,15 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import Action, By, PlaceAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.retention import expire, mark_stale, needs, tags_needed
-from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.support.world import World, a_subscription, place
 
 ADA = By(who="ada", reason="month end")
@@ -80,19 +78,6 @@ def test_resuming_at_the_latest_passes_over_what_waited(world: World) -> None:
     assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
 
 
-def test_resuming_since_a_position_passes_over_what_came_before(world: World) -> None:
-    row = consumed(world, 0)
-    world.people.pause(row, ADA)
-    middle = world.change(version=1).position
-    world.change(version=2)
-    world.people.resume(world.evaluator.activate(a_subscription()), ADA, at(world, str(middle)))
-    (execution,) = world.fire(a_subscription())
-    assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
-    kept = world.people.history(row, limit=1)[0]
-    assert kept.before["places"][0][1]["sources"]["bronze.orders"][1] == "0"
-    assert kept.after["places"][0][1]["sources"]["bronze.orders"][1] == "1"
-
-
 def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -> None:
     row = consumed(world, 0, 1)
     assert not world.tick_of_the_sensor(a_subscription()).fires
@@ -103,13 +88,6 @@ def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -
     assert world.people.history(row)[0].action is Action.SEEK
 
 
-def test_a_dry_seek_moves_and_keeps_nothing(world: World) -> None:
-    row = consumed(world, 0)
-    world.people.seek(row, "", ADA, at(world, "beginning"), dry_run=True)
-    assert snapshot_of(world, row) == "0"
-    assert world.people.history(row) == []
-
-
 def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world: World) -> None:
     row = consumed(world, 0)
     world.change(version=1)
@@ -118,11 +96,6 @@ def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world:
         world.people.seek(row, "", ADA, at(world, "beginning"))
     assert snapshot_of(world, row) == "0"
     assert world.people.history(row) == []
-
-
-def test_a_seek_of_a_consumer_that_is_not_there_says_where_to_look(world: World) -> None:
-    with pytest.raises(NotFoundError, match="lakechime trigger show silver"):
-        world.people.seek(consumed(world, 0), "day=2013-01-01", ADA, at(world, "beginning"))
 
 
 def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(world: World) -> None:
@@ -216,15 +189,6 @@ def test_a_subscription_that_is_declared_again_after_it_was_forgotten_begins_ane
     assert (execution.step, execution.ranges()["bronze.orders"].start) == (1, "1")
 
 
-def test_a_subscription_of_a_partition_trigger_is_forgotten_with_its_fired_keys(world: World) -> None:
-    condition = PartitionCondition.of("bronze.orders", {"day": "a"})
-    subscription = a_subscription(trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02")))
-    world.change(version=0, partition=("a",))
-    world.tick_of_the_sensor(subscription)
-    world.people.forget(world.evaluator.activate(subscription), ADA)
-    assert world.decide(subscription).fires
-
-
 def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.change(version=1)
@@ -244,12 +208,3 @@ def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -
     with writing(world.engine) as connection:
         connection.execute(sa.update(schema.subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
     assert world.people.forget(row, ADA)
-
-
-def test_a_subscription_is_forgotten_once(world: World) -> None:
-    row = consumed(world, 0)
-    assert len(world.people.forget(row, ADA, dry_run=True)) == 1
-    world.people.forget(row, ADA)
-    with pytest.raises(NotFoundError, match="lakechime trigger list"):
-        world.people.forget(row, ADA)
-    assert [one.action for one in world.people.history(row)] == [Action.FORGET]

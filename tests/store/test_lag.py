@@ -7,7 +7,7 @@ from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.triggers.consumers import FeedLag, FilesPlace, KafkaPlace, TopicPlace
 from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_subscription, elsewhere
+from tests.support.world import World, a_subscription
 
 ORDERS = "bronze.orders"
 
@@ -55,14 +55,6 @@ def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_
     assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 0)
     world.change(ORDERS, tags={"ok": "yes"})
     assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 1)
-
-
-def test_consumers_of_other_deployments_and_events_of_other_clusters_are_not_counted(world: World) -> None:
-    world.evaluator.activate(a_subscription())
-    elsewhere(world, "production").evaluator.activate(a_subscription("other"))
-    world.change(ORDERS, 1, cluster="west")
-    assert amounts(world)["events"] == 0
-    assert {consumer for consumer, _ in lags(world)} == {"silver"}
 
 
 def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:

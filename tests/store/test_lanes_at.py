@@ -52,12 +52,6 @@ def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world
     assert (found.writes, found.state, found.state_reason, found.read) == (True, ConsumerState.BLOCKED, "a column changed", None)
 
 
-def test_tables_of_other_names_and_clusters_are_not_theirs(world: World) -> None:
-    world.evaluator.activate(a_subscription(cluster="east"))
-    assert (at(world, "bronze.other"), at(world, cluster="west")) == ({}, {})
-    assert at(world, cluster="east").keys() == {"test/silver"}
-
-
 def test_a_key_of_a_partition_trigger_needs_its_range_while_it_is_open(world: World) -> None:
     condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
     subscription = world.evaluator.activate(

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from tests.support.world import World, a_subscription, committed, consumer_id, elsewhere, place
+from tests.support.world import World, a_subscription, committed, consumer_id, place
 
 # Claims
 
@@ -26,21 +26,6 @@ def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None
     assert (execution.start, execution.end) == (place(3), place(8, bronze__orders=5))
     assert execution.reason == "2 events wait"
     assert world.ledger.execution(execution.execution_id) == execution
-
-
-def test_a_consumer_has_at_most_one_open_execution(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    world.claim(row)
-    with pytest.raises(ConsumerConflictError, match="open execution"):
-        world.claim(row, 2)
-
-
-def test_a_claim_of_a_consumer_that_moved_on_is_refused(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    seen = world.ledger.ensure_consumer(row, "")
-    world.ledger.settle(world.claim(row), None)
-    with pytest.raises(ConsumerConflictError, match="moved on"):
-        world.ledger.claim(row, seen, Claim(end=place(2)))
 
 
 def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
@@ -103,12 +88,6 @@ def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_s
         assert len(set(pool.map(race, range(6)))) == 1
 
 
-def test_consumers_of_one_subscription_are_apart(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    first, second = world.claim(row, 1, "a"), world.claim(row, 1, "b")
-    assert {execution.execution_id for execution in world.ledger.open_executions(row)} == {first.execution_id, second.execution_id}
-
-
 # Attempts
 
 
@@ -127,13 +106,6 @@ def test_to_begin_again_by_the_same_run_changes_nothing(world: World) -> None:
     assert world.ledger.begin(execution.execution_id, "run-1").attempt == 1
 
 
-def test_a_second_run_is_told_who_is_at_it(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    world.ledger.begin(execution.execution_id, "run-1")
-    with pytest.raises(ConsumerConflictError, match="run run-1 is at execution"):
-        world.ledger.begin(execution.execution_id, "run-2")
-
-
 def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World) -> None:
     execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     first = world.ledger.begin(execution.execution_id, "run-1")
@@ -142,28 +114,6 @@ def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World
     assert (second.attempt, second.run_id) == (2, "run-2")
     assert not world.ledger.renew(execution.execution_id, first.attempt, "run-1")
     assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [(1, "lost"), (2, None)]
-
-
-def test_a_settled_execution_ends_a_run_that_names_the_command_which_replays(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    world.ledger.settle(execution, None)
-    with pytest.raises(ConsumerConflictError, match=r"settled already.*lakechime trigger seek silver"):
-        world.ledger.begin(execution.execution_id, "run-1")
-
-
-def test_an_execution_that_nobody_claimed_is_not_found(world: World) -> None:
-    with pytest.raises(NotFoundError, match="lakechime execution list"):
-        world.ledger.begin("no such id", "run-1")
-
-
-def test_the_newest_attempt_renews_its_lease(world: World) -> None:
-    execution = world.ledger.begin(world.claim(world.ledger.ensure_subscription(a_subscription())).execution_id, "run-1")
-    world.end_leases()
-    assert world.ledger.renew(execution.execution_id, 1, "run-1")
-    found = world.ledger.execution(execution.execution_id)
-    assert found is not None
-    assert (found.lease_until or 0) > world.store.now()
-    assert not world.ledger.renew(execution.execution_id, 1, "run-2")
 
 
 def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -> None:
@@ -252,13 +202,6 @@ def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World
     assert world.ledger.consumers(row)[""].state is ConsumerState.ACTIVE
 
 
-def test_an_attempt_is_lost_once(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    world.ledger.lose(execution, "it died")
-    with pytest.raises(ConsumerConflictError, match="moved on"):
-        world.ledger.lose(execution, "it died")
-
-
 # Settling
 
 
@@ -274,24 +217,6 @@ def test_the_place_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) 
     assert (settled.state, settled.end, settled.version) == (ExecutionState.SETTLED, place(3), "4")
 
 
-def test_a_step_is_settled_once(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    execution = world.claim(row, 3)
-    assert world.ledger.settle(execution, committed(execution))
-    assert not world.ledger.settle(execution, committed(execution, end=place(99)))
-    assert world.ledger.consumers(row)[""].place == place(3)
-
-
-def test_a_zombie_that_settles_an_earlier_step_moves_nothing(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    first = world.claim(row, 3)
-    world.ledger.settle(first, committed(first))
-    second = world.claim(row, 5)
-    assert not world.ledger.settle(first, committed(first))
-    assert world.ledger.open_executions(row) == [second]
-    assert world.ledger.consumers(row)[""].place == place(3)
-
-
 def test_a_consumer_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     world.ledger.settle(world.claim(row, 1), None)
@@ -301,21 +226,6 @@ def test_a_consumer_has_committed_once_a_step_of_it_was_settled_by_a_commit(worl
     assert not world.ledger.has_committed(second)
     assert world.ledger.has_committed(world.claim(row, 3))
     assert not world.ledger.has_committed(world.claim(row, 3, "2013-01-01"))
-
-
-def test_the_first_attempt_may_settle_a_step_with_nothing_to_do(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    assert world.ledger.settle(world.claim(row, 3), None, reason="nothing to do")
-    assert world.ledger.consumers(row)[""].place == place(3)
-
-
-def test_an_attempt_that_was_superseded_may_not_settle_without_a_commit(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    first = world.claim(row, 3)
-    world.ledger.lose(first, "its lease was over")
-    with pytest.raises(ConsumerConflictError, match="may not settle without a commit"):
-        world.ledger.settle(first, None)
-    assert world.ledger.consumers(row)[""].settled == 0
 
 
 def test_a_later_attempt_may_not_settle_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
@@ -388,26 +298,6 @@ def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
 # A lost ledger
 
 
-def test_a_consumer_that_the_ledger_does_not_know_goes_on_from_the_last_commit_of_its_target(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    execution = world.claim(row, 3)
-    last = committed(execution, end=place(3, bronze__orders=2))
-    with writing(world.engine) as connection:
-        for table in (schema.attempt, schema.execution, schema.consumer, schema.subscription):
-            connection.execute(sa.delete(table))
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    consumer = world.ledger.ensure_consumer(row, "", last)
-    assert (consumer.settled, consumer.place, consumer.fired) == (1, place(3, bronze__orders=2), True)
-    assert world.claim(row, 5).step == 2
-
-
-def test_a_consumer_that_is_there_is_not_rebuilt(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    execution = world.claim(row, 3)
-    consumer = world.ledger.ensure_consumer(row, "", committed(execution))
-    assert (consumer.settled, consumer.fired) == (0, True)
-
-
 # Subscriptions and deployments
 
 
@@ -416,21 +306,6 @@ def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> N
     again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: place(9))
     assert (again.subscription_id, again.activated_ts, again.start) == (first.subscription_id, first.activated_ts, place(5))
     assert again.tables == ("bronze.other",)
-
-
-def test_deployments_of_one_store_do_not_see_each_other(world: World) -> None:
-    other = elsewhere(world, "staging")
-    row = world.ledger.ensure_subscription(a_subscription())
-    execution = world.claim(row)
-    assert other.ledger.subscription("silver") is None
-    assert other.ledger.subscriptions() == []
-    assert other.ledger.executions() == []
-    assert other.ledger.execution(execution.execution_id) is None
-    with pytest.raises(NotFoundError):
-        other.ledger.begin(execution.execution_id, "run-1")
-    claimed = other.claim(other.ledger.ensure_subscription(a_subscription()))
-    assert claimed.consumer != execution.consumer
-    assert (claimed.step, claimed.execution_id == execution.execution_id) == (1, False)
 
 
 def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(world: World) -> None:
@@ -448,19 +323,3 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     )
     world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: place(0))
     assert world.fire(subscription)[0].step == 8
-
-
-def test_executions_are_listed_newest_first_by_subscription_and_state(world: World) -> None:
-    one, other = world.ledger.ensure_subscription(a_subscription("one")), world.ledger.ensure_subscription(a_subscription("other"))
-    first = world.claim(one)
-    world.ledger.settle(first, None)
-    second = world.claim(one, 2)
-    world.claim(other)
-    assert {execution.execution_id for execution in world.ledger.executions(subscription="one")} == {
-        first.execution_id,
-        second.execution_id,
-    }
-    assert [execution.execution_id for execution in world.ledger.executions(subscription="one", state=ExecutionState.OPEN)] == [
-        second.execution_id
-    ]
-    assert len(world.ledger.executions(limit=2)) == 2

@@ -22,13 +22,6 @@ def test_snapshots_are_found_by_table_uid_tags_and_position(world: World) -> Non
     assert matched_before(world.engine, ORDERS, TableUid("A"), WEB, asked, world.store.head()) == {"1", "5"}
 
 
-def test_only_the_snapshots_that_are_asked_for_are_answered(world: World) -> None:
-    for version in (1, 2):
-        world.change(version=version, tags=WEB)
-    assert matched_before(world.engine, ORDERS, None, WEB, [SnapshotId("2")], world.store.head()) == {"2"}
-    assert matched_before(world.engine, ORDERS, None, WEB, [], world.store.head()) == set()
-
-
 def test_a_commit_stays_matched_when_its_events_are_folded(world: World) -> None:
     world.change(version=1, tags=WEB)
     world.change(version=2)

@@ -6,10 +6,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import ConsumerState, Place
 from lakechime_dagster.triggers.interventions import By
@@ -45,17 +44,6 @@ def states(world: World) -> dict[str, dict[str, ConsumerState]]:
     }
 
 
-def test_a_table_that_no_subscription_reads_is_not_needed(world: World) -> None:
-    world.change("bronze.other", 1)
-    assert needs(world.engine) == {}
-
-
-def test_a_subscription_without_a_consumer_needs_all_after_its_start(world: World) -> None:
-    world.change(ORDERS, 1)
-    world.evaluator.activate(a_subscription())
-    assert needs(world.engine)[ORDERS].position == Position.ORIGIN
-
-
 def test_a_settled_consumer_needs_what_came_after_its_place(world: World) -> None:
     event = world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription())
@@ -83,13 +71,6 @@ def test_the_tags_of_the_subscriptions_of_all_deployments_are_needed(world: Worl
     other = a_subscription("checked", trigger=SnapshotTrigger(ORDERS, tags={"checked": "yes"}))
     elsewhere(world, "production").evaluator.activate(other)
     assert tags_needed(world.engine) == {"complete", "checked"}
-
-
-def test_every_tag_is_needed_while_what_a_subscription_asks_for_is_not_known(world: World) -> None:
-    world.evaluator.activate(a_subscription())
-    with writing(world.engine) as connection:  # as an older program left it
-        connection.execute(sa.update(schema.subscription).values(tag_keys=sa.null()))
-    assert tags_needed(world.engine) is None
 
 
 def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
@@ -132,14 +113,6 @@ def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) 
     assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(subscription).sentence
 
 
-def test_a_fired_key_loses_nothing_where_late_changes_are_ignored(world: World) -> None:
-    world.change(ORDERS, 0, partition=["2013-01-01"])
-    world.tick_of_the_sensor(daily(late="ignore"))
-    world.change(ORDERS, 1, partition=["2013-01-01"])
-    assert expire_by_force(world) == [ORDERS]
-    assert states(world) == {"daily": {"day=2013-01-01": ConsumerState.ACTIVE}}
-
-
 @pytest.mark.services
 def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_events(postgres_engine: Engine) -> None:
     world = World(postgres_engine)
@@ -165,15 +138,6 @@ def waits_for_a_lock(engine: Engine) -> bool:
     waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database WHERE datname = current_database() AND NOT granted)"
     with reading(engine) as connection:
         return connection.execute(sa.text(waiting)).scalar_one()
-
-
-def test_what_is_needed_of_one_table_is_what_is_needed_of_all(world: World) -> None:
-    world.change(ORDERS, 1)
-    world.tick_of_the_sensor(a_subscription("quick"))
-    elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
-    with reading(world.engine) as connection:  # as a dry run does
-        assert needed_after(connection, ORDERS) == Position.ORIGIN
-        assert needed_after(connection, "bronze.other") is None
 
 
 def test_a_stale_consumer_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:

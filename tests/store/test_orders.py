@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution, Order, OrderState, Span
@@ -164,16 +164,6 @@ def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
     assert one(world.fire(others[2])).backfill == backfill
 
 
-def test_many_keys_that_one_decision_fires_are_no_more_than_may_be_in_flight(world: World) -> None:
-    subscription = daily()
-    for version, day in enumerate(("2013-01-01", "2013-01-02", "2013-01-03")):
-        world.change("bronze.orders", version, partition=[day])
-    keys = [execution.consumer.key for execution in world.fire(subscription) if world.ledger.settle(execution, None)]
-    order(world, *(Order(number=number, subscription="daily", key=key) for number, key in enumerate(keys)), most=2)
-    assert len(world.decide(subscription).firings) == 3
-    assert len(world.fire(subscription)) == 2
-
-
 def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: World) -> None:
     others = [a_subscription(f"s{number}", "bronze.orders") for number in range(2)]
     caught_up(world, *others)
@@ -231,24 +221,6 @@ def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that
     assert (execution.step, execution.backfill) == (2, backfill)
     settle(world, execution)
     assert world.fire(subscription) == []
-
-
-def test_a_key_that_refires_does_so_once_for_its_order_and_what_came_late(world: World) -> None:
-    subscription = daily(late="refire")
-    caught_up(world, subscription)
-    world.change("bronze.orders", 1, partition=["2013-01-01"])
-    order(world, Order(number=0, subscription="daily", key="day=2013-01-01"))
-    settle(world, one(world.fire(subscription)))
-    assert world.fire(subscription) == []
-
-
-def test_a_key_that_has_not_fired_still_waits_for_its_partitions(world: World) -> None:
-    subscription = daily()
-    caught_up(world, subscription)
-    backfill = order(world, Order(number=0, subscription="daily", key="day=2013-01-02"))
-    assert not world.decide(subscription).fires
-    world.change("bronze.orders", 1, partition=["2013-01-02"])
-    assert one(world.fire(subscription)).backfill == backfill
 
 
 def of_day(day: str, *, waits_for: tuple[int, ...] = (0,)) -> Order:
@@ -343,14 +315,6 @@ def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:
     world.people.forget(world.evaluator.activate(SILVER), ME)
     assert states(world, backfill) == [OrderState.CANCELLED, OrderState.WAITING]
     assert one(world.fire(GOLD)).backfill == backfill
-
-
-def test_a_backfill_of_nothing_and_one_that_is_not_there_are_told(world: World) -> None:
-    with pytest.raises(InvalidValueError, match="nothing is to be run"):
-        order(world)
-    with pytest.raises(NotFoundError, match="no backfill 'bf-0'"):
-        Backfills(world.ledger).cancel("bf-0", ME)
-    assert Backfills(world.ledger).backfills() == []
 
 
 @pytest.mark.services

@@ -1,9 +1,5 @@
 """Subscriptions at a glance."""
 
-import sqlalchemy as sa
-
-from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.progress import overview
 from tests.support.world import World, a_subscription, elsewhere
 
@@ -31,12 +27,3 @@ def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: Wo
     for version, cluster in enumerate(("", "west", "west", "east")):
         world.change("bronze.orders", version, cluster=cluster)
     assert {subscription.row.name: subscription.waiting for subscription in overview(world.ledger)} == {"here": 1, "there": 2}
-
-
-def test_events_of_all_clusters_wait_for_a_subscription_that_an_older_program_activated(world: World) -> None:
-    world.evaluator.activate(a_subscription())
-    with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(cluster=None))
-    for cluster in ("", "west"):
-        world.change("bronze.orders", 1, cluster=cluster)
-    assert [subscription.waiting for subscription in overview(world.ledger)] == [2]

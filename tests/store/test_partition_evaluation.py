@@ -11,9 +11,8 @@ from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_subscription, committed, one
+from lakechime_dagster.triggers.triggers import PartitionTrigger
+from tests.support.world import World, committed, one
 
 COMPLETE = {"complete": "true"}
 DAY = PartitionLevels.of({"day": "date"})
@@ -60,14 +59,6 @@ def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -
     assert [execution.consumer.key for execution in world.fire(subscription)] == ["day=2013-01-03"]
 
 
-def test_an_open_key_does_not_block_others(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 0)
-    world.fire(subscription)
-    arrive(world, "2013-01-02", 1)
-    assert fired(world.decide(subscription)) == ["day=2013-01-02"]
-
-
 def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: World) -> None:
     subscription = days(max_in_flight=1)
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
@@ -81,62 +72,12 @@ def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: Worl
     assert decision.waits
 
 
-def test_a_partition_needs_all_tags_on_one_event(world: World) -> None:
-    subscription = days(tags={"a": "1", "b": "2"})
-    arrive(world, "2013-01-01", 0, tags={"a": "1"})
-    arrive(world, "2013-01-01", 1, tags={"b": "2"})
-    assert world.decide(subscription).reasons[0] == 'day=2013-01-01: 0 of 1 partitions; bronze.orders["2013-01-01"] lacks tag a=1, b=2'
-    arrive(world, "2013-01-01", 2, tags={"a": "1", "b": "2"})
-    assert world.decide(subscription).fires
-
-
-def test_a_mark_makes_an_empty_partition_available(world: World) -> None:
-    world.change(partition=["2013-01-01"], tags=COMPLETE)
-    assert world.decide(days(tags=COMPLETE)).fires
-
-
-def test_an_amendment_completes_a_partition(world: World) -> None:
-    subscription = days(tags=COMPLETE)
-    arrive(world, "2013-01-01", 0)
-    assert not world.tick_of_the_sensor(subscription).fires
-    arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    assert world.decide(subscription).fires
-
-
-def test_a_drop_withdraws_a_partition_until_it_comes_again(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 0)
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    decision = world.decide(subscription)
-    assert not decision.fires
-    assert decision.reasons[0].endswith("was dropped")
-    arrive(world, "2013-01-01", 2)
-    assert world.decide(subscription).fires
-
-
-def test_a_drop_that_is_registered_late_withdraws_only_what_was_before_it_in_the_table(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 10)
-    arrive(world, "2013-01-01", 9, operation_type=OperationType.DELETE)
-    assert world.decide(subscription).fires
-    arrive(world, "2013-01-02", 11)
-    arrive(world, "2013-01-02", 12, operation_type=OperationType.DELETE)
-    arrive(world, "2013-01-02", 8)
-    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
-
-
 def test_an_amended_drop_withdraws_nothing_anew(world: World) -> None:
     subscription = days()
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
     world.change(partition=["2013-01-01"])
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags={"by": "ops"})
     assert world.decide(subscription).fires
-
-
-def test_an_amended_drop_makes_nothing_available(world: World) -> None:
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags=COMPLETE)
-    assert not world.decide(days(tags=COMPLETE)).fires
 
 
 def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
@@ -156,14 +97,6 @@ def test_versions_of_a_table_and_of_its_successor_are_not_compared(world: World)
     assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
-def test_a_drop_after_the_key_fired_does_not_fire_it_again(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    assert world.fire(subscription) == []
-
-
 def test_partitions_are_compared_by_the_types_that_the_table_declares(world: World) -> None:
     world.store.declare("bronze.orders", PartitionLevels.of({"day": "date", "hour": "int"}))
     levels = PartitionLevels.of({"day": "date", "hour": "int"})
@@ -172,28 +105,12 @@ def test_partitions_are_compared_by_the_types_that_the_table_declares(world: Wor
     assert world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
 
 
-def test_a_literal_that_is_almost_a_number_is_explained_as_any_other(world: World) -> None:
-    for literal in ("--5", "-", "5-", "-5"):
-        trigger = PartitionTrigger(PartitionCondition.of("bronze.orders", {"code": literal}), DAYS)
-        world.change(version=1, partition=["5"])
-        assert world.decide(Subscription(name=f"of {literal}", trigger=trigger)).reasons[0].endswith("has no event yet")
-
-
 def test_a_near_miss_by_type_only_is_named(world: World) -> None:
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
     world.change(version=0, partition=["2013-01-01", "5"])
     decision = world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS)))
     assert not decision.fires
     assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
-
-
-def test_what_retention_folded_still_fires(world: World) -> None:
-    subscription = days(tags=COMPLETE)
-    arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    arrive(world, "2013-01-02", 1)
-    world.let_pass(3_600_000)
-    assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded == 2
-    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
 
 
 def test_a_tag_that_retention_did_not_keep_is_explained_by_the_compacted_history(world: World) -> None:
@@ -217,26 +134,6 @@ def fold_all(world: World) -> None:
     assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded
 
 
-def test_a_tag_that_comes_after_folding_completes_its_partition(world: World) -> None:
-    subscription = days(tags=COMPLETE)
-    arrive(world, "2013-01-01", 0)
-    fold_all(world)
-    arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
-
-
-def test_a_further_tag_of_a_folded_event_does_not_fire_again(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
-    world.change(version=0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    fold_all(world)
-    sweep = Sweep(world.evaluator, [subscription])
-    assert sweep.decisions() == {}
-    world.change(version=0, tags={"owner": "ops"})
-    assert not world.decide(subscription).fires
-    assert (sweep.decisions(), Sweep(world.evaluator, [subscription]).decisions()) == ({}, {})
-
-
 # Late
 
 
@@ -250,16 +147,6 @@ def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: Wo
     assert (execution.step, execution.reason) == (2, "2 events came late for day=2013-01-01")
     world.ledger.settle(execution, None)
     assert world.fire(subscription) == []
-
-
-def test_late_changes_wait_while_the_key_is_open(world: World) -> None:
-    subscription = days(late="refire")
-    arrive(world, "2013-01-01", 0)
-    execution = one(world.fire(subscription))
-    arrive(world, "2013-01-01", 1)
-    assert not world.tick_of_the_sensor(subscription).fires
-    world.ledger.settle(execution, None)
-    assert one(world.fire(subscription)).reason == "1 event came late for day=2013-01-01"
 
 
 def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) -> None:
@@ -277,51 +164,12 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
     assert one(world.fire(subscription)).step == 2
 
 
-def test_marks_and_amendments_are_not_late(world: World) -> None:
-    subscription = days(late="refire")
-    arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    arrive(world, "2013-01-01", 0, tags=COMPLETE)
-    world.change(partition=["2013-01-01"], tags=COMPLETE)
-    assert world.fire(subscription) == []
-
-
-def test_late_changes_are_ignored_unless_the_trigger_asks_for_them(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    arrive(world, "2013-01-01", 1)
-    assert world.fire(subscription) == []
-
-
 def test_late_changes_that_were_ignored_fire_once_the_trigger_asks_for_them(world: World) -> None:
     arrive(world, "2013-01-01", 0)
     world.tick_of_the_sensor(days())
     arrive(world, "2013-01-01", 1)
     world.tick_of_the_sensor(days())
     assert world.decide(days(late="refire")).sentence.startswith("1 event came late for day=2013-01-01")
-
-
-def test_a_late_change_that_came_while_another_key_ran_is_not_forgotten(world: World) -> None:
-    subscription = days(late="refire")
-    arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
-    arrive(world, "2013-01-02", 1)
-    second = one(world.fire(subscription))
-    arrive(world, "2013-01-01", 2)
-    world.ledger.settle(second, None)
-    assert fired(world.tick_of_the_sensor(subscription)) == ["day=2013-01-01"]
-    assert fired(world.tick_of_the_sensor(subscription)) == []
-
-
-def test_late_changes_under_the_cap_wait_for_their_turn(world: World) -> None:
-    subscription = days(late="refire", max_in_flight=1)
-    for version, day in enumerate(("2013-01-01", "2013-01-02")):
-        arrive(world, day, version)
-        assert fired(world.tick_of_the_sensor(subscription)) == [f"day={day}"]
-    arrive(world, "2013-01-01", 2)
-    arrive(world, "2013-01-02", 3)
-    assert [fired(world.tick_of_the_sensor(subscription)) for _ in range(3)] == [["day=2013-01-01"], ["day=2013-01-02"], []]
 
 
 # Deadline

@@ -1,21 +1,14 @@
 """What an explanation of a past time says of consumers: their state of then, from what the ledger keeps."""
 
-from dataclasses import replace
-
-import pytest
-
-from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.retention import expire, mark_stale, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
-from tests.support.world import World, a_subscription, committed, one
+from tests.support.world import World, a_subscription, one
 
 ADA = By(who="ada", reason="month end")
 FAR = 2**50
@@ -56,20 +49,6 @@ def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(w
     assert said(world, subscription, 2).startswith(BLOCKED)
     assert said(world, subscription, 1) == "step 1 is with a run that has not begun (attempt 6)"
     assert said(world, subscription, 0) == "nothing new in bronze.orders"
-
-
-def test_a_consumer_that_is_held_now_was_not_before_it_was(world: World) -> None:
-    subscription = a_subscription()
-    world.evaluator.activate(subscription)
-    world.change(version=0)
-    world.let_pass(MINUTE)
-    execution = world.ledger.begin(one(world.fire(subscription)).execution_id, "run-1")
-    world.let_pass(MINUTE)
-    for _ in range(MAX_ATTEMPTS):
-        execution = world.ledger.lose(execution, "boom", immediately=True) or execution
-    assert said(world, subscription, 2) == "1 event came (1 of bronze.orders)"
-    assert said(world, subscription, 1) == "step 1 is with run run-1 (attempt 1)"
-    assert said(world, subscription, 0).startswith(BLOCKED)
 
 
 def test_a_subscription_was_paused_from_its_pause_to_its_resumption(world: World) -> None:
@@ -126,32 +105,3 @@ def test_a_key_had_fired_until_somebody_put_its_consumer_back(world: World) -> N
     world.let_pass(MINUTE)
     world.people.seek(row, None, ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
     assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
-
-
-def test_a_key_whose_consumer_was_rebuilt_from_its_target_had_fired_until_somebody_put_it_back(world: World) -> None:
-    subscription = a_subscription(trigger=first_of_2013(), target="silver.orders")
-    row = world.evaluator.activate(subscription)
-    end = world.change(version=0, partition=("2013-01-01",)).position
-    world.let_pass(MINUTE)
-
-    def seventh_step(consumer: ConsumerId) -> Committed:
-        return Committed(
-            version=SnapshotId("9"), commit_metadata=CommitMetadata(consumer=consumer, step=7, attempt=1, end=Place(position=end))
-        )
-
-    assert world.evaluator.fire(subscription, row, world.decide(subscription), seventh_step) == []
-    world.let_pass(MINUTE)
-    world.people.seek(row, None, ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
-    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]
-
-
-def test_a_consumer_that_is_held_for_want_of_a_commits_end_is_told_so_of_today(world: World) -> None:
-    subscription = a_subscription()
-    world.change(version=0)
-    second = world.ledger.lose(one(world.fire(subscription)), "boom", immediately=True)
-    assert second is not None
-    world.let_pass(MINUTE)
-    with pytest.raises(ConsumerConflictError):
-        world.ledger.settle(second, replace(committed(second), is_commit_metadata_lost=True))
-    assert "silver is BLOCKED: step 1 of silver has committed" in said(world, subscription, 1)
-    assert "(so it is now; since when is not kept)" in said(world, subscription, 1)

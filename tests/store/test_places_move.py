@@ -1,19 +1,13 @@
 """A tick that finds nothing moves on, so that events which can never match do not hold retention back."""
 
-import sqlalchemy as sa
-
-from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.retention import expire, needs
-from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription
 
 ORDERS = "bronze.orders"
@@ -50,18 +44,6 @@ def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_a
     assert folded(world) == 1
 
 
-def test_events_of_partitions_that_no_key_waits_for_are_not_needed_once_they_were_looked_at(world: World) -> None:
-    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    subscription = Subscription(
-        name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"), late="refire")
-    )
-    world.evaluator.activate(subscription)
-    world.change(version=0, partition=["1999-01-01"])
-    assert folded(world) == 0
-    sensor_ticks(world, subscription)
-    assert folded(world) == 1
-
-
 def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: World) -> None:
     before = a_subscription(trigger=SnapshotTrigger(ORDERS, tags={"by": "web"}))
     after = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
@@ -71,22 +53,6 @@ def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: Wo
     world.evaluator.activate(after)
     world.evaluator.looked_through(row, found.through)
     assert world.decide(after).fires
-
-
-def test_a_subscription_whose_cluster_is_corrected_finds_what_waited_there(world: World) -> None:
-    world.change(version=0, cluster="prod")
-    sensor_ticks(world, a_subscription())
-    assert world.decide(a_subscription(cluster="prod")).fires
-
-
-def test_a_subscription_that_an_older_program_activated_is_looked_at_anew(world: World) -> None:
-    row = world.evaluator.activate(a_subscription())
-    unknown = dict.fromkeys(("cluster", "tag_keys", "is_partitioned", "refires"), sa.null())
-    with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(unknown))
-    assert not world.ledger.subscriptions()[0].describes(a_subscription())
-    assert world.evaluator.activate(a_subscription()).subscription_id == row.subscription_id
-    assert world.ledger.subscriptions()[0].describes(a_subscription())
 
 
 def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> None:

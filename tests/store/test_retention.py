@@ -1,26 +1,20 @@
 """Retention folds what nobody needs any more, and partition triggers still see it."""
 
 import pytest
-from sqlalchemy import Engine, func, null, select, update
+from sqlalchemy import Engine, update
 
 from lakechime_dagster.dce import compaction
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import Position, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.schema import dce_event, dce_folded
+from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import expire
-from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.factories import make_event
-from tests.support.world import World
 
 FAR = 4_000_000_000_000  # a time after every event of a test
 ORDERS = "bronze.orders"
-DAYS = PartitionLevels.of({"day": "date"})
 
 pytestmark = pytest.mark.filterwarnings("error::sqlalchemy.exc.SAWarning")
 
@@ -81,25 +75,6 @@ def test_a_later_fold_adds_to_an_earlier_one(store: SqlDCEStore) -> None:
     assert dict(kept.tag_positions) == {(("complete", "no"),): first.position, (("complete", "true"),): second.position}
 
 
-def test_tags_that_were_on_different_events_are_not_taken_together_after_folding(store: SqlDCEStore) -> None:
-    both = {"complete": "true", "checked": "yes"}
-    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAYS)
-    subscription = Subscription(
-        name="daily", trigger=PartitionTrigger([condition], every(days=1, start="2013-01-02", until="2013-01-03"), tags=both)
-    )
-    store.register(
-        [
-            make_event(partition=["2013-01-01"], snapshot_id="1", tags={"complete": "true"}),
-            make_event(partition=["2013-01-01"], snapshot_id="2", tags={"checked": "yes"}),
-            make_event(partition=["2013-01-02"], snapshot_id="3", tags=both),
-        ]
-    )
-    world = World(store.engine)
-    before = [firing.key for firing in world.decide(subscription).firings]
-    assert expire(store.engine, FAR, needed={}, tag_keys=list(both)).folded == 3
-    assert [firing.key for firing in world.decide(subscription).firings] == before == ["day=2013-01-02"]
-
-
 def test_every_tag_is_kept_where_those_that_are_needed_are_not_known(store: SqlDCEStore) -> None:
     (event,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7", "complete": "true"})]).registered
 
@@ -139,39 +114,12 @@ def test_a_tag_that_comes_after_folding_amends_the_folded_event_once(store: SqlD
     assert dict(last.event.tags) == {"run": "7", "complete": "true", "more": "1"}
 
 
-def test_an_amendment_that_is_folded_with_its_event_is_no_news_later(store: SqlDCEStore) -> None:
-    for tags in ({}, {"complete": "true"}):
-        store.register([make_event(snapshot_id="1", tags=tags)])
-    expire(store.engine, FAR, needed={})
-
-    assert store.register([make_event(snapshot_id="1", tags={"complete": "true"})]).registered == ()
-
-
-def test_an_event_that_was_folded_before_its_tags_were_kept_stays_a_duplicate(store: SqlDCEStore) -> None:
-    store.register([make_event(snapshot_id="1")])
-    expire(store.engine, FAR, needed={})
-    with writing(store.engine) as connection:
-        connection.execute(update(dce_folded).values(tags=null()))
-
-    assert store.register([make_event(snapshot_id="1", tags={"complete": "true"})]).registered == ()
-
-
 def test_a_process_that_knew_the_table_before_sees_the_fold(store: SqlDCEStore) -> None:
     store.register([make_event(snapshot_id="1")])
     expire(SqlDCEStore(store.engine).engine, FAR, needed={})
 
     assert store.register([make_event(snapshot_id="1")]).registered == ()
     assert len(store.register([make_event(snapshot_id="2")]).registered) == 1
-
-
-def test_identities_that_cannot_repeat_are_not_kept(store: SqlDCEStore) -> None:
-    store.register([make_event(), make_event(snapshot_id="1", tags={"a": "1"})])
-    store.register([make_event(snapshot_id="1", tags={"a": "2"})])
-
-    expire(store.engine, FAR, needed={})
-
-    with reading(store.engine) as connection:
-        assert connection.execute(select(func.count()).select_from(dce_folded)).scalar_one() == 1
 
 
 def test_what_a_live_consumer_needs_stays_per_table(store: SqlDCEStore) -> None:
@@ -247,17 +195,6 @@ def test_a_folded_drop_withdraws_what_was_there_before_it(store: SqlDCEStore) ->
     assert dict(kept.tag_positions) == {(("complete", "again"),): back.position}
 
 
-def test_a_drop_that_was_registered_late_withdraws_only_what_was_before_it_in_the_table(store: SqlDCEStore) -> None:
-    (kept,) = store.register([make_event(partition=["a"], snapshot_id="10")]).registered
-    store.register([make_event(partition=["a"], snapshot_id="9", operation_type="DELETE")])
-    store.register([make_event(partition=["a"], snapshot_id="8", tags={"complete": "true"})])
-
-    expire(store.engine, FAR, needed={}, tag_keys=["complete"])
-
-    (found,) = store.availability(ORDERS)
-    assert (found.newest, found.events, dict(found.tag_positions)) == (kept.position, 1, {})
-
-
 def test_a_folded_drop_withdraws_what_a_table_held_before_it_was_created_anew(store: SqlDCEStore) -> None:
     store.register([make_event(partition=["a"], snapshot_id="10", table_uid="old")])
     store.register([make_event(partition=["a"], snapshot_id="1", table_uid="new", operation_type="DELETE")])
@@ -275,17 +212,6 @@ def test_folded_partitions_are_compared_by_levels_declared_later(store: SqlDCESt
 
     assert [(kept.canonical, kept.newest, kept.events) for kept in store.availability(ORDERS)] == [("[5]", at[1], 2), ("[6]", at[2], 1)]
     assert len(store.availability(ORDERS, partition=("05",))) == 1
-
-
-def test_an_amendment_of_a_folded_event_stays_one_by_levels_declared_later(store: SqlDCEStore) -> None:
-    (original,) = store.register([make_event(partition=["05"], snapshot_id="1")]).registered
-    expire(store.engine, FAR, needed={})
-    for tags in ({"a": "1"}, {"b": "1"}):
-        store.register([make_event(partition=["05"], snapshot_id="1", tags=tags)])
-
-    store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
-
-    assert [(one.amends, one.canonical) for one in store.fetch(EventQuery())] == [(original.position, "[5]")] * 2
 
 
 def test_folding_pages_through_many_events(store: SqlDCEStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,11 @@
 """Sweeps over many subscriptions: nothing that a look found is forgotten when an evaluation fails, and resting subscriptions move on."""
 
 import datetime as dt
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import Engine
 
-from lakechime_dagster.dce.engine import at_once, open_engine, writing
+from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import StoreUnreachableError
@@ -70,17 +68,6 @@ def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_oth
         assert "is not a date" in found["bad"].sentence
 
 
-def test_an_event_of_the_cluster_that_a_condition_names_wakes_its_subscription(world: World) -> None:
-    condition = PartitionCondition.of(ORDERS, {"day": "a"}, cluster="other")
-    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
-    sweep = Sweep(world.evaluator, [Subscription(name="days", trigger=trigger)])
-    assert sweep.decisions() == {}
-    world.change(version=0, partition=["a"])
-    assert sweep.decisions() == {}
-    world.change(version=0, partition=["a"], cluster="other")
-    assert sweep.decisions()["days"].fires
-
-
 def emptied(world: World) -> None:
     """Make the store anew, as deleting its file or its database does."""
     with writing(world.engine) as connection:
@@ -103,28 +90,6 @@ def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World
     world.change(version=0)
     assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
     assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]
-
-
-def test_a_store_that_was_put_back_is_looked_at_from_its_beginning(sqlite_engine: Engine, tmp_path: Path) -> None:
-    world, subscription = World(sqlite_engine), a_subscription()
-    world.change(version=0)
-    world.tick_of_the_sensor(subscription)
-    backup = open_engine(f"sqlite:///{tmp_path / 'backup.sqlite'}")
-    copied(sqlite_engine, backup)
-    sweep = Sweep(world.evaluator, [subscription])
-    for version in (1, 2):
-        world.change(version=version)
-        world.tick_of_the_sensor(subscription)
-    sweep.decisions()
-    copied(backup, sqlite_engine)
-    world.change(version=1)
-    assert sweep.decisions()["silver"].fires
-
-
-def copied(source: Engine, target: Engine) -> None:
-    """Put the whole content of a SQLite database into another."""
-    with at_once(source) as one, at_once(target) as other:
-        one.connection.driver_connection.backup(other.connection.driver_connection)  # type: ignore[union-attr]
 
 
 def test_a_subscription_that_the_ledger_lost_is_activated_again(world: World) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from lakechime_dagster.dce.events import CHANGED_TAG
-from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -79,12 +78,6 @@ def test_tags_that_are_asked_for_wake_whatever_changed(begun: World) -> None:
     change(begun, 1, "note", complete="true")
     assert begun.decide(asking).fires
     assert not begun.decide(reader()).fires
-
-
-def test_of_folded_events_nobody_knows_what_they_changed(begun: World) -> None:
-    change(begun, 1, "note")
-    expire(begun.engine, 4_000_000_000_000, needed={})
-    assert begun.decide(reader()).fires
 
 
 def test_a_sweep_over_many_subscriptions_decides_the_same_at_each_look(begun: World) -> None:

@@ -29,10 +29,6 @@ def test_several_values_ask_for_every_combination() -> None:
     assert found[-1] == '["2013-01-02",2]'
 
 
-def test_a_value_that_is_named_twice_is_asked_for_once() -> None:
-    assert asked({"day": "2013-01-01", "hour": [5, "5", "05"]}) == ['["2013-01-01",5]']
-
-
 def test_the_hours_of_a_day_are_those_that_it_has() -> None:
     specs = {"day": tick("-1d"), "hour": hours_of(tick("-1d"), "America/New_York")}
     midnight = dt.datetime(2013, 3, 11, 4, tzinfo=dt.timezone.utc)
@@ -74,11 +70,6 @@ def test_a_wrong_condition_names_table_and_level(specs: dict, told: str) -> None
     assert told in str(refused.value)
 
 
-def test_a_value_of_the_wrong_type_names_table_and_level() -> None:
-    with pytest.raises(InvalidValueError, match=r"bronze\.weather\.hour 'noon': is not a int"):
-        asked({"day": "2013-01-01", "hour": "noon"})
-
-
 @pytest.mark.parametrize(
     ("literal", "told"),
     [
@@ -94,11 +85,6 @@ def test_a_literal_that_no_event_can_have_is_refused_where_it_is_declared(litera
         with pytest.raises(InvalidValueError) as refused:
             PartitionCondition.of("bronze.weather", {"day": spec})
         assert str(refused.value) == told
-
-
-def test_a_level_name_that_no_store_can_hold_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"partition level name .*: holds a control character"):
-        PartitionCondition.of("bronze.weather", {"da\x00y": "a"})
 
 
 def test_too_many_partitions_at_once_are_refused() -> None:

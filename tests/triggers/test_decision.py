@@ -165,24 +165,6 @@ def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> Non
     assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
 
 
-def test_it_is_not_asked_whether_a_key_can_be_launched_for_which_there_is_no_room() -> None:
-    asked: list[str] = []
-    decision = partition(trigger_of("a", max_in_flight=1), THERE, THERE, accepts=lambda firing: not asked.append(firing.key))
-    assert asked == ["day=2013-01-01"]
-    assert "1 key more is ready; 1 may run at once" in decision.reasons
-
-
-def test_keys_that_cannot_be_launched_keep_their_subscription_waiting() -> None:
-    decision = partition(trigger_of("a"), THERE, THERE, accepts=lambda firing: False)
-    assert (decision.fires, decision.waits, len(decision.refused)) == (False, True, 2)
-
-
-def test_a_decision_that_found_nothing_may_be_moved_on_from_and_one_that_waits_may_not() -> None:
-    assert not snapshot(SnapshotTrigger("a", tags=TAGS), came(0, unmatched=2)).waits
-    assert snapshot(SnapshotTrigger("a", every(hours=1)), came(1, minutes_ago=-1)).waits
-    assert snapshot(SnapshotTrigger("a"), came(0), opened="step 1 is with run x").waits
-
-
 @given(
     waiting=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3 * 24 * 60)), min_size=1, max_size=3),
     hours=st.sampled_from([None, 1, 6, 24, 48]),

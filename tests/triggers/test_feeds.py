@@ -5,7 +5,6 @@ import json
 import pytest
 
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import (
     CommitMetadata,
     ConsumerId,
@@ -16,9 +15,6 @@ from lakechime_dagster.triggers.consumers import (
     TopicPlace,
     spans_between,
 )
-from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 FILES = FilesPlace({"b.jsonl": 20, "a.jsonl": 10})
 TOPICS = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {1: 7, 0: 40})})
@@ -29,10 +25,6 @@ TOPICS = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {1: 7, 0: 40})})
 def test_a_place_survives_its_json(feed: FeedPlace | None, has_more: bool) -> None:
     place = Place(position=Position(0, 3), feed=feed, has_more=has_more)
     assert Place.from_json(json.loads(json.dumps(place.to_json()))) == place
-
-
-def test_a_place_without_a_feed_is_written_as_before() -> None:
-    assert Place(position=Position(0, 3)).to_json() == {"position": "0-3", "sources": {}}
 
 
 def test_a_commit_records_up_to_where_its_feed_was_read() -> None:
@@ -51,15 +43,3 @@ def test_between_two_places_lie_the_offsets_of_partitions_also_of_a_topic_that_w
     end = KafkaPlace({"k1Ab": TopicPlace("shop.orders", {0: 40, 1: 9}), "k2": TopicPlace("shop.orders", {0: 3})})
     assert spans_between(TOPICS, end) == [("shop.orders[1]", (7, 9)), ("shop.orders[0]", (0, 3))]
     assert spans_between(None, FILES) == [("a.jsonl", (0, 10)), ("b.jsonl", (0, 20))]
-
-
-def test_a_place_of_a_kind_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="a place in a feed is of files or of topics, not of shards"):
-        Place.from_json({"position": "0-3", "sources": {}, "feed": {"shards": {}}})
-
-
-def test_a_subscription_says_what_feed_it_waits_for() -> None:
-    paced = Subscription(name="a", trigger=SnapshotTrigger((), every(minutes=5)), feed=JsonLines("/data/orders/"))
-    assert paced.condition == "messages of /data/orders/*.jsonl, every 5 minutes"
-    assert Subscription(name="a", trigger=SnapshotTrigger(), feed=JsonLines("in")).condition == "messages of in/*.jsonl, as they come"
-    assert Subscription(name="a", trigger=SnapshotTrigger("x.y")).condition == "a change of x.y, as events arrive"

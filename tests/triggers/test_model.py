@@ -5,14 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import every, hours_of, tick
-from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
-DAY = PartitionLevels.of({"day": "date"})
 GRID = every(days=1, start="2013-01-02", until="2013-01-04")
 LATER = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -63,10 +60,6 @@ def test_a_key_has_the_values_of_its_single_valued_levels_beside_sets_that_chang
         assert dict(key.values) == {"day": str((key.point - dt.timedelta(days=1)).date()), "region": "eu"}
 
 
-def test_the_same_partitions_give_the_same_key_whoever_computes_it() -> None:
-    assert keys(on("a", day=[tick("-1d"), tick()])) == keys(on("a", day=[tick("-1d"), tick()]))
-
-
 @pytest.mark.parametrize("where", ["beginning", "now", "2013-01-02", "2013-01-02T05:00+02:00", "0-42", "731-9"])
 def test_a_subscription_may_start_at(where: str) -> None:
     assert SnapshotTrigger("a", start_from=where).start_from.where == where
@@ -84,24 +77,6 @@ def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> N
     assert SnapshotTrigger(tags={"k": "v"}).on(["x"]) == SnapshotTrigger("x", tags={"k": "v"})
     assert SnapshotTrigger("a").on(["x"]).tables == ("a",)
     assert SnapshotTrigger(tags={"k": "v"}, only_matching=True).on(["x"]).only_matching
-
-
-def test_a_snapshot_trigger_waits_for_tables_of_the_cluster_that_they_name() -> None:
-    of_holdem = SnapshotTrigger([TableName("a", cluster="holdem"), TableName("b", cluster="holdem")])
-    assert Subscription(name="silver", trigger=of_holdem, cluster="holdem").watched == (("holdem", "a"), ("holdem", "b"))
-    with pytest.raises(DeclarationError, match="silver, trigger: waits for tables of cluster 'holdem', but those of silver are of 'war'"):
-        Subscription(name="silver", trigger=of_holdem, cluster="war")
-    with pytest.raises(DeclarationError, match="tables: are of the clusters '' and 'holdem'"):
-        SnapshotTrigger(["a", TableName("b", cluster="holdem")])
-
-
-def test_a_level_that_is_an_object_stands_in_the_key_as_json() -> None:
-    assert keys(on("a", where={"zone": "b", "region": "eu"})) == ['where={"region":"eu","zone":"b"}']
-
-
-def test_a_table_that_is_named_twice_is_one_table() -> None:
-    assert SnapshotTrigger(["a", TableName("b"), TableName("a")]).tables == ("a", "b")
-    assert SnapshotTrigger(every=every(minutes=5)).on(["x", "x"]).tables == ("x",)
 
 
 def test_what_is_no_trigger_is_refused_naming_the_field() -> None:

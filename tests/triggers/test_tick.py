@@ -34,33 +34,10 @@ def test_offsets_are_of_the_calendar_of_the_zone(offset: str, point: str, expect
     assert f"{tick(offset).local(at(point), ZONE):%Y-%m-%d %H:%M}" == expected
 
 
-def test_a_format_gives_text() -> None:
-    assert tick("-1d", "%Y-%m-%d").resolve(at("2013-01-01T00:00"), ZONE) == "2012-12-31"
-    assert tick("-1h", "%H").resolve(at("2013-01-01T06:00"), ZONE) == "05"
-
-
 @pytest.mark.parametrize("wrong", ["yesterday", "1", "-1 day", "1d2", "-1x"])
 def test_what_is_no_offset_is_refused_with_examples(wrong: str) -> None:
     with pytest.raises(InvalidValueError, match="is not an offset; write such as -1d"):
         tick(wrong)
-
-
-def test_a_format_that_no_store_can_hold_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"tick format .*: holds a control character"):
-        tick("-1d", "%Y\x00")
-
-
-@pytest.mark.parametrize(("day", "hours"), [("2013-03-10", 23), ("2013-06-01", 24), ("2013-11-03", 25)])
-def test_a_day_has_its_real_hours(day: str, hours: int) -> None:
-    found = hours_of(day, ZONE)
-    assert isinstance(found, tuple)
-    assert len(found) == hours
-    assert (2 in found, found.count(1)) == (hours != 23, 2 if hours == 25 else 1)
-
-
-@pytest.mark.parametrize(("day", "repeated"), [("2024-04-07", [1]), ("2024-10-06", [])])
-def test_a_clock_that_is_put_by_half_an_hour_skips_no_hour(day: str, repeated: list[int]) -> None:
-    assert hours_of(day, "Australia/Lord_Howe") == tuple(sorted([*range(24), *repeated]))
 
 
 @pytest.mark.parametrize("day", ["2024-03-10", "2024-04-07", "2024-07-01", "2024-10-06", "2024-11-03"])
@@ -76,8 +53,3 @@ def test_the_hours_of_a_day_that_depends_on_the_tick_are_found_at_the_tick() -> 
     assert isinstance(found, HoursOf)
     assert len(found.resolve(at("2013-03-11T00:00"), ZONE)) == 23
     assert len(found.resolve(at("2013-03-12T00:00"), ZONE)) == 24
-
-
-def test_hours_of_an_unknown_zone_are_refused() -> None:
-    with pytest.raises(InvalidValueError, match="is not a time zone"):
-        hours_of("2013-01-01", "Mars/Olympus")
