@@ -15,7 +15,6 @@ from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Message, bronze_row
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema
 from lakechime_dagster.tables.databases import Limits, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
@@ -123,12 +122,6 @@ def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) 
     )
 
 
-def test_a_feed_that_is_not_there_is_told(shop: Shop, tmp_path: Path) -> None:
-    (tmp_path / "in").rmdir()
-    passed, metadata = looked(shop)
-    assert (passed, "is no folder, or not yet" in metadata["beyond limits"]) == (False, True)
-
-
 def test_a_table_that_is_not_there_yet_is_no_fault_of_the_run_that_would_compare_it(lakechime: Cli, tmp_path: Path) -> None:
     table = Shop.declared(lakechime, monitor=Monitor(database=DATABASE, table="shop.orders"), source=JsonLines(str(tmp_path))).table
     same_alone = {dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "same_as_database")}
@@ -183,19 +176,6 @@ def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
 ) -> None:
     result = same(found, orders())
     assert (result.passed, result.severity.value, result.description) == (passed, severity, told)
-
-
-def test_a_comparison_tells_where_how_much_and_which_keys() -> None:
-    metadata = {name: getattr(value, "value", value) for name, value in (same(compared(faults=WRONG), orders()).metadata or {}).items()}
-    assert (metadata["place of the database's log"], metadata["rows of the database"], metadata["seconds"]) == ("binlog 1:4", 9, 0.5)
-    assert str(metadata["keys that differ"]).splitlines()[2:] == ['| ["2"] | different |', '| ["11"] | missing |']
-    many = {(str(number),): Fault.MISSING for number in range(60)}
-    assert same(compared(faults=many), orders()).metadata["keys that differ"].value.endswith("\n\nand 10 more")  # type: ignore[index,union-attr]
-
-
-def test_columns_that_the_declaration_leaves_out_or_renames_are_not_lacking() -> None:
-    table = replace(orders(merge=CDCMerge(keys=("id",), except_column_list=("secret",))), schema=SourceSchema(names={"amount": "amt"}))
-    assert same(compared(unchecked={"secret": LAKE_LACKS, "amount": LAKE_LACKS}), table).passed
 
 
 def test_where_a_topic_tells_transactions_a_check_counts_their_changes(lakechime: Cli, tmp_path: Path) -> None:
