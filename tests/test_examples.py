@@ -115,7 +115,7 @@ def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(lakechime: Cli, beside_the_marker: Path):
     title = "A trigger on a job that exists already"
     (beside_the_marker / "my_package" / "features.py").write_text(code_of("README.md", title))
-    (command,) = re.findall(r"`(lakechime trigger explain [^`]+)`", section_of("README.md", title))
+    (command,) = re.findall(r"`(lakechime trigger show [^`]+)`", section_of("README.md", title))
     explained = lakechime(*command.split()[1:])
     assert explained.code == 0, explained.err
     assert explained.out.startswith("features ")

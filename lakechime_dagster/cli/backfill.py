@@ -1,4 +1,4 @@
-"""`lakechime backfill`: compute again what a change of columns hits, and nothing else: an order for each consumer that needs it."""
+"""`lakechime backfill`: recompute what a change of columns affects, and nothing else."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,21 +6,23 @@ import typer
 
 from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
+    DryRun,
     Json,
     Reason,
     Since,
     TimeColumn,
     Until,
     Who,
+    answer,
     count,
     declared_lake,
     declared_subscriptions,
     open_platform,
+    print_documents,
     print_facts,
     print_json,
     print_table,
     say,
-    when,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.consumers import Order
     from lakechime_dagster.triggers.interventions import By
 
-app = typer.Typer(name="backfill", help="Backfills: plan what a change of columns hits, order it, follow and cancel it.")
+app = typer.Typer(name="backfill", help="Backfills: run what a change of columns affects, show and cancel it.")
 
 Columns = Annotated[
     str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; apart by commas.")
@@ -38,32 +40,15 @@ Columns = Annotated[
 Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
 Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
 InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Consumers that may run at once.")]
-Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill status` shows it.")]
-OfId = Annotated[str | None, typer.Argument(metavar="[BACKFILL]", help="The orders of this one; the newest backfills unless given.")]
+WhyRun = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when. A dry run needs none.")]
+Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill show` lists it.")]
+OfId = Annotated[str | None, typer.Argument(metavar="[BACKFILL]", help="Each request of this one; else the newest backfills.")]
 MAX_KEYS = 8  # of a table that are shown
 
 
 @app.command()
-def plan(
-    columns: Columns = "",
-    selection: Selection = "",
-    since: Since = None,
-    until: Until = None,
-    time_column: TimeColumn = None,
-    leave_out: Except = "",
-    as_json: Json = False,
-) -> None:
-    """Tell what a backfill would run, what holds it, what is spared and why, and what that saves; nothing is written."""
-    planned = _planned(open_platform(), columns, selection, since, until, time_column, leave_out)
-    if as_json:
-        print_json(document(planned))
-        return
-    _print_plan(planned)
-
-
-@app.command()
 def run(
-    reason: Reason,
+    reason: WhyRun = "",
     columns: Columns = "",
     selection: Selection = "",
     since: Since = None,
@@ -72,31 +57,36 @@ def run(
     leave_out: Except = "",
     in_flight: InFlight = 4,
     who: Who = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Order it: the next run of each consumer does it beside what came; while an input's order is open, no reader runs.
+    """Recompute what a change of columns affects: a request for each consumer, which its next run processes with its new events.
 
-    Sensors launch the runs. It goes on by itself after whatever dies; tables that cannot be done in part are refused.
+    Sensors launch the runs; while the request of an input is open, none of its readers runs. Tables that cannot be recomputed in part
+    are refused. A dry run shows which consumers would run, which are blocked, which tables are unaffected and why; it writes nothing.
     """
     from lakechime_dagster.lineage import backfills as backfill
 
+    by = None if dry_run else common.by(who, reason)
     platform = open_platform()
     planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
-    for subscription in declared_subscriptions(manual=True).values():
-        platform.evaluator.activate(subscription)
-    by = common.by(who, reason)
-    backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
-    change = _drafted(platform, planned, backfill_id, by)
+    made: dict[str, Any] = {}
+    if by is not None:
+        for subscription in declared_subscriptions(manual=True).values():
+            platform.evaluator.activate(subscription)
+        backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
+        made = {"backfill": backfill_id, "change": _drafted(platform, planned, backfill_id, by)}
     if as_json:
-        print_json({"backfill": backfill_id, "change": change, **document(planned)})
+        print_json(made | document(planned) | {"dry_run": dry_run})
         return
     _print_plan(planned)
-    say(f"\nordered as {backfill_id}; follow it with `lakechime backfill status {backfill_id}`")
-    say(f"change {change} is drafted: `lakechime notification send {change}` shows whom it affects")
+    if made:
+        say("\nrequested as {backfill}; `lakechime backfill show {backfill}` shows its progress".format(**made))
+        say("change {change} is drafted: `lakechime notification send {change}` shows whom it affects".format(**made))
 
 
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
-    """The number of the draft that tells of it, for a person to send."""
+    """The number of the drafted notification about it, for a person to send."""
     from lakechime_dagster.governance.changes import ChangeKind, automatic_change
     from lakechime_dagster.governance.notification_store import Notifications
     from lakechime_dagster.lineage.columns import ColumnRef
@@ -108,38 +98,33 @@ def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by
 
 
 @app.command()
-def status(backfill_id: OfId = None, as_json: Json = False) -> None:
-    """Tell how far backfills are, or each order of one."""
+def show(backfill_id: OfId = None, as_json: Json = False) -> None:
+    """Show the newest backfills, or each request of one."""
     from lakechime_dagster.triggers.backfills import Backfills
 
     backfills = Backfills(open_platform().ledger)
     if backfill_id is None:
-        several = backfills.backfills()
+        several = [_facts(one) for one in backfills.backfills()]
         if as_json:
-            print_json({"backfills": [_facts(one) for one in several]})
-            return
-        rows = [[one.backfill_id, _state(one), _counts(one), one.who, when(one.created_ts), one.reason] for one in several]
-        print_table(["backfill", "is", "orders", "by", "ordered", "because"], rows, empty="no backfill")
+            print_json({"backfills": several})
+        else:
+            print_documents(several, "backfill is states who created_ts reason", empty="no backfill")
         return
-    one, orders = backfills.backfill(backfill_id), backfills.orders(backfill_id)
+    facts, orders = _facts(backfills.backfill(backfill_id)), [_order(order) for order in backfills.orders(backfill_id)]
     if as_json:
-        print_json({**_facts(one), "orders": [_order(order) for order in orders]})
+        print_json(facts | {"orders": orders})
         return
-    print_facts({"backfill": one.backfill_id, "is": _state(one), "orders": _counts(one), "by": one.who, "because": one.reason})
-    rows = [[order.subscription, order.key, order.state, ", ".join(map(str, order.waits_for)), order.number, order.why] for order in orders]
-    print_table(["table", "key", "state", "after", "number", "because"], rows, empty="")
+    print_facts(facts)
+    print_documents(orders, "table key state waits_for number why")
 
 
 @app.command()
 def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = False) -> None:
-    """Drop what no run has claimed yet; what is in flight ends as ever."""
+    """Drop the requests that no run has claimed yet; runs in flight finish."""
     from lakechime_dagster.triggers.backfills import Backfills
 
     dropped = Backfills(open_platform().ledger).cancel(backfill_id, common.by(who, reason))
-    if as_json:
-        print_json({"backfill": backfill_id, "dropped": dropped})
-        return
-    say(f"{count(dropped, 'consumer')} of {backfill_id} dropped")
+    answer(as_json, {"backfill": backfill_id, "dropped": dropped}, f"{count(dropped, 'consumer')} of {backfill_id} dropped")
 
 
 def _planned(
@@ -151,7 +136,7 @@ def _planned(
     from lakechime_dagster.runtime.selection import selected_tables
 
     if bool(columns) == bool(selection):
-        both = "both are given" if columns else "neither says anything"
+        both = "both are given" if columns else "neither is given"
         raise common.wrong("--columns / --from-selection", f"{both}; give one of them")
     lake = declared_lake(platform.settings)
     left_out = _names(leave_out)
@@ -194,10 +179,10 @@ def _print_plan(planned: "BackfillPlan") -> None:
     ]
     print_table(["table", "consumers", "what", "because"], rows, empty="nothing is to be run")
     for head, several in (
-        ("held", orders.held),
+        ("blocked", orders.held),
         ("later", orders.pending),
         ("refused", orders.refused),
-        ("spared", {**planned.found.spared, **orders.spared}),
+        ("unaffected", {**planned.found.spared, **orders.spared}),
     ):
         for table, why in several.items():
             say(f"{head}: {table}: {why}")
@@ -206,8 +191,8 @@ def _print_plan(planned: "BackfillPlan") -> None:
 
 
 def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
-    told = [planned.orders.partitions[order.number] for order in orders[:MAX_KEYS]]
-    return ", ".join(told) + (f" and {len(orders) - MAX_KEYS} more" if len(orders) > MAX_KEYS else "")
+    shown = [planned.orders.partitions[order.number] for order in orders[:MAX_KEYS]]
+    return ", ".join(shown) + (f" and {len(orders) - MAX_KEYS} more" if len(orders) > MAX_KEYS else "")
 
 
 def _order(order: "Order") -> dict[str, Any]:
@@ -238,9 +223,5 @@ def _facts(one: "Backfill") -> dict[str, Any]:
 
 def _state(one: "Backfill") -> str:
     if one.is_open:
-        return "ending, as it was cancelled" if one.cancelled_ts is not None else "under way"
+        return "cancelling" if one.cancelled_ts is not None else "running"
     return "cancelled" if one.cancelled_ts is not None else "done"
-
-
-def _counts(one: "Backfill") -> str:
-    return ", ".join(f"{number} {state.lower()}" for state, number in one.states.items())

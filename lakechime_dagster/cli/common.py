@@ -239,12 +239,34 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         say(empty)
 
 
+def print_documents(documents: Iterable[Mapping[str, Any]], facts: str, *, empty: str = "") -> None:
+    """Documents as rows; `facts` names their columns, apart by blanks."""
+    names = facts.split()
+    heads = [name.removesuffix("_ts").replace("_", " ") for name in names]
+    print_table(heads, [[shown_fact(name, one.get(name)) for name in names] for one in documents], empty=empty)
+
+
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values below each other."""
+    """Names and values below each other, without those that are empty."""
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
-        table.add_row(_cell(name), _cell(value))
+        if value is not None and value not in ("", [], {}):
+            table.add_row(_cell(name), _cell(shown_fact(name, value)))
     console().print(table)
+
+
+def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
+    """The result of a command: its document, or lines for a person."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        say(line)
+
+
+def would(dry_run: bool) -> str:
+    """The verb of what is done, or would be."""
+    return "would be" if dry_run else "is"
 
 
 def _cell(value: object) -> str:
@@ -270,11 +292,13 @@ def when(milliseconds: int | None) -> str:
 
 def shown_fact(name: str, value: Any) -> object:
     """A value of a document for people: times, which end in `_ts`, as such, lists and maps in a line."""
-    if name.endswith("_ts"):
-        return when(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return when(value) if name.endswith("_ts") else f"{value:,}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}:{one}" for key, one in value.items())
-    return ", ".join(value) if isinstance(value, list) else value
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def count(number: int, noun: str) -> str:

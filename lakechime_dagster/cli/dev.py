@@ -264,7 +264,7 @@ class Deployment:
         say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
         say("  Runs         launched by themselves as data changes; tags name consumer and step")
         say("  Automation   the triggers; a tick that launched nothing says why")
-        say("  lakechime status, lakechime trigger explain NAME: the same from a second terminal")
+        say("  lakechime status, lakechime trigger show NAME: the same from a second terminal")
         say("  Ctrl-C ends all of it\n")
 
 

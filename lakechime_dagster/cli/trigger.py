@@ -1,4 +1,4 @@
-"""`lakechime trigger`: why a trigger fires or not, and what a person does to it."""
+"""`lakechime trigger`: why a trigger fires or does not, and what a person does to it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,20 +12,22 @@ from lakechime_dagster.cli.common import (
     Module,
     Reason,
     Who,
+    answer,
     count,
     declared_subscriptions,
     group_problem,
     note,
     one_line,
     open_platform,
+    print_documents,
     print_facts,
     print_json,
     print_table,
     say,
-    shown_fact,
     subscription_declared,
     subscription_known,
     when,
+    would,
 )
 from lakechime_dagster.cli.dce import print_events
 from lakechime_dagster.dce.events import to_json
@@ -34,90 +36,56 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.consumers import Place
+    from lakechime_dagster.triggers.decision import Decision
     from lakechime_dagster.triggers.interventions import By, PlaceAt
     from lakechime_dagster.triggers.progress import SubscriptionOverview
     from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
     from lakechime_dagster.triggers.triggers import StartFrom
 
-app = typer.Typer(name="trigger", help="Triggers: why one fires or not, pause, resume, seek, forget.")
+app = typer.Typer(name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget.")
 
-Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger list` shows it.")]
-Moved = Sequence[tuple["ConsumerRow", "Place"]]  # consumers as they were, each with its new place
-
-
-@app.command("list")
-def list_(module: Module = None, as_json: Json = False) -> None:
-    """List the triggers that are declared here, and those that the ledger knows."""
-    from lakechime_dagster.triggers.progress import overview
-
-    subscriptions = _declared_or_none(module)
-    seen = {subscription.row.name: subscription for subscription in overview(open_platform().ledger)}
-    names = sorted({*subscriptions, *seen})
-    if as_json:
-        print_json({"triggers": [_summary(name, subscriptions.get(name), seen.get(name)) for name in names]})
-        return
-    columns = ["trigger", "state", "waiting", "open", "held", "consumers", "condition"]
-    rows = []
-    for name in names:
-        summary = _summary(name, subscriptions.get(name), seen.get(name))
-        rows.append([summary[column] for column in ("name", "state", "waiting", "open", "held", "consumers", "condition")])
-    print_table(columns, rows, empty="no trigger is declared here, and the ledger knows none")
+Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")]
+Moved = Sequence[tuple["ConsumerRow", "Place"]]  # consumers as they were, each with its new checkpoint
 
 
 @app.command()
-def show(name: Name, module: Module = None, as_json: Json = False) -> None:
-    """Show a trigger: its condition, its consumers, and what people did to it."""
-    from lakechime_dagster.triggers.interventions import Interventions
-    from lakechime_dagster.triggers.progress import overview
-
-    platform = open_platform()
-    subscription = _declared_or_none(module).get(name)
-    seen = next((one for one in overview(platform.ledger) if one.row.name == name), None)
-    if subscription is None and seen is None:
-        raise NotFoundError(f"no trigger {name!r} is declared here, and the ledger knows none of that name")
-    consumers = platform.ledger.consumers(seen.row) if seen else {}
-    history = Interventions(platform.ledger).history(seen.row) if seen else []
-    document = _summary(name, subscription, seen) | _details(subscription, seen)
-    if as_json:
-        done = [vars(one) | {"action": one.action.value} for one in history]
-        print_json({"trigger": document, "consumers": [_consumer(consumer) for consumer in consumers.values()], "interventions": done})
-        return
-    print_facts({key: shown_fact(key, value) for key, value in document.items() if value not in (None, [])})
-    say("")
-    columns = ["consumer", "state", "settled", "position", "snapshots", "reason"]
-    rows = [
-        [consumer.key or "(one)", consumer.state, consumer.settled, consumer.place.position, _snapshots(consumer), consumer.state_reason]
-        for consumer in consumers.values()
-    ]
-    print_table(columns, rows, empty="no consumer yet: nothing was claimed")
-    if history:
-        say("")
-        did = [[when(one.ts), one.who, one.action, one.consumer_key, one.reason] for one in history]
-        print_table(["when", "who", "did", "consumer", "because"], did, empty="")
-
-
-@app.command()
-def explain(
-    name: Name,
-    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was at this time.")] = None,
+def show(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this trigger; else list all.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Whether it fired at this time, and why.")] = None,
     module: Module = None,
     as_json: Json = False,
 ) -> None:
-    """Say why a trigger fires or does not, now or at a past time, and on which events that rests."""
-    from lakechime_dagster.runtime.explain import explain as explained
-    from lakechime_dagster.triggers.decision import Decision
+    """List the triggers, or show one: whether it fires and why, on which events that rests, its consumers, and what people did to it."""
+    from lakechime_dagster.triggers.interventions import Interventions
+    from lakechime_dagster.triggers.progress import overview
 
+    if name is None and at is not None:
+        raise common.wrong("--at", "name the trigger")
     at_ms = common.optional_milliseconds("--at", at)
-    if problem := group_problem(name, module):
-        failed = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
-        decision = Decision(trigger=name, fires=False, reasons=(failed,))
-    else:
-        decision = explained(open_platform(), subscription_declared(name, module), at_ms)
-    verdict = "fire" if decision.fires else "not_yet"
+    platform = open_platform()
+    subscriptions = _declared_or_none(module)
+    seen = {one.row.name: one for one in overview(platform.ledger)}
+    if name is None:
+        triggers = [_summary(each, subscriptions.get(each), seen.get(each)) for each in sorted({*subscriptions, *seen})]
+        if as_json:
+            print_json({"triggers": triggers})
+        else:
+            print_documents(triggers, "name state waiting open held consumers condition", empty="no trigger is declared here or recorded")
+        return
+    subscription, known = subscriptions.get(name), seen.get(name)
+    problem = group_problem(name, module)
+    if not subscription and not known and not problem:
+        subscription_declared(name, module)
+    document = _summary(name, subscription, known) | _details(subscription, known)
+    consumers = [*platform.ledger.consumers(known.row).values()] if known else []
+    history = Interventions(platform.ledger).history(known.row) if known else []
+    decision = _decision(platform, name, subscription, problem, at_ms)
     if as_json:
         events = [to_json(event) for event in decision.events]
-        print_json({"trigger": name, "decision": verdict, "reasons": list(decision.reasons), "events": events})
+        verdict = {"decision": "fire" if decision.fires else "not_yet", "reasons": list(decision.reasons), "events": events}
+        done = [vars(one) | {"action": one.action.value} for one in history]
+        print_json({"trigger": document, **verdict, "consumers": [_consumer(one) for one in consumers], "interventions": done})
         return
     past = f" at {when(at_ms)}" if at_ms is not None else ""
     say(f"{name} {'fires' if decision.fires else 'does not fire'}{past}:")
@@ -126,13 +94,40 @@ def explain(
     if decision.events:
         say("")
         print_events(decision.events)
+    say("")
+    print_facts(document)
+    say("")
+    rows = [[one.key or "(one)", one.state, one.settled, one.place.position, _snapshots(one), one.state_reason] for one in consumers]
+    print_table(["consumer", "state", "completed", "position", "snapshots", "reason"], rows, empty="no consumer yet: nothing was claimed")
+    if history:
+        say("")
+        print_documents([vars(one) for one in history], "ts who action consumer_key reason")
+
+
+def _decision(platform: "Platform", name: str, subscription: "Subscription | None", problem: str, at_ms: int | None) -> "Decision":
+    """Whether the trigger fires; what stands in the way of knowing it is the reason."""
+    from lakechime_dagster.runtime.explain import explain
+    from lakechime_dagster.triggers.decision import Decision
+
+    if problem:
+        why = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
+    elif subscription is None:
+        why = "it is not declared here, so that no sensor evaluates it"
+    else:
+        try:
+            return explain(platform, subscription, at_ms)
+        except LakeChimeError as error:
+            if at_ms is not None:
+                raise
+            why = one_line(str(error))
+    return Decision(trigger=name, fires=False, reasons=(why,))
 
 
 @app.command()
 def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Stop launching runs, retries included, until resumed. Running ones finish; new events queue up.
 
-    A run that a person launches is not the trigger's: it goes on as ever.
+    Runs that a person launches are not affected.
     """
     from lakechime_dagster.triggers.interventions import Interventions
 
@@ -141,7 +136,7 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
     row = subscription_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
-    _told({"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {_would(dry_run)} paused", as_json)
+    answer(as_json, {"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {would(dry_run)} paused")
 
 
 @app.command()
@@ -156,11 +151,11 @@ def resume(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Go on: with all that waited, only with what comes from now on, or with what came since a time or position.
+    """Launch runs again: for all waiting events, only for new ones, or for those since a time or position.
 
-    Keys of a partition trigger that have not fired yet fire in any case; `latest` and `since` leave out late changes. What is
-    held because its feed lost messages goes on with those that are there; a step that asked for a person is tried again, with
-    all that came meanwhile.
+    Partition keys that have not fired yet fire in any case; `latest` and `since` leave out late changes. A consumer that is blocked
+    because its source lost messages continues with those that exist; an execution that asked for a person is retried with all newer
+    events.
     """
     from lakechime_dagster.runtime.platform import ends_of_held
     from lakechime_dagster.runtime.sources import place_at as place_found
@@ -186,13 +181,13 @@ def resume(
     if not dry_run:
         interventions.resume(row, by, place_at, ends)
     document = {"trigger": name, "paused": False, "from": from_, "consumers": _moves(moved), "dry_run": dry_run}
-    _told(document, f"{name} {_would(dry_run)} resumed", as_json, moved)
+    _moved(document, f"{name} {would(dry_run)} resumed", as_json, moved)
 
 
 @app.command()
 def seek(
     name: Name,
-    to: Annotated[str, typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to go on from.")],
+    to: Annotated[str, typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to continue from.")],
     reason: Reason,
     key: Annotated[str | None, typer.Option("--key", help="The consumer of this key; all consumers unless given.")] = None,
     who: Who = None,
@@ -200,36 +195,39 @@ def seek(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Put the consumers of a trigger at another place: back to replay, forward to leave out."""
+    """Move the checkpoints of a trigger's consumers: back to replay events, forward to leave them out.
+
+    `--to beginning` rebuilds the target: of a CDC table from all messages of its bronze table, without asking the database.
+    """
     where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     moved = sought(platform, subscription_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
     document = {"trigger": name, "consumers": _moves(moved), "dry_run": dry_run}
-    _told(document, f"{count(len(moved), 'consumer')} of {name} {_would(dry_run)} moved", as_json, moved)
+    _moved(document, f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved", as_json, moved)
 
 
 @app.command()
 def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Forget a trigger that is declared no more, with its consumers and executions: `store expire` waits for it no longer."""
+    """Forget a trigger that is no longer declared, with its consumers and executions, so that `store expire` no longer waits for it."""
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     row = platform.ledger.subscription(name)
     if row is None:
-        raise NotFoundError(f"the ledger knows no trigger {name!r}; `lakechime trigger list` shows those that it knows")
+        raise NotFoundError(f"no trigger {name!r} is recorded; `lakechime trigger show` lists them")
     if name in declared_subscriptions(module):
         raise LakeChimeError(f"{name} is declared here, so that its sensor would activate it again; remove it from the code first")
     consumers = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
     document = {"trigger": name, "consumers": len(consumers), "dry_run": dry_run}
-    _told(document, f"{name} {_would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}", as_json)
+    answer(as_json, document, f"{name} {would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}")
 
 
 def sought(
     platform: "Platform", subscription: "Subscription", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False
 ) -> Moved:
-    """Put the consumer of a key, or all consumers, of a trigger at another place; the consumers as they were, each with its new place."""
+    """Move the checkpoint of the consumer of a key, or of all; the consumers as they were, each with its new checkpoint."""
     from lakechime_dagster.runtime.explain import inactive
     from lakechime_dagster.runtime.sources import place_at as place_found
     from lakechime_dagster.triggers.interventions import Interventions
@@ -243,7 +241,7 @@ def sought(
 
 
 def _check_consumers(platform: "Platform", subscription: "Subscription", key: str | None) -> None:
-    """Refuse to move a consumer that is not there, before anything is made."""
+    """Refuse to move a consumer that does not exist, before anything is written."""
     row = platform.ledger.subscription(subscription.name)
     keys = {*(platform.ledger.consumers(row) if row else {}), *([] if subscription.is_partitioned else [""])}
     if key is not None and key not in keys:
@@ -251,13 +249,13 @@ def _check_consumers(platform: "Platform", subscription: "Subscription", key: st
             f"{subscription.name} has no consumer {key!r}; `lakechime trigger show {subscription.name}` lists its consumers"
         )
     if not keys:
-        raise LakeChimeError(f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to put elsewhere")
+        raise LakeChimeError(f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to move")
 
 
 def _first_consumer(
     platform: "Platform", subscription: "Subscription", row: "SubscriptionRow", place_at: "PlaceAt", dry_run: bool
 ) -> Moved:
-    """A snapshot trigger has one consumer, which can be put somewhere before anything was claimed: made, in a dry run only imagined."""
+    """The one consumer of a snapshot trigger, which can be moved before anything was claimed: created, in a dry run only imagined."""
     from lakechime_dagster.dce.engine import reading
     from lakechime_dagster.runtime.platform import ask_target
     from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState
@@ -285,11 +283,11 @@ def _first_consumer(
 
 
 def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
-    """The declared subscriptions; a code location that cannot be loaded must not hide what the ledger knows."""
+    """The declared subscriptions; a code location that cannot be loaded must not hide what is recorded."""
     try:
         return declared_subscriptions(module)
     except LakeChimeError as error:
-        note(f"warning: {one_line(str(error))}; showing what the ledger knows")
+        note(f"warning: {one_line(str(error))}; showing what is recorded")
         return {}
 
 
@@ -370,15 +368,8 @@ def _moves(moved: Moved) -> list[dict[str, Any]]:
     return [{"key": consumer.key, "before": consumer.place.to_json(), "after": place.to_json()} for consumer, place in moved]
 
 
-def _told(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
-    if as_json:
-        print_json(document)
-        return
-    say(sentence)
-    if moved:
+def _moved(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
+    answer(as_json, document, sentence)
+    if moved and not as_json:
         rows = [[consumer.key or "(one)", consumer.place.position, place.position] for consumer, place in moved]
         print_table(["consumer", "before", "after"], rows, empty="")
-
-
-def _would(dry_run: bool) -> str:
-    return "would be" if dry_run else "is"

@@ -101,7 +101,7 @@ def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int
         table, reason = next(iter(planned.orders.refused.items()))
         raise LakeChimeError(f"{table} {reason}; nothing was ordered")
     if not planned.orders.orders:
-        raise NotFoundError("nothing is to be run; `lakechime backfill plan` says why")
+        raise NotFoundError("nothing is to be run; `lakechime backfill run --dry-run` says why")
     return Backfills(platform.ledger).order(
         (*planned.orders.orders, *planned.orders.later), planned.asked.to_json(), by, max_in_flight=max_in_flight
     )

@@ -368,7 +368,7 @@ def backfill_command(findings: Iterable[Finding], table: str) -> str:
     columns = [f"{table}.{one.column}" for one in findings if one.table == table and one.column and one.kind in RERUN and not one.because]
     is_whole = any(one.table == table and one.column is None and one.kind in RERUN for one in findings)
     wanted = [table] if is_whole or not columns else columns
-    return f"lakechime backfill plan --columns {','.join(dict.fromkeys(wanted))}"
+    return f"lakechime backfill run --dry-run --columns {','.join(dict.fromkeys(wanted))}"
 
 
 def _safe(text: str) -> str:

@@ -70,7 +70,7 @@ def older_code(running: RunningExecution, table: Target, result: TableResult) ->
     since = code_since(running.platform.store.engine, producer, table.name, code_digest(table))
     if since is None:
         return ""
-    remedy = f"`lakechime backfill plan --columns {table.name}`"
+    remedy = f"`lakechime backfill run --dry-run --columns {table.name}`"
     return f"rows before version {since} are by older code, unless they were computed again; {remedy}"
 
 

@@ -46,7 +46,7 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
         jobs=list({launch.job.name: launch.job for launch in launches}.values()),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Launches the runs of {len(launches)} triggers; `lakechime trigger list` shows each of them.",
+        description=f"Launches the runs of {len(launches)} triggers; `lakechime trigger show` shows each of them.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:

@@ -129,7 +129,7 @@ class Backfills:
         this = (schema.backfill.c.deployment == self.ledger.deployment, schema.backfill.c.backfill_id == backfill_id)
         row = connection.execute(sa.select(schema.backfill).where(*this)).one_or_none()
         if row is None:
-            raise NotFoundError(f"there is no backfill {backfill_id!r}; `lakechime backfill status` lists those that are there")
+            raise NotFoundError(f"there is no backfill {backfill_id!r}; `lakechime backfill show` lists those that are there")
         return _backfill(connection, row)
 
     def _subscriptions(self, connection: Connection, backfill_id: str) -> list[SubscriptionRow]:

@@ -361,7 +361,7 @@ class Ledger(Registry):
         found = self._find(connection, execution_id)
         if found is None:
             raise NotFoundError(
-                f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution list` shows those that are there"
+                f"no execution {execution_id} in deployment {self.deployment}; `lakechime execution show` shows those that are there"
             )
         return found
 

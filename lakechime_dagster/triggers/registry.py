@@ -319,7 +319,7 @@ class Registry:
         found = self._find_subscription(connection, name)
         if found is None:
             raise NotFoundError(
-                f"no subscription {name!r} in deployment {self.deployment}; `lakechime trigger list` shows those that are there"
+                f"no subscription {name!r} in deployment {self.deployment}; `lakechime trigger show` shows those that are there"
             )
         return found
 

@@ -143,7 +143,7 @@ def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, m
     version = shop.platform.log("silver.paid").version + 1
     told = shown(shop.run("silver.paid"))["older code"]
     assert told.startswith(f"rows before version {version} are by older code")
-    assert "lakechime backfill plan --columns silver.paid" in told
+    assert "lakechime backfill run --dry-run --columns silver.paid" in told
     shop.commit("bronze.orders", ORDERS, (3, 30))
     assert shown(shop.run("silver.paid"))["older code"] == told
     shutil.rmtree(shop.platform.location("silver.paid"))  # the whole table is made again

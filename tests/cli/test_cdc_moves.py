@@ -89,7 +89,7 @@ def test_a_rebuild_puts_the_table_back_to_the_beginning_of_its_messages(lakechim
 def test_a_table_that_is_held_is_made_anew_once_its_step_was_given_up(lakechime: Cli, shop: Shop, runs: ToldRuns) -> None:
     held(lakechime, runs, f"{NAME}: the table holds rows that were deleted, and is not declared so any more")
     assert "has an open execution; wait for it, or skip it first" in lakechime("cdc", "rebuild", NAME, *WHY, "--yes").err
-    (step,) = lakechime("execution", "list", "--json").json["executions"]
+    (step,) = lakechime("execution", "show", "--json").json["executions"]
     assert lakechime("execution", "skip", step["execution_id"], *WHY).code == 0
     assert lakechime("cdc", "rebuild", NAME, *WHY, "--yes").code == 0
     (execution,) = ticked(lakechime, runs).launches

@@ -25,13 +25,13 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     change(lakechime, 2)
     second = claim(lakechime)
     ids = {first.execution_id, second.execution_id}
-    listed = lakechime("execution", "list", "--json").json["executions"]
+    listed = lakechime("execution", "show", "--json").json["executions"]
     assert {one["execution_id"] for one in listed} == ids
-    opened = lakechime("execution", "list", "--state", "open", "--trigger", subscriptions.ORDERS, "--json").json["executions"]
+    opened = lakechime("execution", "show", "--state", "open", "--trigger", subscriptions.ORDERS, "--json").json["executions"]
     assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [(second.execution_id, 2, "OPEN")]
-    assert lakechime("execution", "list", "--trigger", "nobody", "--json").code == 3
-    assert len(lakechime("execution", "list", "--limit", "1", "--json").json["executions"]) == 1
-    assert first.execution_id in lakechime("execution", "list").out
+    assert lakechime("execution", "show", "--trigger", "nobody", "--json").code == 3
+    assert len(lakechime("execution", "show", "--limit", "1", "--json").json["executions"]) == 1
+    assert first.execution_id in lakechime("execution", "show").out
 
 
 def test_show_tells_ranges_and_attempts(lakechime: Cli) -> None:

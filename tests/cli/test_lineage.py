@@ -94,7 +94,7 @@ def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscr
     SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, namespace="dbt", job=one.target) for one in dbt])
     told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
     assert ("gold.airline_scorecard", "unsure") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
-    plan = lakechime("backfill", "plan", "--columns", "silver.flights.dep_delay", "--json").json
+    plan = lakechime("backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json").json
     assert "gold.airline_scorecard" in plan["unsure"]
 
 

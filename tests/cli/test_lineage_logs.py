@@ -72,7 +72,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
 
 
 def test_why_an_audit_table_is_not_read_is_explained_as_of_any_subscription(shop: Cli) -> None:
-    assert "audit.queries has no snapshot yet" in shop("trigger", "explain", "audit.queries__read").out
+    assert "audit.queries has no snapshot yet" in shop("trigger", "show", "audit.queries__read").out
 
 
 def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:

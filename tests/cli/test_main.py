@@ -71,7 +71,7 @@ def test_what_only_asks_imports_neither_dagster_nor_spark_nor_numpy(tmp_path: Pa
 import sys
 from lakechime_dagster.cli.main import main
 main(["--help"]); heavy = {"dagster", "pyspark", "sqlalchemy", "numpy"} & set(sys.modules)
-for command in (["dce", "list"], ["trigger", "list"], ["trigger", "explain", "silver.flights"], ["status"]):
+for command in (["dce", "list"], ["trigger", "show"], ["trigger", "show", "silver.flights"], ["status"]):
     main(command); heavy |= {"dagster", "pyspark", "numpy"} & set(sys.modules)
 main(["schema", "list"]); heavy |= {"dagster", "pyspark"} & set(sys.modules)
 print(sorted(heavy), file=sys.stderr)

@@ -32,7 +32,7 @@ def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, 
     answer = lakechime("status", "--json")
     assert answer.code == 0
     assert answer.json["lake_name"].startswith("cannot be loaded: LAKECHIME_LAKE 'no_such_package.lake:lake': names no module")
-    listed = lakechime("trigger", "list", "--json")
+    listed = lakechime("trigger", "show", "--json")
     assert (listed.code, listed.json) == (0, {"triggers": []})
     assert listed.err.startswith("warning: ")
 

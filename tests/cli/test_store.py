@@ -38,7 +38,7 @@ def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
     held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": subscriptions.ORDERS}
     assert held_back | {"lost_tags": []} in done["tables"]
     assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
-    assert lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
 
 def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
@@ -48,12 +48,12 @@ def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(la
     assert lakechime("store", "expire", *ALL, *MODULE, "--force", "--json").json["tables"][0]["forced"] is True
     shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
     assert [consumer["state"] for consumer in shown["consumers"]] == ["STALE"]
-    reasons = lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
+    reasons = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
     assert "expired by force" in reasons[0]
     assert "trigger seek cli.orders" in reasons[0]
     lakechime("trigger", "seek", subscriptions.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE)
     change(lakechime, 3)
-    assert lakechime("trigger", "explain", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
 
 def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(lakechime: Cli) -> None:
@@ -80,12 +80,12 @@ def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
 
 def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
-    lakechime("trigger", "list", *MODULE)
+    lakechime("trigger", "show", *MODULE)
     subscription = subscriptions_by_name()[subscriptions.DAYS]
     row = lakechime.platform.evaluator.activate(subscription)
     lakechime.platform.evaluator.looked_through(row, lakechime.platform.store.head())
     assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
-    assert lakechime("trigger", "explain", subscriptions.DAYS, *MODULE, "--json").json["decision"] == "fire"
+    assert lakechime("trigger", "show", subscriptions.DAYS, *MODULE, "--json").json["decision"] == "fire"
 
 
 def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime: Cli) -> None:

@@ -46,7 +46,7 @@ def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_i
         module.__dict__["lake"] = Lake("game", [stream, event_group("shop", stream, match="shop.*", owner="nobody")])
     lakechime.monkeypatch.setitem(sys.modules, "wrong_lake", module)
     lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "wrong_lake:lake")
-    answer = lakechime("trigger", "explain", "shop", "--json").json
+    answer = lakechime("trigger", "show", "shop", "--json").json
     assert (answer["decision"], "shop, owner: 'nobody' is neither" in answer["reasons"][0]) == ("not_yet", True)
 
 
@@ -67,29 +67,21 @@ def subscriptions_by_name() -> dict[str, Any]:
 
 def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
-    answer = trigger(lakechime, "explain", subscriptions.ORDERS)
+    answer = trigger(lakechime, "show", subscriptions.ORDERS)
     assert answer.code == 0
-    assert set(answer.json) == {"trigger", "decision", "reasons", "events"}
-    assert (answer.json["trigger"], answer.json["decision"]) == (subscriptions.ORDERS, "fire")
+    assert (answer.json["trigger"]["name"], answer.json["decision"]) == (subscriptions.ORDERS, "fire")
     assert answer.json["events"] == events
     assert "2 events came (2 of bronze.orders)" in answer.json["reasons"][0]
     assert lakechime.platform.ledger.subscriptions() == []  # asking activates nothing
 
 
-def test_explain_says_not_yet_with_the_reason(lakechime: Cli) -> None:
-    lakechime("dce", "register", "--table", "bronze.orders", "--snapshot-id", "1")
-    answer = trigger(lakechime, "explain", subscriptions.ORDERS).json
-    assert (answer["decision"], answer["events"]) == ("not_yet", [])
-    assert "complete=true" in " ".join(answer["reasons"])
-
-
 def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> None:
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
-    before_all = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(first["event_ts"])).json
-    after_all = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    before_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(first["event_ts"])).json
+    after_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
     settle(lakechime)
-    settled = trigger(lakechime, "explain", subscriptions.ORDERS).json
-    past = trigger(lakechime, "explain", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    settled = trigger(lakechime, "show", subscriptions.ORDERS).json
+    past = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
     assert (before_all["decision"], before_all["events"]) == ("not_yet", [])
     assert (after_all["decision"], after_all["events"]) == ("fire", [first, second])
     assert settled["decision"] == "not_yet"
@@ -97,18 +89,18 @@ def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> No
 
 
 def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_or_firing_key(lakechime: Cli) -> None:
-    missing = trigger(lakechime, "explain", subscriptions.DAYS).json
+    missing = trigger(lakechime, "show", subscriptions.DAYS).json
     assert (missing["decision"], missing["events"]) == ("not_yet", [])
     assert "bronze.days" in missing["reasons"][0]
     lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
-    fires = trigger(lakechime, "explain", subscriptions.DAYS).json
+    fires = trigger(lakechime, "show", subscriptions.DAYS).json
     assert (fires["decision"], [event["partition"] for event in fires["events"]]) == ("fire", [["2013-01-01"]])
 
 
-def test_list_and_show_tell_declared_from_known(lakechime: Cli) -> None:
+def test_show_distinguishes_declared_from_recorded_triggers(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
-    listed = {one["name"]: one for one in lakechime("trigger", "list", *MODULE, "--json").json["triggers"]}
+    listed = {one["name"]: one for one in lakechime("trigger", "show", *MODULE, "--json").json["triggers"]}
     assert (listed[subscriptions.ORDERS]["state"], listed[subscriptions.ORDERS]["open"], listed[subscriptions.ORDERS]["waiting"]) == (
         "active",
         1,
@@ -118,7 +110,7 @@ def test_list_and_show_tell_declared_from_known(lakechime: Cli) -> None:
     shown = trigger(lakechime, "show", subscriptions.ORDERS).json
     assert shown["trigger"]["tables"] == ["bronze.orders"]
     assert [consumer["state"] for consumer in shown["consumers"]] == ["ACTIVE"]
-    undeclared = lakechime("trigger", "list", "--json").json["triggers"]
+    undeclared = lakechime("trigger", "show", "--json").json["triggers"]
     assert {one["name"]: one["state"] for one in undeclared}[subscriptions.ORDERS] == "not declared here"
 
 
@@ -129,9 +121,9 @@ def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
         "paused": True,
         "dry_run": False,
     }
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["reasons"][0] == "paused: the disk was full"
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["reasons"][0] == "paused: the disk was full"
     assert trigger(lakechime, "resume", subscriptions.ORDERS, *WHY).code == 0
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["decision"] == "fire"
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["decision"] == "fire"
     history = trigger(lakechime, "show", subscriptions.ORDERS).json["interventions"]
     assert [(one["action"], one["who"], one["reason"]) for one in history] == [
         ("resume", "ops", "the disk was full"),
@@ -143,22 +135,15 @@ def test_resume_from_latest_leaves_out_what_waited_also_before_the_first_claim(l
     trigger(lakechime, "pause", subscriptions.ORDERS, *WHY)
     change(lakechime, 1)
     assert trigger(lakechime, "resume", subscriptions.ORDERS, "--from", "latest", *WHY).code == 0
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["decision"] == "not_yet"
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["decision"] == "not_yet"
     (event,) = change(lakechime, 2)
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [event]
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [event]
 
 
 def test_resume_since_a_position_consumes_what_came_after_it(lakechime: Cli) -> None:
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
     trigger(lakechime, "resume", subscriptions.ORDERS, "--from", f"since:{first['position']}", *WHY)
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [second]
-
-
-def test_resume_since_a_time_consumes_what_came_at_it_or_later(lakechime: Cli) -> None:
-    events = change(lakechime, 1, 2)
-    for since, rest in ((events[1]["event_ts"] + 1, []), (events[0]["event_ts"], events)):
-        trigger(lakechime, "resume", subscriptions.ORDERS, "--from", f"since:{since}", *WHY)
-        assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == rest
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [second]
 
 
 def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) -> None:
@@ -169,9 +154,9 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
     (moved,) = answer.json["consumers"]
     assert (moved["before"]["position"], moved["after"]["position"]) == (events[1]["position"], events[0]["position"])
     assert moved["after"]["sources"] == {"bronze.orders": [None, "1"]}
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == [events[1]]
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [events[1]]
     trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
-    assert trigger(lakechime, "explain", subscriptions.ORDERS).json["events"] == events
+    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == events
     trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "now", *WHY)
     assert position_of_consumer(lakechime) == events[1]["position"]
 
@@ -192,7 +177,7 @@ def test_a_dry_run_says_where_consumers_would_go_and_moves_none(lakechime: Cli) 
 
 @pytest.mark.parametrize(
     "command",
-    [["pause"], ["resume"], ["resume", "--from", "latest"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]],
+    [["pause"], ["resume", "--from", "latest"], ["seek", "--to", "beginning"]],
 )
 def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(lakechime: Cli, command: list[str]) -> None:
     (event,) = change(lakechime, 1)
@@ -225,5 +210,4 @@ def test_a_reason_is_required_and_unknown_names_are_not_found(lakechime: Cli) ->
     for verb, more in (("pause", []), ("resume", []), ("seek", ["--to", "now"])):
         assert trigger(lakechime, verb, subscriptions.ORDERS, *more).code == 2
         assert trigger(lakechime, verb, "nobody", *more, *WHY).code == 3
-    assert trigger(lakechime, "explain", "nobody").json["error"]["type"] == "NotFoundError"
     assert trigger(lakechime, "show", "nobody").code == 3

@@ -33,9 +33,9 @@ def ticked(lakechime: Cli) -> str:
 
 
 def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -> None:
-    assert f"{NAME} fires:\n  - 4 bytes came in a.jsonl of {folder.resolve()}" in trigger(lakechime, "explain").out
+    assert f"{NAME} fires:\n  - 4 bytes came in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
     ticked(lakechime)
-    assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "explain").out
+    assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "show").out
 
 
 def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_stock_project_takes_the_wheel_and_its_trigger_runs_without_spark(dags
     assert run(bin_ / "python", "-c", DRIVE, cwd=project).splitlines()[-1].startswith("True 1.13.")
 
     assert json.loads(run(bin_ / "lakechime", "status", "--json", cwd=below))["home"] == str(project / ".lakechime")
-    assert [one["name"] for one in json.loads(run(bin_ / "lakechime", "trigger", "list", "--json", cwd=below))["triggers"]] == ["features"]
+    assert [one["name"] for one in json.loads(run(bin_ / "lakechime", "trigger", "show", "--json", cwd=below))["triggers"]] == ["features"]
     assert (project / ".lakechime/.gitignore").read_text() == "*\n"
     assert not (below / ".lakechime").exists()
     assert not [one for one in project.glob(".venv/lib/*/site-packages/*") if one.name in ("pyspark", "deltalake", "pandas", "pyarrow")]

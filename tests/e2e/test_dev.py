@@ -65,7 +65,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
         is_there(service),
         1,
     )
-    assert lakechime(env, "backfill", "status", backfill)["is"] == "done"
+    assert lakechime(env, "backfill", "show", backfill)["is"] == "done"
     assert {one.consumer.subscription for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
     await_found(lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5)
 

@@ -37,7 +37,7 @@ def test_a_stock_asset_gets_exactly_the_events_of_its_execution(shop: DagsterDev
 
 
 def test_nothing_new_launches_nothing_and_a_trigger_says_what_it_waits_for(shop: DagsterDev, orders: dict[str, Any]) -> None:
-    explained = shop.lakechime("trigger", "explain", "gold.orders_of_day")
+    explained = shop.lakechime("trigger", "show", "gold.orders_of_day")
     assert explained["decision"] == "not_yet"
     assert any("complete" in reason for reason in explained["reasons"])
     assert len(shop.runs("silver.orders")) == 1

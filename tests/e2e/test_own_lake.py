@@ -26,6 +26,6 @@ def test_lakechime_dev_runs_the_lake_that_is_named(tmp_path: Path) -> None:
         assert set(sensors) == {"silver_orders", "shop__events", "shop__outside", "shop__alarms"}
         assert sensors["silver_orders"]["sensorState"]["status"] == "RUNNING"
         assert sensors["silver_orders"]["description"].startswith("Launches after a change of bronze.orders, every minute.")
-        assert [one["name"] for one in running.lakechime("trigger", "list")["triggers"]] == ["silver.orders"]
+        assert [one["name"] for one in running.lakechime("trigger", "show")["triggers"]] == ["silver.orders"]
         assert running.service.interrupt() == 0
         assert not running.service.left_over()

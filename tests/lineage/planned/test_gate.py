@@ -250,7 +250,7 @@ def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
     told = markdown(compare(before, after), {"silver.paid": "snapshot trigger"})
     assert "### team:towns" in told
     assert "silver.paid.twice → gold.towns.total" in told
-    assert "lakechime backfill plan --columns silver.paid.twice" in told
+    assert "lakechime backfill run --dry-run --columns silver.paid.twice" in told
     assert "team:ids" not in told
     other = markdown(compare(before, after), {}, {"silver.paid": "its next run makes all of it anew"})
     assert "- silver.paid: its next run makes all of it anew" in other
@@ -310,7 +310,9 @@ def test_it_is_told_why_nobody_knows_who_reads() -> None:
 @pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
 def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(accepted: str) -> None:
     told = markdown([Finding(kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted)], {})
-    assert "- gold.towns: `lakechime backfill plan --columns gold.towns.total`" in told.partition("### rows that older code left")[2]
+    assert (
+        "- gold.towns: `lakechime backfill run --dry-run --columns gold.towns.total`" in told.partition("### rows that older code left")[2]
+    )
 
 
 def test_hostile_names_make_no_cell_and_no_tag() -> None:
@@ -329,4 +331,4 @@ def test_hostile_names_turn_no_text_and_end_no_code() -> None:
     assert [one for one in told if not one.isprintable() and one != "\n"] == []
     assert "### team:\\ufeffops" in told
     assert "| gold.\\u202egnp' | a\\u2066 b | w\\u200b |" in told
-    assert "- gold.\\u202egnp': `lakechime backfill plan --columns gold.\\u202egnp'.a\\u2066 b`" in told
+    assert "- gold.\\u202egnp': `lakechime backfill run --dry-run --columns gold.\\u202egnp'.a\\u2066 b`" in told
