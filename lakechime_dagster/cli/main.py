@@ -46,8 +46,6 @@ app = typer.Typer(
 )
 for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store, demo):
     app.add_typer(noun.app)
-table.app.command("maintain")(table.maintain)
-table.app.command("drop")(table.drop)
 app.command("dev")(dev.dev)
 app.command("status")(status.status)
 app.command("serve")(serve.serve)

@@ -20,11 +20,10 @@ from lakechime_dagster.cli.common import (
     note,
     one_line,
     open_platform,
+    print_documents,
     print_facts,
     print_json,
-    print_table,
     say,
-    shown_fact,
 )
 from lakechime_dagster.dce.events import TableFormat, to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
@@ -40,51 +39,50 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.maintenance_plan import Action, Plan, Refused
 
 
-app = typer.Typer(name="table", help="Tables: list, show, reconcile with their logs.")
+app = typer.Typer(name="table", help="Tables: show, reconcile with their logs, maintain, drop.")
 
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as schema.table.")]
-
-
-@app.command("list")
-def list_(as_json: Json = False) -> None:
-    """List the tables that the lake declares, those that events speak of, and those that were dropped."""
-    platform = open_platform()
-    ours = platform.settings.cluster
-    declared = {(ours, table.name): table for table in lake_or_empty(platform.settings).tables}
-    records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    dropped = {(ours, name): one for name, one in _dropped(platform).items()}
-    keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
-    documents = [_document(platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key)) for key in keys]
-    if as_json:
-        print_json({"tables": documents})
-        return
-    columns = ("name", "cluster", "role", "format", "levels", "events", "last_event_ts", "captured_up_to", "dropped_ts", "dropped_until")
-    rows = [[shown_fact(column, document[column]) for column in columns] for document in documents]
-    print_table([column.replace("_ts", "").replace("_", " ") for column in columns], rows, empty="no table")
+LISTED = "name cluster role format levels events last_event_ts captured_up_to dropped_ts dropped_until"
 
 
 @app.command()
-def show(name: Name, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Show a table: its declaration, what the store knows, and what its log says."""
+def show(
+    name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Show this table, as schema.table; else list all.")] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """List the tables that are declared, recorded or dropped, or show one: its declaration, its events, and its log."""
     platform = open_platform()
-    cluster = platform.settings.cluster if cluster is None else cluster
-    is_ours = cluster == platform.settings.cluster
-    tables = lake_or_empty(platform.settings).tables if is_ours else ()
-    table = next((one for one in tables if one.name == name), None)
-    record = platform.store.table(name, cluster)
-    dropped = _dropped(platform).get(name) if is_ours else None
-    if table is None and record is None and dropped is None:
-        where = "" if is_ours else f" of cluster {cluster!r}"
+    ours = platform.settings.cluster
+    tables = lake_or_empty(platform.settings).tables
+    declared = {(ours, table.name): table for table in tables}
+    records = {(record.cluster, record.name): record for record in platform.store.tables()}
+    dropped = {(ours, each): one for each, one in _dropped(platform).items()}
+    keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
+    if name is None:
+        documents = [
+            _document(platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key))
+            for key in keys
+            if cluster in (None, key[0])
+        ]
+        if as_json:
+            print_json({"tables": documents})
+        else:
+            print_documents(documents, LISTED, empty="no table")
+        return
+    key = (ours if cluster is None else cluster, name)
+    table = declared.get(key)
+    if key not in keys:
+        where = "" if cluster in (None, ours) else f" of cluster {cluster!r}"
         raise NotFoundError(
-            f"the lake declares no table {name!r}{where}, and no event speaks of it; `lakechime table list` shows the tables"
+            f"no table {name!r}{where} is declared, and no event is recorded of it; `lakechime table show` lists the tables"
         )
-    document = _document(platform, name, cluster, table, record, dropped) | _declaration(table, tables)
-    if is_ours and (table is None or table.format is TableFormat.DELTA):
+    document = _document(platform, name, key[0], table, records.get(key), dropped.get(key)) | _declaration(table, tables)
+    if key[0] == ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table.location if table else None))
     if as_json:
         print_json({"table": document})
     else:
-        print_facts({column: shown_fact(column, value) for column, value in document.items() if value not in (None, "", [], {})})
+        print_facts(document)
 
 
 @app.command()
@@ -94,9 +92,9 @@ def reconcile(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Register the commits of Delta tables that nobody has registered yet, by their own logs.
+    """Register the commits of Delta tables that are in their logs and not in the store.
 
-    A table that cannot be read hinders no other; the exit code is 1 then.
+    A table that cannot be read does not stop the others; the exit code is 1 then.
     """
     from lakechime_dagster.runtime.reconcile import problem_of
 
@@ -127,11 +125,11 @@ def _print_reconciled(results: list[dict[str, Any]], problems: list[dict[str, st
     for problem in problems:
         note(f"error: {problem['problem']}")
     if not results and not problems:
-        say("none of the declared tables is there yet")
+        say("none of the declared tables exists yet")
 
 
 def _dropped(platform: "Platform") -> "dict[str, Dropped]":
-    """The tables that were dropped and may still be put back; not those that are there again."""
+    """The tables that were dropped and can still be restored; not those that exist again."""
     from lakechime_dagster.runtime.maintenance import BESIDE, dropped_tables
 
     beside = tuple(suffix for suffix in BESIDE if suffix)
@@ -174,9 +172,9 @@ def _role(table: "Table | None") -> str:
         case LakeTable():
             return "computed"
         case BronzeTable():
-            return "messages"
+            return "bronze"
         case ChangeTable():
-            return "follows a database"
+            return "CDC"
         case EventTable():
             return "events"
         case _:
@@ -243,21 +241,21 @@ def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, 
 
 
 MAX_DAYS = 3650
-COLUMNS = ("folder", "until")
 
 
+@app.command()
 def drop(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake declares no more, as schema.table.")],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that is no longer declared, as schema.table.")],
     reason: Reason,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only said what would happen.")] = False,
-    keep_days: Annotated[int, typer.Option("--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be put back.")] = 7,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; else only show what would happen.")] = False,
+    keep_days: Annotated[int, typer.Option("--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be restored.")] = 7,
     who: Who = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a table: forget its consumers and put its folders aside, with its messages, state and quarantine.
+    """Drop a table: forget its consumers and rename its folders, with its messages, state and quarantine.
 
-    A later maintenance of any table removes them. Until then they are renamed back by hand.
+    A later maintenance of any table removes the folders. Until then they can be renamed back by hand.
     """
     from lakechime_dagster.runtime import maintenance
     from lakechime_dagster.tables.names import checked_table_name
@@ -267,40 +265,30 @@ def drop(
     _check_declared(checked_table_name(name, "table"), declared_lake(platform.settings))
     what = maintenance.to_drop(platform, name)
     sentence = (
-        f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, {count(len(what.folders), 'folder')} put aside for "
-        f"{keep_days} days"
+        f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, {count(len(what.folders), 'folder')} kept for {keep_days} days"
     )
     if not (dry_run or yes):
-        raise LakeChimeError(f"{sentence}: this is what would happen; nothing was done: say --yes to do it")
+        raise LakeChimeError(f"{sentence}; nothing was done: add --yes to do it")
     aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
+    folders = [{"folder": str(one.folder), "until": one.until.isoformat()} for one in aside]
     if as_json:
         subscriptions = [subscription.name for subscription in what.subscriptions]
-        print_json({"table": name, "triggers": subscriptions, "folders": _documents(aside), "dry_run": dry_run})
+        print_json({"table": name, "triggers": subscriptions, "folders": folders, "dry_run": dry_run})
         return
     say(f"{sentence}{'; nothing was done' if dry_run else ''}")
-    _print(aside)
+    print_documents(folders, "folder until")
 
 
 def _check_declared(name: str, lake: "Lake") -> None:
     """Refuse what the lake has, or what holds a table that it has."""
     if name in {table.name for table in lake.tables}:
-        raise LakeChimeError(f"{name} is declared here, so that its next run would make it anew; remove it from the code first")
+        raise LakeChimeError(f"{name} is declared here, so that its next run would create it again; remove it from the code first")
     within = [table.name for table in lake.tables if table.name.startswith(f"{name}.")]
     if within:
         raise LakeChimeError(f"{within[0]} lies within the folder of {name}, and is declared here; drop that one first, or move it")
 
 
-def _documents(aside: "list[Dropped]") -> list[dict[str, str]]:
-    return [{"folder": str(one.folder), "until": one.until.isoformat()} for one in aside]
-
-
-def _print(aside: "list[Dropped]") -> None:
-    print_table(COLUMNS, [(one.folder, f"{one.until:%Y-%m-%d %H:%M} UTC") for one in aside], empty="nothing was dropped")
-
-
-MAINTAIN_COLUMNS = ("table", "what", "partition", "files", "bytes", "why")
-
-
+@app.command()
 def maintain(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table, or an event group.")],
     dry_run: DryRun = False,
@@ -308,8 +296,8 @@ def maintain(
 ) -> None:
     """Compact, purge and vacuum a table, as far as its consumers and its budget allow.
 
-    One that follows a database is kept with what is beside it; of an event group, the tables of all its types share one budget.
-    Folders of dropped tables whose time is over are removed, whichever table is named.
+    A CDC table is maintained with its bronze, state and quarantine tables; the tables of an event group share one budget.
+    Folders of dropped tables are removed when their time is over, whichever table is named.
     """
     from lakechime_dagster.runtime.maintenance import expired, remove_expired
 
@@ -324,7 +312,9 @@ def maintain(
         print_json({"tables": documents, "dropped_removed": removed, "dry_run": dry_run})
         return
     rows = [_row(document, action) for document in documents for action in (*document["actions"], *document["refused"])]
-    print_table(MAINTAIN_COLUMNS, rows, empty="nothing is to be done" if documents else f"{name} is not there yet")
+    print_documents(
+        rows, "table what partition files bytes why", empty="nothing is to be done" if documents else f"{name} does not exist yet"
+    )
     for document in [] if dry_run else documents:
         say(
             f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
@@ -371,7 +361,7 @@ def _tables(lake: "Lake", name: str) -> "list[Target]":
 
     table = lake.table(name)
     if isinstance(table, SourceTable):
-        raise NotFoundError(f"{name} is written elsewhere, which is where its files are kept; name one of this lake's own tables")
+        raise NotFoundError(f"{name} is written by other programs, which maintain its files; name one of this lake's own tables")
     return [table.bronze, table] if isinstance(table, ChangeTable) else [table]
 
 
@@ -403,8 +393,7 @@ def _done(kept: "Kept") -> dict[str, Any]:
     }
 
 
-def _row(document: dict[str, Any], action: dict[str, Any]) -> list[object]:
-    partition = ", ".join(map(str, action["partition"] or ()))
-    what = f"not: {action['what']}" if "refused" in action else action["what"]
-    why = f"{action['reason']}; {action['refused']}" if "refused" in action else action["reason"]
-    return [document["table"], what, partition, f"{action['files']:,}", f"{action['bytes']:,}", why]
+def _row(document: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
+    refused = action.get("refused")
+    what = f"not: {action['what']}" if refused else action["what"]
+    return action | {"table": document["table"], "what": what, "why": f"{action['reason']}; {refused}" if refused else action["reason"]}

@@ -48,7 +48,7 @@ def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, mo
     definitions = folder / "own_project" / "definitions.py"
     definitions.write_text("from lakechime_dagster import Lake, SourceTable\n\nlake = Lake('own', [SourceTable('a.b')])\n")
     assert lakechime("status", "--json").json["lake_name"] == "own"
-    assert [one["name"] for one in lakechime("table", "list", "--json").json["tables"]] == ["a.b"]
+    assert [one["name"] for one in lakechime("table", "show", "--json").json["tables"]] == ["a.b"]
     definitions.write_text("x = 1\n")
     monkeypatch.delitem(sys.modules, "own_project.definitions")
     importlib.invalidate_caches()

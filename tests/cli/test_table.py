@@ -1,8 +1,10 @@
-"""`lakechime table`: what is declared, known, and missing."""
+"""`lakechime table`: what is declared, recorded and missing, what maintenance does, and what a drop leaves."""
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.cli.game import Game, event
@@ -34,12 +36,6 @@ def test_reconcile_registers_each_missing_commit_once(lakechime: Cli, orders: Pa
     assert lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]["registered"] == []
 
 
-def test_reconcile_looks_at_a_location_of_its_own(lakechime: Cli, tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere", rows((DAY, 1, 1, "x")))
-    answer = lakechime("table", "reconcile", "my.table", "--location", str(tmp_path / "elsewhere"))
-    assert (answer.code, answer.out) == (0, "my.table: 1 event registered; captured up to 0\n")
-
-
 def test_a_location_on_the_command_line_is_meant_from_where_one_stands(
     lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,10 +43,6 @@ def test_a_location_on_the_command_line_is_meant_from_where_one_stands(
     write(tmp_path / "sub" / "orders", rows((DAY, 1, 1, "x")))
     monkeypatch.chdir(tmp_path / "sub")
     assert lakechime("table", "reconcile", "my.table", "--location", "orders").code == 0
-
-
-def test_reconcile_of_all_leaves_out_declared_tables_that_are_not_there_yet(lakechime: Cli) -> None:
-    assert lakechime("table", "reconcile", "--json").json == {"tables": [], "dry_run": False, "problems": []}
 
 
 def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
@@ -79,9 +71,6 @@ def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orde
     assert [(one["table"], len(one["registered"])) for one in answer.json["tables"]] == [("bronze.orders", 2)]
     assert [one["table"] for one in answer.json["problems"]] == ["bronze.nothing", "bronze.neither"]
     assert "there is no Delta table" in answer.json["problems"][0]["problem"]
-    told = lakechime("table", "reconcile", *names)
-    assert (told.code, told.out) == (1, "bronze.orders: 0 events registered; captured up to 1\n")
-    assert [line.split(":")[:2] for line in told.err.splitlines()] == [["error", " bronze.nothing"], ["error", " bronze.neither"]]
 
 
 def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: Cli) -> None:
@@ -103,30 +92,10 @@ def test_show_tells_no_secret_of_a_location(lakechime: Cli, monkeypatch: pytest.
     assert "hunter2" not in shown.out + shown.err
 
 
-def test_a_problem_of_reconciling_names_its_table(lakechime: Cli) -> None:
-    write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["hour", "day"])
-    answer = lakechime("table", "reconcile")
-    assert (answer.code, answer.out) == (1, "")
-    assert answer.err.startswith("error: bronze.flights: partition level 'flight_date' 1: is not a date")
-
-
-def test_list_has_declared_and_known_tables(lakechime: Cli, orders: Path) -> None:
-    lakechime("table", "reconcile", "bronze.orders")
-    tables = {one["name"]: one for one in lakechime("table", "list", "--json").json["tables"]}
-    assert (tables["bronze.orders"]["role"], tables["bronze.orders"]["events"], tables["bronze.orders"]["captured_up_to"]) == (
-        "not declared",
-        2,
-        "1",
-    )
-    assert (tables["bronze.flights"]["role"], tables["bronze.flights"]["levels"]) == ("source", {"flight_date": "date", "hour": "int"})
-    assert tables["silver.flights"]["role"] == "computed"
-    assert "bronze.orders" in lakechime("table", "list").out
-
-
 def test_a_table_of_another_cluster_is_not_the_declared_one(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "bronze.flights", "--cluster", "eu")
     tables = {
-        (one["cluster"], one["role"]) for one in lakechime("table", "list", "--json").json["tables"] if one["name"] == "bronze.flights"
+        (one["cluster"], one["role"]) for one in lakechime("table", "show", "--json").json["tables"] if one["name"] == "bronze.flights"
     }
     assert tables == {("", "source"), ("eu", "not declared")}
     shown = lakechime("table", "show", "bronze.flights", "--cluster", "eu", "--json").json["table"]
@@ -143,14 +112,122 @@ def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> N
     declared = lakechime("table", "show", "silver.flights", "--json").json["table"]
     assert (declared["inputs"], declared["version"]) == (["bronze.flights", "bronze.weather"], None)
     assert declared["readers"] == ["gold.route_hour", "gold.airline_scorecard"]
+    listed = {one["name"]: one["role"] for one in lakechime("table", "show", "--json").json["tables"]}
+    assert [listed[f"{name}.{of}"] for name, of in (("bronze", "orders"), ("bronze", "flights"), ("silver", "flights"))] == [
+        "not declared",
+        "source",
+        "computed",
+    ]
     assert "team:ops" in lakechime("table", "show", "silver.flights").out
     assert lakechime("table", "show", "no.such", "--json").code == 3
 
 
-def test_the_table_of_a_stream_is_listed_and_shown_with_where_its_types_are_told(lakechime: Cli) -> None:
+WHY = ("--reason", "it is not used any more")
+
+
+@pytest.fixture
+def shop(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake, and beside its tables one that it declares no more."""
+    monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.shop_lake:lake")
+    write(lakechime.home / "warehouse" / "gold" / "old", pa.table({"id": [1]}))
+    return lakechime
+
+
+def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> None:
+    asked = shop("table", "drop", "gold.old", *WHY)
+    assert asked.code == 1
+    assert "1 folder kept for 7 days; nothing was done: add --yes to do it" in asked.err
+    would = shop("table", "drop", "gold.old", *WHY, "--dry-run", "--json").json
+    assert (would["triggers"], would["dry_run"]) == ([], True)
+    done = shop("table", "drop", "gold.old", *WHY, "--yes", "--keep-days", "2", "--json").json
+    listed = {one["name"]: one["dropped_until"] for one in shop("table", "show", "--json").json["tables"] if one["role"] == "dropped"}
+    shown = shop("table", "show", "gold.old", "--json").json["table"]
+    assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}
+    assert shown["put_aside"] == done["folders"][0]["folder"]
+    shutil.rmtree(done["folders"][0]["folder"])  # as maintenance does, when its time is over
+    after = shop("table", "show", "gold.old", "--json").json["table"]
+    assert (after["role"], after["dropped_until"], after["dropped_ts"]) == ("dropped", None, shown["dropped_ts"])
+    assert after in [after | one for one in shop("table", "show", "--json").json["tables"] if one["dropped_ts"] is not None]
+    again = shop("table", "drop", "gold.old", *WHY, "--yes")
+    assert (again.code, "nothing of gold.old lies at" in again.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("gold.totals", "gold.totals is declared here, so that its next run would create it again; remove it from the code first"),
+        ("shop", "shop.orders__changes lies within the folder of shop, and is declared here"),
+        ("gold.old__state", "ends with __state, which is kept for"),
+    ],
+)
+def test_what_the_lake_has_and_what_is_no_table_is_not_dropped(shop: Cli, name: str, problem: str) -> None:
+    answer = shop("table", "drop", name, *WHY, "--yes")
+    assert answer.code == 1
+    assert problem in answer.err
+
+
+DAYS = (dt.date(2013, 1, 1), dt.date(2013, 1, 2))
+
+
+@pytest.fixture
+def small_files(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake with a table of three small files in one partition and two in the other."""
+    monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.shop_lake:lake")
+    for day in (DAYS[0], DAYS[0], DAYS[0], DAYS[1], DAYS[1]):
+        write(lakechime.home / "warehouse" / "gold" / "totals", pa.table({"day": [day], "n": [1]}), partition_by=["day"])
+    return lakechime
+
+
+def test_a_dry_run_shows_what_would_be_done_and_why_and_why_not(small_files: Cli) -> None:
+    (table,) = small_files("table", "maintain", "gold.totals", "--dry-run", "--json").json["tables"]
+    (action,), (refused,) = table["actions"], table["refused"]
+    assert (action["what"], action["partition"], action["files"]) == ("compact", ["2013-01-01"], 3)
+    assert action["bytes"] == table["bytes_to_rewrite"] <= 2_000
+    assert (refused["partition"], refused["refused"].split(",")[0]) == (["2013-01-02"], "2.0 KiB are the budget of a run")
+    shown = small_files("table", "maintain", "gold.totals", "--dry-run").out
+    assert "3 files below 32.0 MiB, at most 128.0 MiB together in one" in shown
+    assert "not: compact" in shown
+    assert small_files.platform.log("gold.totals").version == 4
+
+
+def test_with_nothing_to_do_no_driver_is_asked_for(small_files: Cli) -> None:
+    answer = small_files("table", "maintain", "shop.orders")
+    assert (answer.code, answer.out) == (0, "shop.orders does not exist yet\n")
+    for name in ("orders__changes", "orders", "orders__state"):
+        write(small_files.home / "warehouse" / "shop" / name, pa.table({"id": [1]}))
+    (*others, state) = small_files("table", "maintain", "shop.orders", "--json").json["tables"]
+    assert [table["table"] for table in others] == ["shop.orders__changes", "shop.orders"]
+    assert (state["table"], state["actions"], state["files_before"], state["files_after"]) == ("shop.orders__state", [], 1, 1)
+    assert small_files("table", "maintain", "shop.orders").out.startswith("nothing is to be done\n")
+
+
+def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakechime: Cli) -> None:
     game = Game.declared(lakechime)
-    game.come(event("shop_buy"))
-    (listed,) = lakechime("table", "list", "--json").json["tables"]
-    assert (listed["name"], listed["role"]) == ("game.events", "events")
-    shown = lakechime("table", "show", "game.events", "--json").json["table"]
-    assert (shown["source"], shown["type_field"], shown["version"]) == ("in/*.jsonl", "$.type", 0)
+    game.come(event("shop_buy", n=1), event("shop_sell", n=1))
+    game.step()
+    assert lakechime("table", "maintain", "shop").out == "shop does not exist yet\n"
+    for name in ("shop_buy", "shop_sell"):
+        for _ in range(4):
+            write(lakechime.home / "warehouse" / "shop" / name, pa.table({"n": [1]}))
+    every = lakechime("table", "maintain", "shop", "--dry-run", "--json").json["tables"]
+    assert {table["table"]: [action["what"] for action in table["actions"]] for table in every} == {
+        "shop.shop_buy": ["compact"],
+        "shop.shop_sell": ["compact"],
+    }
+    (one,) = lakechime("table", "maintain", "shop.shop_sell", "--dry-run", "--json").json["tables"]
+    assert one["table"] == "shop.shop_sell"
+
+
+def test_what_was_dropped_goes_when_its_time_is_over_whichever_table_is_maintained(small_files: Cli) -> None:
+    old = small_files.home / "warehouse" / "gold" / "old__dropped_until_20200101T000000Z"
+    old.mkdir()
+    would = small_files("table", "maintain", "shop.orders", "--dry-run", "--json").json
+    assert (would["dropped_removed"], old.exists()) == ([str(old)], True)
+    done = small_files("table", "maintain", "shop.orders", "--json").json
+    assert (done["dropped_removed"], old.exists()) == ([str(old)], False)
+
+
+def test_a_table_of_somebody_else_is_not_kept_here(small_files: Cli) -> None:
+    answer = small_files("table", "maintain", "bronze.orders")
+    assert (answer.code, "bronze.orders is written by other programs" in answer.err) == (3, True)
+    assert small_files("table", "maintain", "bronze.none").code == 3
