@@ -107,14 +107,6 @@ class SourceUnreadableError(LakeChimeError):
     """A business database cannot be asked, or does not tell what is asked of it."""
 
 
-class SourceDeniedError(SourceUnreadableError):
-    """The user of a business database may not ask something; the remedy is the statement by which it may."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.remedy = remedy
-        super().__init__(problem)
-
-
 class PlanUnreadableError(LakeChimeError):
     """Spark does not show what it was asked to do, so that lineage is not known."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
 from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.source import asked, schema_reading
+from lakechime_dagster.cdc.source import schema_reading
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -15,7 +15,7 @@ from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.requests import event_hints, event_patterns, event_replays, event_reprocesses
 from lakechime_dagster.spark.job import InputJob, TableJob
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Deletes, Drift
+from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import AuditLog, Lake, Target, reading_name
@@ -128,7 +128,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
 
 
 def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
-    """What one execution asks of Spark for a table that follows a database, which is asked here for its columns and open transactions."""
+    """What one execution asks of Spark for a table that follows a database, which is read here for its columns."""
     bronze = table.bronze
     end = running.execution.end.sources.get(bronze.name)
     return ChangeJob(
@@ -147,14 +147,8 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
         cluster_by=table.cluster_by,
         personal=tuple(table.personal),
         has_deletion_vectors=all_read_deletion_vectors(table.storage.readers),
-        deletes=Deletes(table.merge.deletes),
-        max_delete_ratio=table.merge.max_delete_ratio,
-        max_transaction=table.merge.max_transaction,
-        max_continuous_empty_commits=table.merge.max_continuous_empty_commits,
-        asked=asked(table, running.platform.settings, os.environ),
         reading=schema_reading(bronze, running.platform.settings, os.environ),
         on_drift=Drift(table.schema.on_drift),
-        allowed_lateness=table.merge.allowed_lateness,
         comment=table.description,
         **_tried(running),
     )

@@ -152,8 +152,6 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         metadata["rows reprocessed"] = result.reprocessed.rows
     if result.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
-    if result.watermark_by:
-        metadata["watermark by"] = result.watermark_by
     if result.late:
         metadata["late changes"] = sum(result.late.values())
         metadata["late changes by hour"] = late_changes(result.late)

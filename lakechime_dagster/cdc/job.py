@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.history import Tracked, TrackHistory
 from lakechime_dagster.cdc.merge import Soft
 from lakechime_dagster.cdc.readers import MessageFormat
-from lakechime_dagster.cdc.state import Asked, StateRow, TableSchema
+from lakechime_dagster.cdc.state import StateRow, TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.sources.job import FeedJob
 from lakechime_dagster.spark.job import InputJob
-from lakechime_dagster.tables.cdc import CDCMerge, Deletes, Drift
+from lakechime_dagster.tables.cdc import CDCMerge, Drift
 from lakechime_dagster.tables.sources import Feed
 from lakechime_dagster.triggers.consumers import Place
 
@@ -22,16 +21,12 @@ FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merg
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeJob:
-    """One execution of a table that follows a database, by the new rows of its bronze table.
+    """One execution of a CDC table, by the new rows of its bronze table.
 
-    `names` gives the table's names of columns that have others in the database; of `personal` ones the log tells nothing.
-    A complete snapshot that would delete more than `max_delete_ratio` of all rows is not taken. `asked` is what the database
-    said of its open transactions. At most `max_continuous_empty_commits` steps in a row leave the table without a commit; None is
-    any number.
-    What is older than `allowed_lateness` is no longer waited for, and forgotten when it is most of what is remembered, and more
-    than `collects_above` changes. Messages that are `few` start no workers.
-    `reading` is what the columns of the database's table were after all of its messages had been written.
-    `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    `names` gives the table's names of columns that have others in the database; of `personal` ones the log records nothing.
+    What is older than the merge's `allowed_lateness` is forgotten when it is most of what is remembered, and more than
+    `collects_above` changes. Messages that are `few` start no workers. `reading` is what the columns of the database's table were
+    after all of its messages had been written. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -43,13 +38,7 @@ class ChangeJob:
     cluster_by: tuple[str, ...] = ()
     personal: tuple[str, ...] = ()
     has_deletion_vectors: bool = True
-    deletes: Deletes = Deletes.HARD
-    max_delete_ratio: float = 0.1
-    max_transaction: timedelta | None = None
-    max_continuous_empty_commits: int | None = None
-    asked: Asked = field(default_factory=Asked)
     on_drift: Drift = Drift.LENIENT
-    allowed_lateness: timedelta = timedelta(days=1)
     collects_above: int = 10_000
     few: TableSize = FEW
     comment: str = ""
@@ -65,7 +54,7 @@ class ChangeJob:
 
     def after(self, empty_steps: int) -> "ChangeJob":
         """The same after so many steps in a row that left the table without a commit: beyond the most that may, this one commits."""
-        most = self.max_continuous_empty_commits
+        most = self.merge.max_continuous_empty_commits
         return replace(self, may_settle_empty=False) if most is not None and empty_steps >= most else self
 
     def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
@@ -79,7 +68,7 @@ class ChangeJob:
     @property
     def keeps_deleted(self) -> bool:
         """Whether a row stays in the table that the database deleted."""
-        return self.deletes is Deletes.SOFT
+        return self.merge.keeps_deleted
 
     def soft(self, truncations: Iterable[StateRow]) -> Soft | None:
         """How deleted rows stay, given the truncations; None where they do not."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from lakechime_dagster.cdc.database import open_transactions, read_schema, tells_open_transactions
-from lakechime_dagster.cdc.state import Asked, TableSchema
-from lakechime_dagster.errors import LakeChimeError, SourceDeniedError
+from lakechime_dagster.cdc.database import read_schema
+from lakechime_dagster.cdc.state import TableSchema
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.settings import Settings
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import BronzeTable
 
 QUERIES_OFF = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
 
@@ -19,25 +19,6 @@ def check_source_queries(settings: Settings) -> None:
     """
     if not settings.may_ask_sources:
         raise LakeChimeError(f"{QUERIES_OFF}; set it to on")
-
-
-def asked(table: ChangeTable, settings: Settings, environment: Mapping[str, str]) -> Asked:
-    """What a table's database says, or why it does not.
-
-    It is asked where the table tells complete hours and its monitor names a database of which that depends.
-    """
-    monitor = table.monitor
-    if table.merge.max_transaction is None or monitor is None or monitor.database is None:
-        return Asked()
-    if not settings.may_ask_sources:
-        return Asked(problem=QUERIES_OFF)
-    try:
-        url = monitor.url(environment)
-        return Asked(open_transactions(url, ".".join(monitor.source_table))) if tells_open_transactions(url) else Asked()
-    except SourceDeniedError as error:
-        return Asked(problem=f"{error}: {error.remedy}")
-    except LakeChimeError as error:
-        return Asked(problem=str(error))
 
 
 def schema_reading(table: BronzeTable, settings: Settings, environment: Mapping[str, str]) -> TableSchema | None:

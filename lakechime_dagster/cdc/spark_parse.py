@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +17,7 @@ from lakechime_dagster.cdc.spark_changes import MESSAGE, STATE_DDL, TOLD_DDL, Re
 from lakechime_dagster.cdc.spark_epochs import in_epochs
 from lakechime_dagster.cdc.spark_remembered import OPENED, STATE_COLUMNS, Seen, columns_in, seen_before
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
-from lakechime_dagster.cdc.state import Defaults, Probe, Role, StateRow, TableSchema, Until, fresh, schemas_of, until
+from lakechime_dagster.cdc.state import Defaults, Role, StateRow, TableSchema, fresh, schemas_of
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import Target
@@ -157,7 +158,7 @@ class Parsed:
     def of_sources(self) -> list[StateRow]:
         """What is to be remembered of whole sources."""
         seen = self.seen
-        return [*seen.truncations, *self.ended, *self.marks, *seen.places, *seen.beats, *seen.probes, *seen.columns, *seen.tables]
+        return [*seen.truncations, *self.ended, *self.marks, *seen.places, *seen.beats, *seen.columns, *seen.tables]
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,6 @@ class Hearing:
         apart = spread(messages.select(*MESSAGE), read) if self.compute is self.compute.workers else messages.select(*MESSAGE)
         told = self._told(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
         ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
-        probe = self.job.asked.probe
         names = spellings([*columns, *self.job.merge.named], ordered.seen.columns_met())
         found, rows = ordered.seen, ordered.told
         if names:
@@ -263,7 +263,6 @@ class Hearing:
             places=ordered.places,
             columns=columns_in(found, known),
             tables=tuple(one.row for one in tables),
-            probes=() if probe is None else (probe.row(),),
         )
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
         return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
@@ -322,14 +321,15 @@ def spread(messages: DataFrame, read: RangeRead) -> DataFrame:
     return messages.repartitionByRange(cores, "topic_id", "partition", "offset")
 
 
-def known_until(job: ChangeJob, parsed: Parsed) -> Until | None:
-    """Up to when nothing of any source can come any more, by what was remembered before the step; None where that is not known.
+def known_until(job: ChangeJob, parsed: Parsed) -> int | None:
+    """Up to when, in milliseconds, nothing of any source can come any more; None where that is not known.
 
-    It is not known while the feed holds more: of what a partition tells, another one may have earlier changes there.
+    That is the newest time of each source less the longest that a transaction lasts. It is not known while the feed holds more: of what
+    one partition reports, another one may have earlier changes there.
     """
     known, seen = parsed.known, parsed.seen
     newest = known.beaten({**known.newest_ms, **seen.newest_ms})  # of a source in both the one of now is the later one
     sources = {row.source for row in (*known.places, *seen.places) if row.op != OPENED}
-    if job.max_transaction is None or parsed.has_more or sources - newest.keys():
+    if job.merge.max_transaction is None or parsed.has_more or not newest or sources - newest.keys():
         return None
-    return until(newest, known.beaten(known.newest_ms), list(map(Probe.of, known.probes)), job.max_transaction)
+    return min(newest.values()) - job.merge.max_transaction // timedelta(milliseconds=1)

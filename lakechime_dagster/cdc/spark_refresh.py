@@ -26,7 +26,7 @@ from lakechime_dagster.cdc.spark_changes import (
 from lakechime_dagster.cdc.spark_parse import AS_OF, Hearing, Merge, Parsed, bad_rows, is_conflicting, known_until
 from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
-from lakechime_dagster.cdc.state import COLUMNS, NOT_ASKED, Asked, Role, Until
+from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
@@ -224,9 +224,8 @@ class Step:
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
             parsed = self._hearing.parsed(read, () if read.images is None or self._table is None else self._table.columns)
-            settled = known_until(self.job, parsed)
             self._complete_ms = self._complete_before(parsed)
-            complete = self._complete(parsed, settled)
+            complete = self._complete(parsed, known_until(self.job, parsed))
             self.commit_metadata = self._with_watermark(complete)
         if parsed.concerns_all and not self._has_few_rows():
             self._compute = self._compute.workers
@@ -252,8 +251,7 @@ class Step:
                 has_deletion_vectors=self.job.has_deletion_vectors,
             )
         result = self._result(read, held, merge, merge.fates(parsed, quarantined))
-        by = "" if settled is None else settled.why
-        return replace(result, watermark=self.commit_metadata.watermark, complete=complete, watermark_by=by)
+        return replace(result, watermark=self.commit_metadata.watermark, complete=complete)
 
     # Reading
 
@@ -326,12 +324,12 @@ class Step:
         remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
         return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
 
-    def _complete(self, parsed: Parsed, known: Until | None) -> tuple[int, int] | None:
+    def _complete(self, parsed: Parsed, at_ms: int | None) -> tuple[int, int] | None:
         """From when up to when the execution reports hours as complete; None where that adds nothing to the table's watermark.
 
         It repeats what executions without a commit reported. A table that is rewritten may report less than before.
         """
-        before, at_ms = self._watermark, None if known is None else known.at_ms
+        before = self._watermark
         if parsed.is_new and before is not None and at_ms is not None:
             before = min(before, at_ms)
         end = max((one for one in (at_ms, self._complete_ms) if one is not None), default=None)
@@ -343,7 +341,7 @@ class Step:
 
         None for a new table, and for one without complete hours.
         """
-        if parsed.is_new or self._table is None or self.job.max_transaction is None:
+        if parsed.is_new or self._table is None or self.job.merge.max_transaction is None:
             return None
         version = self._hearing.version_before()
         remembered = None if version is None else self.state.log.watermark(version)
@@ -422,10 +420,10 @@ class Step:
     def _check_deletions(self, merge: Merge) -> None:
         """Hold the consumer where a complete snapshot lacks too many of the table's rows."""
         deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
-        if deleted > self.job.max_delete_ratio * before:
+        if deleted > self.job.merge.max_delete_ratio * before:
             raise ConsumerBlockedError(
                 f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
-                f"{self.job.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
+                f"{self.job.merge.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
             )
 
     def _target_rows(self, rows: DataFrame, touched: Rows | None, evolution: Evolution) -> Rows:
@@ -451,7 +449,7 @@ class Step:
             known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
             state, ends = before.union(rows), known.truncations
             kept = self.job.tracked(ends), self.job.soft(ends)
-            rows = collected_state(self._compute.workers, state.frame, known, self.job.allowed_lateness, merge.groups, *kept)
+            rows = collected_state(self._compute.workers, state.frame, known, self.job.merge.allowed_lateness, merge.groups, *kept)
             write = replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.commit_metadata.step}).frame
         create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
@@ -464,7 +462,7 @@ class Step:
         """Whether enough need not be remembered any more; the log says that there may be so much at all."""
         least = self.job.collects_above
         rows = None if version is None else self.state.log.size(version).rows
-        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.allowed_lateness, least)
+        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.merge.allowed_lateness, least)
 
     def _quarantine(self, parsed: Parsed, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
@@ -505,7 +503,7 @@ class Step:
             schema=tuple(evolution.columns.items()),
             late=merge.late,
             seconds=dict(self._phase.seconds),
-            notes=_notes(evolution, self.job.asked),
+            notes=_notes(evolution),
         )
 
 
@@ -538,11 +536,10 @@ def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
     )
 
 
-def _notes(evolution: Evolution, asked: Asked) -> tuple[str, ...]:
+def _notes(evolution: Evolution) -> tuple[str, ...]:
     notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
     why = {name: f", as {why}" for name, why in evolution.texts.items()}
     notes += [f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten" for name, ddl in evolution.widened.items()]
     notes += [f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())]
     notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
-    notes += [f"{NOT_ASKED}: {asked.problem}"] if asked.problem else []
     return tuple(notes)

@@ -40,7 +40,6 @@ OF_SOURCES = {
     Role.PLACE: "places",
     Role.LOW_WATERMARK: "low_watermarks",
     Role.BEAT: "beats",
-    Role.PROBE: "probes",
     Role.COLUMNS: "columns",
     Role.SCHEMA: "tables",
 }
@@ -48,8 +47,7 @@ OF_SOURCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low watermarks, epochs and probes that are
-    known.
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low watermarks and epochs that are known.
 
     `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
     remembered, `tables` the columns of the database's tables where messages do not bring them. `fates` counts the messages whose fate
@@ -64,7 +62,6 @@ class Seen:
     marks: tuple[StateRow, ...] = ()
     places: tuple[StateRow, ...] = ()
     beats: tuple[StateRow, ...] = ()
-    probes: tuple[StateRow, ...] = ()
     low_watermarks: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +98,6 @@ class Seen:
             places=(*known.places, *self.places),
             links=(*known.links, *self.links),
             beats=(*known.beats, *self.beats),
-            probes=(*known.probes, *self.probes),
             columns=(*known.columns, *self.columns),
             tables=(*known.tables, *self.tables),
         )
@@ -244,7 +240,7 @@ def collected_state(
     together = rows.translated("group", groups) if groups else rows
     collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft)
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
-    whole = [*seen.places, *seen.beats, *seen.probes, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
+    whole = [*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
     return kept.union(workers.made(list(compacted(whole, low_watermarks)), STATE_DDL))
 
 

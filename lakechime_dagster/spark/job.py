@@ -161,8 +161,8 @@ class TableResult:
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's place.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
-    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `watermark_by` says how
-    that is known, and `late` counts by hour (since 1970) the changes of hours that were complete before. `reprocessed` is what came of
+    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more;
+    `late` counts by hour (since 1970) the changes of hours that were complete before. `reprocessed` is what came of
     a request to reprocess that was asked for, also where it brought nothing. `seen` is what its function or query was seen to compute;
     None where it has none.
     """
@@ -180,7 +180,6 @@ class TableResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     complete: tuple[int, int] | None = None
-    watermark_by: str = ""
     late: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reprocessed: Reprocessed | None = None

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +114,18 @@ class Followed:
             start_uid=self.place.table_uid,
         )
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
+        options = dict(self.options)
+        merge = {one.name: options.pop(one.name) for one in fields(CDCMerge) if one.name in options}
         return ChangeJob(
             name="orders",
             location=self.location,
             bronze=bronze,
             format=self.format,
-            merge=CDCMerge(keys=self.keys, **self.merge),
+            merge=CDCMerge(keys=self.keys, **self.merge, **merge),
             start=Place(sources={"orders__changes": self.place}),
             may_settle_empty=attempt == 1,
             few=NONE if (self.step + attempt) % 2 else self.few,
-            **self.options,
+            **options,
         )
 
     def log(self, table: str) -> DeltaLog:
