@@ -40,14 +40,14 @@ def test_the_lake_of_the_readme_loads():
 
 def test_the_lake_that_follows_a_database_loads_as_printed():
     names: dict = {"__name__": "followed_lake"}
-    exec(compile(code_of("docs/follow-a-database.md", "Declare it"), "follow-a-database.md", "exec"), names)
+    exec(compile(code_of("docs/replicate-a-database.md", "Declare"), "replicate-a-database.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
     assert {key.to_user_string() for key in assets} == {"file/landing/orders/*.jsonl", "shop/orders__changes", "shop/orders"}
 
 
 def test_the_lake_with_a_stream_loads_as_printed():
     names: dict = {"__name__": "streamed_lake"}
-    exec(compile(code_of("docs/events.md", "Declare"), "events.md", "exec"), names)
+    exec(compile(code_of("docs/event-streams.md", "Declare"), "event-streams.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
     assert {key.to_user_string() for key in assets} == {
         "file/in/*.jsonl",
@@ -68,8 +68,8 @@ def test_appends_without_keys_are_declared_as_printed():
 
 def test_the_store_is_asked_as_printed(lakechime: Cli, capsys: pytest.CaptureFixture[str]):
     partition = ("--partition", '["2026-01-31"]')
-    assert lakechime("dce", "register", "--table", "bronze.orders", *partition, "--snapshot-id", "17", "--tag", "complete=true").code == 0
-    exec(compile(code_of("docs/triggers.md", "Ask the store"), "triggers.md", "exec"), {})
+    assert lakechime("dce", "register", "--table", "bronze.orders", *partition, "--snapshot-id", "17", "--tag", "source=shop").code == 0
+    exec(compile(code_of("docs/producers.md", "Read the store"), "producers.md", "exec"), {})
     assert " 17 " in capsys.readouterr().out
 
 
@@ -82,7 +82,7 @@ def test_the_maintained_lake_loads_as_printed():
 
 def the_example_of_the_readme() -> dg.Definitions:
     names: dict = {"__name__": "readme_sensor"}
-    exec(compile(code_of("README.md", "A trigger on a job that exists already"), "README.md", "exec"), names)
+    exec(compile(code_of("README.md", "A trigger on an existing job"), "README.md", "exec"), names)
     return names["defs"]
 
 
@@ -113,7 +113,7 @@ def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(lakechime: Cli, beside_the_marker: Path):
-    title = "A trigger on a job that exists already"
+    title = "A trigger on an existing job"
     (beside_the_marker / "my_package" / "features.py").write_text(code_of("README.md", title))
     (command,) = re.findall(r"`(lakechime trigger show [^`]+)`", section_of("README.md", title))
     explained = lakechime(*command.split()[1:])
