@@ -19,7 +19,7 @@ from benchmarks.refresh import Bench
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import compute_seen, marked
+from lakechime_dagster.lineage.spark import LineageObserver, marked
 from lakechime_dagster.lineage.spark_planning import Planner
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
@@ -44,7 +44,7 @@ def seen_seconds(spark: SparkSession, nodes: int) -> Iterator[float]:
     frame = plan_of(marked(table, "bronze.t", "t"), nodes)
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        computed, seen = compute_seen(spark, lambda: frame)
+        computed, seen = LineageObserver(lambda _: None, lambda _: None).computed(spark, lambda: frame)
         found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], NAMES, "silver.t")
         took = time.perf_counter() - began
         if [column.column for column in found.statements[0].columns] != computed.columns or found.unknown:

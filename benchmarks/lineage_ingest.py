@@ -19,7 +19,7 @@ from benchmarks._lines import Line, at_least, run_of_messages
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.lineage.ingest_service import LineageIngest
+from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import SqlIngest
 from lakechime_dagster.lineage.sql_relations import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql

@@ -25,9 +25,8 @@ from lakechime_dagster.assets.report import Report, combined, nothing_new, page_
 from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, NotFoundError, TableUnreadableError
 from lakechime_dagster.lineage.declared_recording import record_declared
-from lakechime_dagster.lineage.programs import KeptWrite, written_beside
 from lakechime_dagster.lineage.recording import LineageToKeep
-from lakechime_dagster.lineage.runs import older_code, record_lineage, seen_lineage
+from lakechime_dagster.lineage.runs import observer, older_code, record_lineage, seen_lineage, written_beside
 from lakechime_dagster.lineage.schema_check import check_fits
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -44,7 +43,7 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
@@ -63,11 +62,11 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
             check_fits(running, lake, table, context.log.warning)
             facts: dict[str, Any] = {}
 
-            def ended(session: "SparkSession", executed: Executed) -> None:
-                facts.update(told_beside(context, table, lambda: written_beside(running, lake, table, session, executed)))
+            def ended(executed: Executed) -> None:
+                facts.update(recorded_beside(context, table, lambda: written_beside(running, lake, table, executed)))
 
-            job, agree = job_of(lake, table, running, injected), partial(check_levels, running, lake, table)
-            return replace(spark.refresh(running, job, context.log.info, table.write_as, agree, ended), facts=facts)
+            job, watch = job_of(lake, table, running, injected), observer(ended, partial(check_levels, running, lake, table))
+            return replace(spark.refresh(running, job, context.log.info, table.write_as, watch), facts=facts)
 
         reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, subscription, key, attempt))
         platform = lakechime.platform()
@@ -171,8 +170,8 @@ def materialise(
     return report
 
 
-def told_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[KeptWrite]]) -> dict[str, Any]:
-    """What a function wrote to other tables, each of which is logged too: graph and triggers know nothing of it.
+def recorded_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[str]]) -> dict[str, Any]:
+    """The other tables that a function wrote, each of which is logged too: graph and triggers know nothing of it.
 
     What hinders the look is logged: neither what the function computed nor its own error is lost by it.
     """
@@ -181,9 +180,9 @@ def told_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Calla
     except Exception as error:  # noqa: BLE001 - whatever it is, as above
         context.log.warning(f"what {table.name} wrote beside its result is not known: {error}")
         return {}
-    for one in beside:
-        (context.log.info if one.is_whole else context.log.warning)(f"written beside the result: {one.in_words}")
-    return {"written beside": dg.MetadataValue.md("\n".join(f"- {one.in_words}" for one in beside))} if beside else {}
+    if beside:
+        context.log.info(f"written beside the result: {', '.join(beside)}")
+    return {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in beside))} if beside else {}
 
 
 def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:

@@ -9,7 +9,6 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkContext;
-import org.apache.spark.internal.config.ConfigProvider;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -17,15 +16,13 @@ import org.apache.spark.scheduler.StageInfo;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
-import org.apache.spark.sql.internal.SQLConf;
 
 /**
  * Keeps what is executed under the tags that are opened, until they are closed. There is one in a context for each revision, on a
  * queue of its own; what a client that was killed left open is let go when others open.
  */
-public final class PlanListener extends SparkListener implements ConfigProvider {
+public final class PlanListener extends SparkListener {
     private static final String OVERWRITES = "spark.sql.sources.partitionOverwriteMode";
-    private static final String USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata";
     private static final String QUEUE = "lakechimeLineage";
     private static final int WATCHERS = 32;
     private static final Set SCHEMA_READERS = new HashSet(Arrays.asList(new String[] {
@@ -37,7 +34,7 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
     private final Map running = new HashMap(); // lists of Opened by id of a root execution
     private final Map batches = new HashMap(); // Batch by id of its root execution
     private final Map inBatch = new HashMap(); // Batch by id of an execution within
-    private final Map begun = new HashMap(); // Begun by id of an execution
+    private final Map begun = new HashMap(); // by id of an execution, what of its session counts for it
     private SparkContext context;
 
     /** The one of this context, by a name that tells it: this one, if there was none. */
@@ -46,18 +43,6 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         Object other = System.getProperties().putIfAbsent(name, this);
         if (other == null) context.listenerBus().addToQueue(this, QUEUE);
         return other == null ? this : other;
-    }
-
-    /** From now on `${lakechime:execution}` in a setting of this session is the statement that reads the setting. */
-    public void number(SQLConf conf) {
-        conf.reader().bind("lakechime", this);
-    }
-
-    /** The id of the root execution that this thread is in, and of the one that it is in. */
-    public scala.Option get(String key) {
-        if (context.isStopped()) return scala.Option.empty();
-        String root = context.getLocalProperty("spark.sql.execution.root.id");
-        return scala.Option.apply(root + "." + context.getLocalProperty("spark.sql.execution.id"));
     }
 
     public StringBuilder dump(Object plan, String head, boolean hasTexts) {
@@ -159,7 +144,7 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
             running.put(id, found);
             if (isOfStream(start)) batches.put(id, new Batch());
         }
-        begun.put(id, new Begun(start.time(), setting(start, OVERWRITES), setting(start, USER_METADATA)));
+        begun.put(id, "dynamic".equalsIgnoreCase(setting(start, OVERWRITES)) ? "\"dynamic\":true," : "");
     }
 
     /** A setting as it was then, not as it is by now; null where there was none, or none that events may show. */
@@ -198,17 +183,17 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         ArrayList found;
         Batch batch;
         Batch within;
-        Begun begun;
+        String begun;
         synchronized (this) {
             found = (ArrayList) running.remove(id);
             batch = (Batch) batches.remove(id);
             within = (Batch) inBatch.remove(id);
-            begun = (Begun) this.begun.remove(id);
+            begun = (String) this.begun.remove(id);
         }
         if (found == null && within == null) return;
         boolean hasFailed = end.errorMessage().isDefined() && !String.valueOf(end.errorMessage().get()).isEmpty();
         String name = end.executionName().isEmpty() ? "null" : PlanDump.text(String.valueOf(end.executionName().get()));
-        String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + begun.told(end.time());
+        String head = "\"id\":" + id + ",\"name\":" + name + ",\"failed\":" + hasFailed + "," + begun;
         StringBuilder dump;
         Object plan = null;
         try {
@@ -256,24 +241,6 @@ public final class PlanListener extends SparkListener implements ConfigProvider 
         boolean isEngines(Long id, Object plan) {
             open.remove(id);
             return inner.remove(id) && !(plan instanceof Command);
-        }
-    }
-
-    /** When an execution began, and of two settings what they were then. */
-    private static final class Begun {
-        final long at;
-        final String overwrites;
-        final String metadata;
-
-        Begun(long at, String overwrites, String metadata) {
-            this.at = at;
-            this.overwrites = overwrites;
-            this.metadata = metadata;
-        }
-
-        String told(long ended) {
-            String said = metadata == null ? "" : "\"says\":" + PlanDump.digest(metadata) + ",";
-            return "\"begun\":" + at + ",\"ended\":" + ended + "," + said + ("dynamic".equalsIgnoreCase(overwrites) ? "\"dynamic\":true," : "");
         }
     }
 

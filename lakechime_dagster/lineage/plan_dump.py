@@ -119,21 +119,15 @@ class Node:
 class Dump:
     """One statement that a driver executed, or one frame: its plan, or why there is none.
 
-    `name` is that of the action, such as `collect`; None as `execution` means that it was only analysed. `is_dynamic` says that
-    its session overwrote only partitions of which a write had rows. `begun_ms` and `ended_ms` are when it was executed, in milliseconds;
-    `says` is a digest of what the session's setting told each commit to say of itself. `is_within` says that another one was told of it
-    too, who watched within the one whose dump this is.
+    `name` is that of the action, such as `collect`. `is_dynamic` says that its session overwrote only partitions of which a write had
+    rows. `is_within` says that another one was told of it too, who watched within the one whose dump this is.
     """
 
     plan: Node | None
     error: str | None = None
     name: str | None = None
-    execution: int | None = None
     failed: bool = False
     is_dynamic: bool = False
-    begun_ms: int | None = None
-    ended_ms: int | None = None
-    says: str | None = None
     is_within: bool = False
 
     @property
@@ -146,24 +140,16 @@ def dump_of(value: Mapping[str, object]) -> Dump:
     """What the dumper wrote, as read from JSON. What is not of its form is a dump that says so."""
     if value.get("v") != VERSION:
         return Dump(None, f"a dump of version {value.get('v')}, where {VERSION} is read")
-    plan, error, name, execution = (value.get(key) for key in ("plan", "error", "name", "id"))
-    listed = value.get("nodes")
+    plan, listed, name = value.get("plan"), value.get("nodes"), value.get("name")
     node = _field(plan, _parts(listed) if isinstance(listed, list) else _made(plan))
-    if not isinstance(node, Node):
-        return Dump(
-            None, str(error or "a dump without a plan"), name if isinstance(name, str) else None, failed=value.get("failed") is True
-        )
+    error = value.get("error") or (None if isinstance(node, Node) else "a dump without a plan")
     return Dump(
-        node,
-        str(error) if error else None,
-        name if isinstance(name, str) else None,
-        execution if isinstance(execution, int) else None,
-        value.get("failed") is True,
-        value.get("dynamic") is True,
-        begun if isinstance(begun := value.get("begun"), int) else None,
-        ended if isinstance(ended := value.get("ended"), int) else None,
-        says if isinstance(says := value.get("says"), str) else None,
-        value.get("within") is True,
+        plan=node if isinstance(node, Node) else None,
+        error=None if error is None else str(error),
+        name=name if isinstance(name, str) else None,
+        failed=value.get("failed") is True,
+        is_dynamic=value.get("dynamic") is True,
+        is_within=value.get("within") is True,
     )
 
 

@@ -1,19 +1,27 @@
 """Records the lineage of runs and of writes."""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lineage.columns import LineageRecord, Names, Producer, Statement, as_table_names
+from lakechime_dagster.lineage.columns import LineageRecord, Names, Producer, Statement, as_table_names, summed
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import column_names, generated_columns, with_generated
-from lakechime_dagster.lineage.plan_statements import statements_of
+from lakechime_dagster.lineage.plan_statements import Found, statements_of
+from lakechime_dagster.lineage.plan_writes import place_written
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
 from lakechime_dagster.lineage.store import code_since
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.spark.job import Outcome, Seen, TableResult
+from lakechime_dagster.spark.job import Executed, Observer, Outcome, Seen, TableResult
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
+from lakechime_dagster.triggers.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def names_of(platform: Platform, lake: Lake) -> Names:
@@ -93,3 +101,72 @@ def completed(statement: Statement, platform: Platform, location: str) -> Statem
     if not schema:
         return statement
     return with_generated(as_table_names(statement, column_names(schema)), generated_columns(schema))
+
+
+def observer(ended: Callable[[Executed], None], agree: Callable[[Seen], None]) -> Observer:
+    """Sees what the computation of a table executes: `ended` is told of it, also where it fails; `agree` may end the attempt by it."""
+    from lakechime_dagster.lineage.spark import LineageObserver  # only who computes on Spark needs it
+
+    return LineageObserver(ended, agree)
+
+
+def written_beside(running: RunningExecution, lake: Lake, table: Target, executed: Executed) -> list[str]:
+    """Keep the lineage of the other tables that a function wrote, whatever comes of its result; which they are."""
+    if not executed.actions:
+        return []
+    execution, names = running.execution, names_of(running.platform, lake)
+    found = statements_of(map(dump_of, executed.actions), names)
+    others = replace(found, writes=tuple(one for one in found.writes if one.statement.target != table.name))
+    producer = Producer(namespace=execution.consumer.deployment, job=running.subscription.name)
+    return kept_writes(running.platform, others, names, producer, f"{execution.execution_id}/{execution.attempt}")
+
+
+def kept_writes(platform: Platform, found: Found, names: Names, producer: Producer, run_id: str) -> list[str]:
+    """Keep the lineage of what Spark reported as written, but for what a recorder within keeps; the tables."""
+    own = [one for one in found.writes if not one.dump.is_within]
+    paths = {one.statement.target: place_written(one.dump.plan).path for one in own if one.dump.plan is not None}
+    records = []
+    for statement in summed(one.statement for one in own):
+        recorded = replace(statement, unknown=(*statement.unknown, *found.unknown))
+        location = names.locations.get(statement.target) or (paths.get(statement.target) or "").removeprefix("file:")
+        recorded = completed(recorded, platform, location) if location else recorded
+        records.append(LineageRecord(producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=recorded))
+    lineage_store(platform).record_all(records)
+    return [one.target for one in records]
+
+
+@contextmanager
+def recording(
+    platform: Platform, spark: "SparkSession", *, job: str, run_id: str, names: Names, log: Callable[[str], None]
+) -> Iterator[None]:
+    """Keep the lineage of what the body writes, as far as Spark reports it as written, also where the body fails after it.
+
+    Args:
+        platform: Where it is kept.
+        spark: The session that the body uses.
+        job: The name of the producer.
+        run_id: Of the run, by which a record that comes again is the same.
+        names: Of tables with their locations and what others call them; what is none of them is outside.
+        log: Told what is not known.
+    """
+    from lakechime_dagster.lineage.spark import recorded_dumps  # only who writes on Spark needs it
+
+    dumps = []
+    try:
+        with recorded_dumps(spark) as dumps:
+            yield
+    finally:
+        found = statements_of(map(dump_of, dumps), names)
+        for problem in found.unknown:
+            log(f"lineage is not known of one statement: {problem}")
+        kept_writes(platform, found, names, Producer(namespace=platform.ledger.deployment, job=job), run_id)
+
+
+def tables_of(platform: Platform, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
+    """The locations of the tables that subscriptions read and write."""
+    found = {name: platform.location(name) for subscription in subscriptions.values() for name in subscription.reads}
+    return found | {
+        subscription.target: platform.location(subscription.target, subscription.location)
+        for subscription in subscriptions.values()
+        if subscription.target
+    }

@@ -2,57 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import PlanUnreadableError
-from lakechime_dagster.lineage.columns import marks_in, to_metadata
 from lakechime_dagster.spark.java_classes import kept_in_jvm
 from lakechime_dagster.spark.job import Executed, Seen
-
-
-def location_of(spark: SparkSession, identifier: str) -> str | None:
-    """Where a table lies that a session calls so; None of one that it does not know."""
-    try:
-        told = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(identifier)}").collect()
-    except (PySparkException, Py4JError):
-        return None
-    return next((str(one["data_type"]).removeprefix("file:") for one in told if one["col_name"] == "Location"), None)
-
-
-def snapshots_of(spark: SparkSession, path: str | None, identifier: str | None) -> list[tuple[str, int]] | None:
-    """The ids of an Iceberg table's snapshots that this application made, the newest first, and when, in milliseconds.
-
-    None of what is no such table.
-    """
-    application = "coalesce(summary['app-id'], summary['spark.app.id']) AS application"
-    try:
-        if path:
-            snapshots = spark.read.format("iceberg").load(f"{path}#snapshots")
-        elif identifier:
-            snapshots = spark.read.table(f"{_quoted(identifier)}.snapshots")
-        else:
-            return None
-        told = snapshots.selectExpr("CAST(snapshot_id AS STRING) AS id", "unix_millis(committed_at) AS at", application).collect()
-    except (PySparkException, Py4JError):
-        return None
-    ours = [(cast(str, one["id"]), cast(int, one["at"])) for one in told if one["application"] == spark.sparkContext.applicationId]
-    return sorted(ours, key=lambda one: -one[1])
-
-
-def _quoted(identifier: str) -> str:
-    return ".".join(f"`{part}`" for part in identifier.replace("`", "").split("."))
-
 
 SOURCES = ("PlanDump", "PlanListener")  # each compiled with those before it
 PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000
@@ -101,11 +65,6 @@ class PlanDumper:
             return json.loads(text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
         except Py4JError as error:
             return unread(first_line(error))
-
-    def number(self) -> None:
-        """Let `${lakechime:execution}` in a setting of the session be the statement that reads it; streams read a setting as it is."""
-        with suppress(Py4JError):  # a session that does not know how leaves the words as they are
-            self._listener.number(self._session._jsparkSession.sessionState().conf())
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
@@ -169,68 +128,6 @@ def first_line(error: Exception) -> str:
     return next(iter(str(cause).splitlines()), type(error).__name__)
 
 
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-
-
-@dataclass
-class Writes:
-    """What was executed, complete when `recorded_writes` has ended; `mark` is in the metadata of each commit that has none of its own."""
-
-    mark: str
-    dumps: tuple[Dump, ...] = ()
-
-
-@contextmanager
-def recorded_writes(spark: SparkSession) -> Iterator[Writes]:
-    """Watches a session, and marks its commits. Where Spark shows no plans the only dump says so."""
-    try:
-        dumper = PlanDumper(spark)
-    except PlanUnreadableError as error:
-        yield Writes(uuid4().hex, (unread(str(error)),))
-        return
-    with marked_commits(spark, dumper) as mark:
-        writes = Writes(mark)
-        watched: Watched | None = None
-        try:
-            with dumper.watched() as watched:
-                yield writes
-        finally:
-            writes.dumps = tuple(watched.dumps) if watched is not None else ()
-
-
-@contextmanager
-def marked_commits(spark: SparkSession, dumper: PlanDumper) -> Iterator[str]:
-    """Marks the commits of a session that have no metadata of their own. They bear the marks of all that are in it, in whichever threads.
-
-    What a program lets its session say of its commits, before or meanwhile, stays. When the last one has ended, in whatever order, no
-    mark is left.
-    """
-    mark = uuid4().hex
-    dumper.number()
-    _mark(spark, lambda marks: (*marks, mark))
-    try:
-        yield mark
-    finally:
-        _mark(spark, lambda marks: tuple(one for one in marks if one != mark))
-
-
-_marking = Lock()
-"""Held while the marks of a session change, which its threads share."""
-
-
-def _mark(spark: SparkSession, changed: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
-    """Changes the marks of a session, unless it says something else of its commits."""
-    with _marking:
-        said = spark.conf.get(USER_METADATA, None)
-        before = marks_in(said)
-        if said is not None and not before:
-            return
-        if marks := changed(before):
-            spark.conf.set(USER_METADATA, to_metadata(marks))
-        else:
-            spark.conf.unset(USER_METADATA)
-
-
 TABLE = "lc:"  # the alias of an input, below the one by which it is called: what is below it is the table, however it was read
 
 
@@ -239,22 +136,50 @@ def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
     return frame.alias(TABLE + table).alias(alias)
 
 
-def compute_seen(
-    spark: SparkSession, compute: Callable[[], DataFrame], ended: Callable[[Executed], None] = lambda _: None
-) -> tuple[DataFrame, Seen]:
-    """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same.
-
-    `ended` is told what was executed, also by a computation that fails.
-    """
+@contextmanager
+def recorded_dumps(spark: SparkSession) -> Iterator[list[Dump]]:
+    """The dumps of what the body executes, complete when it has ended. Where Spark shows no plans the only one says so."""
+    dumps: list[Dump] = []
     try:
         dumper = PlanDumper(spark)
     except (PlanUnreadableError, Py4JError) as error:
-        return compute(), Seen(result=unread(str(error)))
+        dumps.append(unread(str(error)))
+        yield dumps
+        return
     watched = Watched()
-    with marked_commits(spark, dumper) as mark:
+    try:
+        with dumper.watched() as watched:
+            yield dumps
+    finally:
+        dumps += watched.dumps
+
+
+@dataclass(frozen=True)
+class LineageObserver:
+    """Sees what a table's computation executes: `ended` is told of it, also where it fails; `agree` may end the attempt by it."""
+
+    ended: Callable[[Executed], None]
+    agree: Callable[[Seen], None]
+
+    def stand_in(self, frame: DataFrame, table: str) -> DataFrame:
+        """A frame that is known as a table, however it was read."""
+        return frame.alias(TABLE + table)
+
+    def computed(self, spark: SparkSession, compute: Callable[[], DataFrame]) -> tuple[DataFrame, Seen]:
+        """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same."""
+        dumps: list[Dump] = []
         try:
-            with dumper.watched() as watched:
+            with recorded_dumps(spark) as dumps:
                 frame = compute()
         finally:
-            ended(executed := Executed(actions=tuple(watched.dumps), mark=mark))
-    return frame, Seen(result=dumper.of(frame), actions=executed.actions, mark=mark)
+            self.ended(Executed(actions=tuple(dumps)))
+        seen = Seen(result=_result(spark, frame), actions=tuple(dumps))
+        self.agree(seen)
+        return frame, seen
+
+
+def _result(spark: SparkSession, frame: DataFrame) -> Dump:
+    try:
+        return PlanDumper(spark).of(frame)
+    except (PlanUnreadableError, Py4JError) as error:
+        return unread(str(error))

@@ -87,12 +87,12 @@ class LakeChimeResource(dg.ConfigurableResource):
     ) -> Iterator[None]:
         """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
 
-        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what left a commit in a table's log, and says what is not known.
+        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what Spark reports as written, and says what is not known.
         `tables` are further names of tables by location, beside those of all declared triggers; `aliases` are what others call tables,
         such as a database that is read by JDBC, as those of a `Lake`.
         """
         with needs("the lineage of a run's writes", extra="spark"):
-            from lakechime_dagster.lineage.programs import recording, tables_of
+            from lakechime_dagster.lineage.runs import recording, tables_of
         platform = self.platform()
         known = tables_of(platform, declared_subscriptions()) | {
             name: platform.location(name, location) for name, location in (tables or {}).items()

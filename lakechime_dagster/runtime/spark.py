@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
@@ -18,7 +17,7 @@ from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, TypePlace
-from lakechime_dagster.spark.job import Executed, Seen, TableJob, TableResult
+from lakechime_dagster.spark.job import Observer, TableJob, TableResult
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.names import Account
 
@@ -55,13 +54,11 @@ class SparkResource(dg.ConfigurableResource):
         job: TableJob,
         log: Callable[[str], None],
         write_as: Account | None,
-        agree: Callable[[Seen], None],
-        ended: Callable[["SparkSession", Executed], None],
+        observer: Observer,
     ) -> SparkAttempt:
         """One attempt at the execution's step of a computed table, by an account where one is declared.
 
-        `agree` may end it by what was seen of the computation, before anything is written; `ended` is told before that what the
-        computation executed, also where it fails, with the session in which it did.
+        `observer` sees the computation, and may end the attempt by that before anything is written.
 
         Raises:
             SparkFailedError: what Spark said.
@@ -72,7 +69,7 @@ class SparkResource(dg.ConfigurableResource):
         confs = _confs(write_as, job.location)
 
         def work(spark: "SparkSession") -> TableResult:
-            return refresh(spark, job, running.commit_metadata(), running.platform.log_at, agree, partial(ended, spark))
+            return refresh(spark, job, running.commit_metadata(), running.platform.log_at, observer)
 
         return self._attempt(running, log, confs, work)
 

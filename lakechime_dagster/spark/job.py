@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import SnapshotId
@@ -12,6 +12,9 @@ from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Place, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Partition = tuple[PartitionValue, ...]
 
@@ -138,13 +141,9 @@ class SourceResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """Dumps (`lineage.plans`) of what a computation executed on the way to its result, in the order in which that ended.
-
-    `mark` is that of the commits that it made meanwhile.
-    """
+    """Dumps (`lineage.plan_dump`) of what a computation executed on the way to its result, in the order in which that ended."""
 
     actions: tuple[Mapping[str, Any], ...] = ()
-    mark: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +151,18 @@ class Seen(Executed):
     """The same, and the dump of its result."""
 
     result: Mapping[str, Any]
+
+
+class Observer(Protocol):
+    """Sees what the computation of a table executes, such as to record its lineage."""
+
+    def stand_in(self, frame: "DataFrame", table: str) -> "DataFrame":
+        """A frame that the observer knows as a table, however it was read."""
+        ...
+
+    def computed(self, spark: "SparkSession", compute: "Callable[[], DataFrame]") -> "tuple[DataFrame, Seen]":
+        """What a computation gives, and what was seen of it; what it raises ends the attempt before any row is computed."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

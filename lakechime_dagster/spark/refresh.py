@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
-from lakechime_dagster.lineage.spark import compute_seen, marked
 from lakechime_dagster.spark.commit import CHANGE_FEED, Target, TargetLog, create_if_missing, keep_listed, newest_commit, properties_of
 from lakechime_dagster.spark.inputs import (
     Input,
@@ -27,7 +26,7 @@ from lakechime_dagster.spark.inputs import (
     with_ordered,
     within_partitions,
 )
-from lakechime_dagster.spark.job import Executed, Outcome, Seen, TableJob, TableResult
+from lakechime_dagster.spark.job import Observer, Outcome, Seen, TableJob, TableResult
 from lakechime_dagster.spark.ranges import narrowed
 from lakechime_dagster.spark.rows import Sifted, same_type, sift
 from lakechime_dagster.spark.session import Phases, column, local, local_rows, require_columns, spelled
@@ -45,8 +44,7 @@ def refresh(
     job: TableJob,
     commit_metadata: CommitMetadata,
     open_log: OpenLog,
-    agree: Callable[[Seen], None] = lambda _: None,
-    ended: Callable[[Executed], None] = lambda _: None,
+    observer: Observer | None = None,
 ) -> TableResult:
     """One attempt at one step: process the ranges of the job and commit the outcome with the commit metadata, at most once ever.
 
@@ -55,8 +53,7 @@ def refresh(
         job: What to read and how to compute.
         commit_metadata: Consumer, step, attempt and the end that the commit will record. The watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
-        agree: Called with what was seen of the computation before any row of it is computed; what it raises ends the attempt.
-        ended: Called before that, also where the computation fails, with what it executed on the way.
+        observer: Sees the computation before any row of it is computed; what it raises ends the attempt.
 
     Raises:
         ConsumerConflictError: the consumer has moved on.
@@ -74,7 +71,7 @@ def refresh(
     last = newest_commit(target, commit_metadata)
     if last and last.commit_metadata.step == commit_metadata.step:
         return skipped(last)
-    with Attempt(spark, job, commit_metadata, target, last, open_log, agree, ended) as attempt:
+    with Attempt(spark, job, commit_metadata, target, last, open_log, observer) as attempt:
         return attempt.run()
 
 
@@ -98,8 +95,7 @@ class Attempt:
     target: Target
     last: Committed | None
     open_log: OpenLog
-    agree: Callable[[Seen], None]
-    ended: Callable[[Executed], None]
+    observer: Observer | None
     held: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -204,9 +200,10 @@ class Attempt:
 
     def _compute(self, work: Work) -> DataFrame:
         tables = {one.alias: one.table for one in self.job.inputs}
-        frames = {alias: marked(frame, tables[alias], alias) for alias, frame in work.frames.items()}
-        computed, self._seen = compute_seen(self.spark, lambda: self._computed_on(frames, tables), self.ended)
-        self.agree(self._seen)
+        if self.observer is None:
+            return self._computed_on({alias: frame.alias(alias) for alias, frame in work.frames.items()}, tables)
+        frames = {alias: self.observer.stand_in(frame, tables[alias]).alias(alias) for alias, frame in work.frames.items()}
+        computed, self._seen = self.observer.computed(self.spark, lambda: self._computed_on(frames, tables))
         return computed
 
     def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Lineage of a program's own writes: every statement that left a commit, and none that did not."""
+"""Lineage of a program's own writes: every statement that succeeded, and none that failed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.graph import Standing
-from lakechime_dagster.lineage.spark import USER_METADATA
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LAKECHIME
@@ -102,62 +101,6 @@ def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_k
     assert "rows of another version of the table" in told(platform)["silver.orders"].statement.unknown
 
 
-def test_a_repeat_of_a_transaction_reports_success_and_tells_nothing(platform: Platform, spark: SparkSession) -> None:
-    def append(frame_of: str) -> Writes:
-        def writes(spark: SparkSession, source: str, target: str) -> None:
-            frame = spark.read.format("delta").load(source).selectExpr("id", f"{frame_of} as amount")
-            frame.write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append").save(target)
-
-        return writes
-
-    assert run(platform, spark, append("amount")) == []
-    repeated = run(platform, spark, append("id"))
-    assert repeated == ["silver.orders: its lineage is not kept, as no commit of this run is in its log"]
-    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
-
-
-def test_a_statement_that_commits_nothing_tells_nothing_beside_one_on_the_same_table_that_does(
-    platform: Platform, spark: SparkSession
-) -> None:
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        for column in ("amount", "id"):
-            frame = spark.read.format("delta").load(source).selectExpr("id", f"{column} as amount")
-            frame.write.format("delta").option("txnAppId", "app").option("txnVersion", "1").mode("append").save(target)
-
-    (line,) = run(platform, spark, writes)
-    assert line.endswith("its lineage is kept, but for 1 of 2 statements, which left no commit")
-    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
-
-
-def says(spark: SparkSession, table: str) -> list[str | None]:
-    """What the commits of a table say of themselves, the newest first, without that which made it."""
-    return [row["userMetadata"] for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()][:-1]
-
-
-def test_what_a_program_says_of_its_commits_stays_and_its_statements_are_told_all_the_same(platform: Platform, spark: SparkSession) -> None:
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        frame = spark.read.format("delta").load(source)
-        frame.write.format("delta").mode("append").save(target)
-        with_option = frame.selectExpr("id", "amount + 1 as amount").write.format("delta").mode("append")
-        with_option.option("userMetadata", "by an option").option("txnAppId", "app").option("txnVersion", "1").save(target)
-        repeated = frame.selectExpr("id", "id as amount").write.format("delta").mode("append")
-        repeated.option("userMetadata", "by an option").option("txnAppId", "app").option("txnVersion", "1").save(target)
-        spark.conf.set(USER_METADATA, "set meanwhile")
-        spark.sql(f"DELETE FROM delta.`{target}` WHERE amount = 10")
-
-    before = spark.conf.get(USER_METADATA, None)
-    spark.conf.set(USER_METADATA, "set before")
-    try:
-        (line,) = run(platform, spark, writes)
-        assert line.endswith("its lineage is kept, but for 1 of 4 statements, which left no commit")
-        assert spark.conf.get(USER_METADATA) == "set meanwhile"
-    finally:
-        spark.conf.unset(USER_METADATA) if before is None else spark.conf.set(USER_METADATA, before)
-    assert says(spark, platform.location("silver.orders")) == ["set meanwhile", "by an option", "set before"]
-    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY), ("bronze.orders.amount", Kind.TRANSFORMATION)}
-    assert ("silver.orders.amount", Kind.FILTER) in {(str(one.ref), one.kind) for one in told(platform)["silver.orders"].statement.indirect}
-
-
 def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platform: Platform, spark: SparkSession) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
@@ -184,9 +127,3 @@ def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(platfor
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
     assert sources(platform, "amount", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
     assert told(platform)["silver.orders"].statement.unknown == ()
-
-
-def test_the_session_is_as_it_was(platform: Platform, spark: SparkSession) -> None:
-    before = spark.conf.get(USER_METADATA, None)
-    run(platform, spark, lambda spark, source, target: None)
-    assert spark.conf.get(USER_METADATA, None) == before

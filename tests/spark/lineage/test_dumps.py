@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from lakechime_dagster.errors import PlanUnreadableError
-from lakechime_dagster.lineage.spark import Dump, PlanDumper, compute_seen
+from lakechime_dagster.lineage.spark import Dump, LineageObserver, PlanDumper
 from tests.support.dumps import nested, nodes_of
 
 pytestmark = pytest.mark.spark
@@ -165,7 +165,7 @@ def test_over_spark_connect_it_is_not_known_and_computed_all_the_same(spark: Spa
     with pytest.raises(PlanUnreadableError, match="a session of Spark Connect shows no plans"):
         PlanDumper(connect)
     frame = spark.range(1)
-    computed, seen = compute_seen(connect, lambda: frame)
+    computed, seen = LineageObserver(ended=print, agree=print).computed(connect, lambda: frame)
     assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (frame, None, True)
 
 
