@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor, Snapshot
     from lakechime_dagster.tables.declare import spark_table, sql_table
     from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, PathRule, event_group, event_stream
-    from lakechime_dagster.tables.lake import Lake, QueryLog, TrinoLog
+    from lakechime_dagster.tables.lake import Lake, QueryLog
     from lakechime_dagster.tables.maintenance import Maintenance
     from lakechime_dagster.tables.names import Account
     from lakechime_dagster.tables.options import Asset, Storage, personal
@@ -76,7 +76,6 @@ __all__ = [
     "TableFormat",
     "TableName",
     "TableRows",
-    "TrinoLog",
     "build_definitions",
     "change_table",
     "event_group",
@@ -138,7 +137,6 @@ _MODULES = {
     "TableFormat": "dce.events",
     "TableName": "triggers.conditions",
     "TableRows": "tables.sources",
-    "TrinoLog": "tables.lake",
     "build_definitions": "definitions",
     "change_table": "tables.cdc",
     "event_group": "tables.events",

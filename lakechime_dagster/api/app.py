@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, make_asgi_app
 
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
-from lakechime_dagster.lineage.ingest_service import MAX_BYTES, LineageIngest, parsed
+from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures
 
 MIN_TOKEN = 16  # characters, of which fewer could be guessed

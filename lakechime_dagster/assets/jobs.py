@@ -18,7 +18,7 @@ from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position
 from lakechime_dagster.tables.events import EventGroup, EventTable
-from lakechime_dagster.tables.lake import AuditLog, Lake, Target, reading_name
+from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import FeedTable, JsonLines, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
@@ -62,7 +62,7 @@ def group_subscription(lake: Lake, group: EventGroup, cluster: str = "") -> Subs
     )
 
 
-def log_subscription(one: AuditLog, cluster: str = "") -> Subscription:
+def log_subscription(one: QueryLog, cluster: str = "") -> Subscription:
     """The subscription that reads an audit table; it writes none, so that the success of its run settles a step."""
     name = reading_name(one.table)
     trigger = SnapshotTrigger(one.table, one.every)

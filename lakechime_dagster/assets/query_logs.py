@@ -6,18 +6,17 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import events_table, nothing_new
-from lakechime_dagster.lineage.ingest_service import Refused, TakenLines, lineage_ingest
-from lakechime_dagster.lineage.query_logs import read_query_log
+from lakechime_dagster.lineage.ingest import Refused, TakenLines, lineage_ingest, read_query_log
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
-from lakechime_dagster.tables.lake import AuditLog, Lake
+from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.triggers.subscription import Subscription
 
 MAX_SHOWN = 20  # rows that were refused, and names of data sets
 
 
-def query_log_asset(lake: Lake, one: AuditLog, subscription: Subscription) -> dg.AssetsDefinition:
+def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of what an audit table tells; the table is its only dependency."""
 
     @dg.asset(

@@ -59,7 +59,7 @@ def ingest(
     Without a file it reads what came into the declared audit tables since the last time.
     A line that cannot be read is told and loses no other; a repeat changes nothing. Exit code 1 if any was refused.
     """
-    from lakechime_dagster.lineage.ingest_service import lineage_ingest
+    from lakechime_dagster.lineage.ingest import lineage_ingest
 
     if file is not None and table is not None:
         raise common.wrong("--table", "give either a file or an audit table")
@@ -109,8 +109,7 @@ def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 def _read_logs(table: str | None, as_json: bool) -> None:
     """What came into the declared audit tables since the last time: who read which columns, and what was written."""
-    from lakechime_dagster.lineage.ingest_service import lineage_ingest
-    from lakechime_dagster.lineage.query_logs import query_log_named, read_query_log
+    from lakechime_dagster.lineage.ingest import lineage_ingest, query_log_named, read_query_log
 
     platform = open_platform()
     lake = declared_lake(platform.settings)

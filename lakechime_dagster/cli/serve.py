@@ -24,7 +24,7 @@ def serve(
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
         from lakechime_dagster.api.lineage_page import lineage_page, rehearse
-    from lakechime_dagster.lineage.ingest_service import lineage_ingest
+    from lakechime_dagster.lineage.ingest import lineage_ingest
     from lakechime_dagster.lineage.network_store import CurrentNetwork
     from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
     from lakechime_dagster.silver.metrics import measures

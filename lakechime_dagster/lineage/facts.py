@@ -1,8 +1,8 @@
 """What is known of a run of another program, as facts that add up in any order."""
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -135,26 +135,6 @@ def _of_read(one: Statement) -> Iterator[Fact]:
     refs = {source.ref for column in one.columns for source in column.sources} | {source.ref for source in one.indirect}
     refs |= {ColumnRef(name) for name in one.inputs if not any(ref.table == name for ref in refs)}
     yield from (read(ref.table, ref.column) for ref in refs)
-
-
-def spelled(run: ToldRun, columns_of: Callable[[str], Sequence[str] | None]) -> ToldRun:
-    """What is told of a run, with columns by the names that their tables have them by, in whatever letter case it was told."""
-    return replace(run, facts=frozenset(_spelled(fact, columns_of) for fact in run.facts))
-
-
-def _spelled(fact: Fact, columns_of: Callable[[str], Sequence[str] | None]) -> Fact:
-    found = list(fact)
-    for table, column in _COLUMNS.get(str(fact[0]), ()):
-        name = found[column]
-        known = columns_of(str(found[table])) if isinstance(name, str) else None
-        if known and name not in known:
-            alike = [one for one in known if one.casefold() == str(name).casefold()]
-            found[column] = alike[0] if len(alike) == 1 else name
-    return tuple(found)
-
-
-_COLUMNS = {"read": ((1, 2),), "schema": ((1, 2),), "col": ((1, 2),), "why": ((1, 2),), "src": ((1, 2), (4, 5)), "row": ((4, 5),)}
-"""Where facts have a column, behind the place of its data set."""
 
 
 def data_sets(facts: Facts) -> set[str]:

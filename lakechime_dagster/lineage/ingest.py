@@ -1,20 +1,36 @@
-"""Reads the JSON that other programs send about their runs."""
+"""Ingests lineage that other programs record: documents of SQL, run events of OpenLineage, rows of audit tables."""
 
+import datetime as dt
+import json
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from lakechime_dagster.errors import InvalidValueError, shown
-from lakechime_dagster.lineage import facts, openlineage, trino
-from lakechime_dagster.lineage.facts import ToldRun
+from lakechime_dagster.dce.events import Position, TableFormat, version_of
+from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.errors import InvalidValueError, NotFoundError, TableUnreadableError, shown
+from lakechime_dagster.lineage import facts, openlineage
+from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.lineage.facts import RunState, ToldRun
+from lakechime_dagster.lineage.reads import place_of_way
+from lakechime_dagster.lineage.recording import SqlIngest, Taken
+from lakechime_dagster.lineage.runs import names_of
+from lakechime_dagster.lineage.sql_relations import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.tables.lake import Lake, QueryLog
 
 _SHOWN = 3  # problems of one document
 
 
 def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
-    """What one document tells: one of ours, a run event of OpenLineage, or a completed event of Trino.
+    """What one document tells: one of ours, or a run event of OpenLineage.
 
     Raises:
         InvalidValueError: naming the field, without what is in the SQL.
@@ -25,8 +41,6 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
         if openlineage.is_event(value):
             openlineage.check_version(value)
             return openlineage.told_by(openlineage.RunEvent.model_validate(value), reader.schema.names, reader)
-        if trino.is_event(value):
-            return trino.told_by(trino.CompletedEvent.model_validate(value), reader.schema.names)
         return facts.told_by(facts.Document.model_validate(value), reader, now_ms)
     except ValidationError as error:
         raise _translated(error) from None
@@ -53,3 +67,258 @@ def _remedy(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":  # what is not known of events of others is left out
         return f"is no field of a document; it has {', '.join(facts.Document.model_fields)}"
     return "is missing; give it" if problem["type"] == "missing" else problem["msg"]
+
+
+MANY = 1_000  # events since the last look, above which all tables are looked at again
+_logger = logging.getLogger(__name__)
+
+
+class TableColumns:
+    """The columns of a lake's tables; looked at again as the store tells that tables changed."""
+
+    def __init__(self, platform: Platform, lake: Lake) -> None:
+        self._platform = platform
+        self._lake = lake
+        self._names = names_of(platform, lake)
+        self._position: Position | None = None
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._schema = SqlSchema({}, self._names)
+
+    def schema(self) -> SqlSchema:
+        """As the store knows the tables at this moment; the same one again while no columns change."""
+        position = self._platform.store.head()
+        if position != self._position:
+            found = {**self._columns, **dict(self._looked_at(self._changed()))}
+            if found != self._columns or self._position is None:
+                self._columns = found
+                self._schema = SqlSchema(found, self._names)
+            self._position = position
+        return self._schema
+
+    def _changed(self) -> Collection[str]:
+        every = {table.name for table in self._lake.tables}
+        if self._position is None:
+            return every
+        page = self._platform.store.feed(self._position, MANY)
+        return every if len(page.events) == MANY else {one.event.table for one in page.events} & every
+
+    def _looked_at(self, names: Collection[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
+        for table in self._lake.tables:
+            if table.name not in names or table.format is not TableFormat.DELTA:
+                continue
+            try:
+                columns = self._platform.log(table.name, table.location).columns()
+            except TableUnreadableError as error:
+                _logger.warning("%s: its columns are not known: %s", table.name, error)
+                continue
+            if columns:
+                yield table.name, tuple(name for name, _, _ in columns)
+
+
+MAX_BYTES = 10_000_000  # of a body, or of a line
+TOGETHER = 500  # lines in one transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A line that could not be read, counted from 1, and why."""
+
+    line: int
+    problem: str
+
+
+@dataclass
+class TakenLines:
+    """What came of lines so far."""
+
+    documents: int = 0
+    repeated: int = 0
+    records: int = 0
+    reads: int = 0
+    outside: set[str] = field(default_factory=set)
+    refused: list[Refused] = field(default_factory=list)
+
+    def add(self, taken: Taken) -> None:
+        """One more transaction."""
+        for name in ("documents", "repeated", "records", "reads"):
+            setattr(self, name, getattr(self, name) + getattr(taken, name))
+        self.outside |= set(taken.outside)
+
+
+class LineageIngest:
+    """Takes documents; several threads may call it at once."""
+
+    def __init__(self, ingest: SqlIngest, schema: Callable[[], SqlSchema], now_ms: Callable[[], int]) -> None:
+        self._ingest = ingest
+        self._schema = schema
+        self._now_ms = now_ms
+        self._reader: SqlReader | None = None
+        self._lock = threading.Lock()
+
+    def take(self, documents: Sequence[Any], way: str) -> Taken:
+        """Keep what documents tell, all of them or none.
+
+        Raises:
+            InvalidValueError: naming the document and its field.
+        """
+        return self._ingest.take(list(self._told(documents)), way, self._names())
+
+    def take_lines(self, lines: Iterable[bytes], way: str) -> TakenLines:
+        """Keep what the documents of lines tell; one that cannot be read loses no other."""
+        total = TakenLines()
+        for some in _some(_numbered(lines)):
+            told: list[ToldRun] = []
+            refused: list[Refused] = []
+            for number, line in some:
+                try:
+                    told += self._told([parsed(line)])
+                except InvalidValueError as error:
+                    refused.append(Refused(line=number, problem=str(error)))
+            total.add(self._ingest.take(told, way, self._names(), len(refused)))
+            total.refused += refused
+        return total
+
+    def told(self, documents: Sequence[Any]) -> list[ToldRun]:
+        """What documents tell, which is not kept yet.
+
+        Raises:
+            InvalidValueError: naming the document and its field.
+        """
+        return list(self._told(documents))
+
+    def keep(self, told: Sequence[ToldRun], way: str, refused: int, place: str | None) -> Taken:
+        """Keep what was told, with up to where the way was read."""
+        return self._ingest.take(told, way, self._names(), refused, place)
+
+    def _told(self, documents: Sequence[Any]) -> Iterator[ToldRun]:
+        now = self._now_ms()
+        with self._lock:
+            schema = self._schema()
+            if self._reader is None or self._reader.schema is not schema:
+                self._reader = SqlReader(schema)
+            for number, one in enumerate(documents, start=1):
+                try:
+                    yield told_by(one, self._reader, now)
+                except InvalidValueError as error:
+                    if len(documents) == 1:
+                        raise
+                    raise InvalidValueError(f"document {number}, {error.field}", error.value, error.remedy) from None
+
+    def _names(self) -> Names:
+        with self._lock:
+            return self._schema().names
+
+
+def lineage_ingest(platform: Platform, lake: Lake) -> LineageIngest:
+    """Takes documents into a deployment's store, by the tables of its lake."""
+    return LineageIngest(SqlIngest(platform.store.engine), TableColumns(platform, lake).schema, platform.store.now)
+
+
+def parsed(text: bytes) -> Any:
+    """The JSON of a body or a line.
+
+    Raises:
+        InvalidValueError: too long, or no JSON.
+    """
+    if len(text) > MAX_BYTES:
+        raise InvalidValueError("document", f"of {len(text):,} bytes", f"is too long; at most {MAX_BYTES:,} are read")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        remedy = f"is no JSON: {error.msg.rstrip('.')} at line {error.lineno}, column {error.colno}"
+        raise InvalidValueError("document", f"of {len(text):,} bytes", remedy) from None
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    some: list[tuple[int, bytes]] = []
+    for one in lines:
+        some.append(one)
+        if len(some) == TOGETHER:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def read_query_log(
+    platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest, through: SnapshotPlace | None = None
+) -> TakenLines:
+    """Take the rows of an audit table that came since the last time; a row that cannot be read loses no other.
+
+    With `through` no commit after that one is read, while the table is still the one of which it is.
+
+    The place is a version of the table, kept in the transaction that keeps what its commit told; a table that was made anew is
+    read from its beginning, which changes nothing of what it told before.
+
+    Raises:
+        TableUnreadableError: the table, or one of the declared columns, cannot be read.
+    """
+    from lakechime_dagster.formats.delta_rows import appended  # deltalake, for who reads a table
+
+    table = lake.table(one.table)
+    log = platform.log(one.table, table.location)
+    total = TakenLines()
+    if log.state() is None:
+        return total
+    uid = str(log.uid)
+    kept = place_of_way(platform.store.engine, one.table)
+    place = json.loads(kept) if kept else {}
+    after = place.get("version") if place.get("uid") == uid else None
+    number = 0
+    last = version_of(through.snapshot_id) if through is not None and through.table_uid == uid else None
+    for some in appended(log, after, tuple(one.columns.values()), last):
+        told, refused = [], []
+        for row in some.rows:
+            number += 1
+            try:
+                told += ingest.told([document_of(row, one)])
+            except InvalidValueError as error:
+                refused.append(Refused(line=number, problem=str(error)))
+        moved = json.dumps({"uid": uid, "version": some.through}) if some.is_last else None
+        total.add(ingest.keep(told, one.table, len(refused), moved))
+        total.refused += refused
+    return total
+
+
+def query_log_named(lake: Lake, name: str | None) -> tuple[QueryLog, ...]:
+    """The declared audit tables, or the one of that name.
+
+    Raises:
+        NotFoundError: naming those that are declared.
+    """
+    if name is None:
+        return lake.query_logs
+    found = tuple(one for one in lake.query_logs if one.table == name)
+    if not found:
+        there = ", ".join(one.table for one in lake.query_logs) or "none"
+        raise NotFoundError(f"the lake declares no audit table {name}; there are {there}")
+    return found
+
+
+def document_of(row: Mapping[str, Any], one: QueryLog) -> dict[str, Any]:
+    """A row as the document that it stands for."""
+    value = {name: row[column] for name, column in one.columns.items()}
+    state = value.pop("state", None)
+    is_done = one.state is None or str(state).upper() in {text.upper() for text in one.succeeded}
+    at = value.pop("at")
+    if at is None:
+        raise InvalidValueError(one.at, None, "tells no time")
+    given = {name: str(text) for name, text in value.items() if text not in (None, "")}
+    task = given.get("task") or given.get("dashboard") or given.get("user") or one.table
+    return {
+        "sql": "",
+        **given,
+        "producer": one.table,
+        "task": task,
+        "dialect": one.dialect,
+        "at": at if isinstance(at, int | str) else _zoned(at),
+        "state": RunState.COMPLETE if is_done else RunState.FAIL,
+    }
+
+
+def _zoned(at: dt.datetime) -> dt.datetime:
+    return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)

@@ -156,7 +156,8 @@ class QueryLog:
     every: Schedule | None = PACE
 
     def __post_init__(self) -> None:
-        _check_pace(self)
+        if self.every is not None and not isinstance(self.every, Schedule):
+            raise DeclarationError(f"QueryLog {shown(self.table)}", "every", f"is {shown(self.every)}; write every(minutes=5)")
         for name in ("table", "sql", "dialect", "at", *self.optional):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
@@ -173,60 +174,26 @@ class QueryLog:
         return {name: getattr(self, name) for name in ("sql", "at", *self.optional)}
 
 
-@dataclass(frozen=True)
-class TrinoLog:
-    """A table of what Trino's event listener tells of completed queries, an event for each, to which rows are appended.
-
-    Args:
-        table: a Delta table of the lake.
-        event: the column of the event, as JSON text.
-        every: how often what came is read; None reads it as it comes.
-
-    Raises:
-        DeclarationError: a name is empty, or the pace is none.
-    """
-
-    table: str
-    event: str = "event"
-    every: Schedule | None = PACE
-
-    def __post_init__(self) -> None:
-        _check_pace(self)
-        for name in ("table", "event"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise DeclarationError(f"TrinoLog {shown(self.table)}", name, f"is {shown(getattr(self, name))}; write a name")
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns of the table that are read, by what they tell."""
-        return {"event": self.event}
-
-
-AuditLog = QueryLog | TrinoLog
-
-
 def reading_name(table: str) -> str:
     """The name of the subscription that reads an audit table, and of its asset as if it were a table."""
     return table + READ
 
 
-def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str, object]) -> tuple[AuditLog, ...]:
+def checked_query_logs(lake: str, logs: Iterable[QueryLog], formats: Mapping[str, object]) -> tuple[QueryLog, ...]:
     """The declared audit tables.
 
     Raises:
         DeclarationError: one is no Delta table of the lake, declared twice, or read by what has the name of another table.
     """
-    found: list[AuditLog] = []
+    found: list[QueryLog] = []
     for one in logs:
-        if not isinstance(one, QueryLog | TrinoLog):
-            raise DeclarationError(f"Lake {lake}", "query_logs", f"{shown(one)} is neither a QueryLog nor a TrinoLog")
-        named = f"{type(one).__name__} {one.table}"
+        if not isinstance(one, QueryLog):
+            raise DeclarationError(f"Lake {lake}", "query_logs", f"{shown(one)} is no QueryLog")
+        named = f"QueryLog {one.table}"
         if one.table not in formats:
             raise DeclarationError(named, "table", f"is not in the lake; it has {_listed(formats)}")
         if formats[one.table] is not TableFormat.DELTA:
-            raise DeclarationError(
-                f"{type(one).__name__} {one.table}", "table", f"is of {formats[one.table]}; audit tables are Delta tables"
-            )
+            raise DeclarationError(named, "table", f"is of {formats[one.table]}; audit tables are Delta tables")
         if any(other.table == one.table for other in found):
             raise DeclarationError(named, "table", "is declared twice; keep one")
         if reading_name(one.table) in formats:
@@ -235,11 +202,6 @@ def checked_query_logs(lake: str, logs: Iterable[AuditLog], formats: Mapping[str
             )
         found.append(one)
     return tuple(found)
-
-
-def _check_pace(one: AuditLog) -> None:
-    if one.every is not None and not isinstance(one.every, Schedule):
-        raise DeclarationError(f"{type(one).__name__} {shown(one.table)}", "every", f"is {shown(one.every)}; write every(minutes=5)")
 
 
 def _listed(names: Collection[str]) -> str:
@@ -269,7 +231,7 @@ class Lake:
     groups: tuple[EventGroup, ...]
     alarms: tuple[str, ...] = field(repr=False)
     aliases: Mapping[str, str] = field(hash=False)
-    query_logs: tuple[AuditLog, ...]
+    query_logs: tuple[QueryLog, ...]
 
     def __init__(
         self,
@@ -278,7 +240,7 @@ class Lake:
         *,
         alarms: Iterable[str] = (),
         aliases: Mapping[str, str] | None = None,
-        query_logs: Iterable[AuditLog] = (),
+        query_logs: Iterable[QueryLog] = (),
     ) -> None:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(f"Lake {shown(name)}", "name", "must be of letters, digits and _")

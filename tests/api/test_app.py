@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lineage.ingest_service import LineageIngest
+from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.recording import SqlIngest
 from lakechime_dagster.lineage.sql_relations import SqlSchema

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import FILES, lineage_page
 from lakechime_dagster.lineage.columns import Kind, LineageRecord
-from lakechime_dagster.lineage.ingest_service import lineage_ingest
+from lakechime_dagster.lineage.ingest import lineage_ingest
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import open_platform

@@ -1,7 +1,6 @@
 """`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the place with what it took."""
 
 import datetime as dt
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable
-from tests.lineage.ingest.factories import make_trino_event
 from tests.support.cli import Cli
 
 LAKE = """
@@ -106,7 +104,7 @@ def test_a_table_that_is_not_there_or_lacks_a_column_is_told(shop: Cli) -> None:
     ("log", "problem"),
     [
         (QueryLog("audit.nothing"), "is not in the lake"),
-        ("audit.queries", "is neither a QueryLog"),
+        ("audit.queries", "is no QueryLog"),
     ],
 )
 def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: str) -> None:
@@ -114,16 +112,3 @@ def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: st
         Lake("shop", [SourceTable("audit.queries")], query_logs=[log])
     with pytest.raises(DeclarationError, match="write a name"):
         QueryLog("audit.queries", sql="")
-
-
-def test_events_of_trino_are_read_from_a_table_too(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = 'lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("audit.queries")], aliases={"hive.*": "*"}, query_logs=[log])'
-    Path("trino_shop.py").write_text(
-        f'from lakechime_dagster import Lake, SourceTable, TrinoLog\nlog = TrinoLog("audit.queries", event="event")\n{lake}\n'
-    )
-    monkeypatch.setenv("LAKECHIME_LAKE", "trino_shop:lake")
-    write(shop, "audit/queries", pa.table({"event": [json.dumps(make_trino_event()), "{", None]}))
-    answer = shop("lineage", "ingest")
-    assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
-    (reader,) = SqlReads(shop.platform.store.engine).of_table("shop.orders")
-    assert (reader.consumer.name, str(reader.ref)) == ("ann", "shop.orders.amount")

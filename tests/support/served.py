@@ -12,7 +12,7 @@ from typing import Any
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import lineage_page
-from lakechime_dagster.lineage.ingest_service import lineage_ingest
+from lakechime_dagster.lineage.ingest import lineage_ingest
 from lakechime_dagster.lineage.network_store import CurrentNetwork
 from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
 from lakechime_dagster.runtime.platform import Platform, open_platform

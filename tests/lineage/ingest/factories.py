@@ -70,18 +70,3 @@ def columns(**of: tuple[str, str, str]) -> dict[str, Any]:
 
 def kind_of(subtype: str) -> str:
     return "DIRECT" if subtype in ("IDENTITY", "TRANSFORMATION", "AGGREGATION") else "INDIRECT"
-
-
-def make_trino_event(
-    state: str = "FINISHED", output: dict[str, Any] | None = None, columns: tuple[Any, ...] = ("amount",)
-) -> dict[str, Any]:
-    """What Trino's event listener tells of a query over the orders."""
-    orders = {"catalogName": "hive", "schema": "shop", "table": "orders", "columns": list(columns), "connectorMetrics": {}}
-    return {
-        "metadata": {"queryId": "20260101_000000_00001_abcde", "query": "SELECT 'jane'", "queryState": state},
-        "context": {"user": "ann", "source": "superset", "principal": "ann"},
-        "statistics": {"cpuTime": 1.0},
-        "ioMetadata": {"inputs": [orders], "output": output},
-        "createTime": "2026-01-01T00:00:00Z",
-        "endTime": "2026-01-01T00:00:01.500Z",
-    }
