@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakechime_dagster.assets.lineage_flat import lineage_definitions
+    from lakechime_dagster.components import (
+        CDCTableComponent,
+        EventStreamComponent,
+        LakeComponent,
+        SourceTableComponent,
+        SqlTableComponent,
+        TriggerComponent,
+    )
     from lakechime_dagster.dce.contract import DCEStore, EventQuery
     from lakechime_dagster.dce.events import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
     from lakechime_dagster.definitions import build_definitions
@@ -36,6 +44,7 @@ __all__ = [
     "Account",
     "Asset",
     "CDCMerge",
+    "CDCTableComponent",
     "Canal",
     "ChangeTable",
     "Contract",
@@ -48,12 +57,14 @@ __all__ = [
     "EventGroup",
     "EventQuery",
     "EventStream",
+    "EventStreamComponent",
     "GroupOptions",
     "JsonLines",
     "KafkaTopic",
     "Lake",
     "LakeChimeError",
     "LakeChimeResource",
+    "LakeComponent",
     "LakeTable",
     "Limits",
     "Maintenance",
@@ -72,10 +83,13 @@ __all__ = [
     "SnapshotTrigger",
     "SourceSchema",
     "SourceTable",
+    "SourceTableComponent",
+    "SqlTableComponent",
     "Storage",
     "TableFormat",
     "TableName",
     "TableRows",
+    "TriggerComponent",
     "build_definitions",
     "change_table",
     "event_group",
@@ -95,6 +109,7 @@ _MODULES = {
     "Account": "tables.names",
     "Asset": "tables.options",
     "CDCMerge": "tables.cdc",
+    "CDCTableComponent": "components",
     "Canal": "tables.databases",
     "ChangeTable": "tables.cdc",
     "Contract": "tables.events",
@@ -107,6 +122,7 @@ _MODULES = {
     "EventGroup": "tables.events",
     "EventQuery": "dce.contract",
     "EventStream": "tables.events",
+    "EventStreamComponent": "components",
     "GroupOptions": "tables.events",
     "JsonLines": "tables.sources",
     "KafkaTopic": "tables.sources",
@@ -114,6 +130,7 @@ _MODULES = {
     "Lake": "tables.lake",
     "LakeChimeError": "errors",
     "LakeChimeResource": "runtime.resource",
+    "LakeComponent": "components",
     "LakeTable": "tables.tables",
     "Limits": "tables.databases",
     "Maintenance": "tables.maintenance",
@@ -133,10 +150,13 @@ _MODULES = {
     "SnapshotTrigger": "triggers.triggers",
     "SourceSchema": "tables.cdc",
     "SourceTable": "tables.tables",
+    "SourceTableComponent": "components",
+    "SqlTableComponent": "components",
     "Storage": "tables.options",
     "TableFormat": "dce.events",
     "TableName": "triggers.conditions",
     "TableRows": "tables.sources",
+    "TriggerComponent": "components",
     "build_definitions": "definitions",
     "change_table": "tables.cdc",
     "event_group": "tables.events",
@@ -164,3 +184,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Names to look through: those of components, as `dg list components` finds them here, and what is imported already."""
+    return [*globals(), *(name for name, module in _MODULES.items() if module == "components")]

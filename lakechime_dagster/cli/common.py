@@ -91,7 +91,13 @@ def declared_lake(settings: Settings) -> "Lake":
     from lakechime_dagster.tables.load import find_lake
 
     own, name = own_definitions(settings), lake_name(settings)
-    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name))
+    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name, _lake_of_components))
+
+
+def _lake_of_components() -> "Lake | None":
+    from lakechime_dagster.components import lake_of_project
+
+    return lake_of_project(project_folder())
 
 
 def lake_or_empty(settings: Settings) -> "Lake":

@@ -26,8 +26,9 @@ def lakechime_sensor(
     name: str,
     trigger: PartitionTrigger | SnapshotTrigger,
     *,
-    job: dg.JobDefinition | AssetJob | None = None,
-    target: dg.AssetsDefinition | None = None,
+    job: dg.JobDefinition | AssetJob | str | None = None,
+    target: dg.AssetsDefinition | dg.AssetKey | None = None,
+    partitioned: bool = False,
     writes: str | None = None,
     location: str | None = None,
     cluster: str | None = None,
@@ -35,12 +36,20 @@ def lakechime_sensor(
 ) -> dg.SensorDefinition:
     """A sensor that launches a job, or the materialisation of an asset, with exactly the events of each execution.
 
-    In the run, `LakeChimeResource.execution(context)` gives the events. `writes` names the Delta table that the run
-    writes with `write_options`: then success is that table's commit, and each change is applied once. Without it the
-    run's success settles, and a run that dies after its effect is repeated (at least once). `location` is where that table
-    lies, if not in the warehouse. The tables of the trigger are those of `cluster`, when it is not given of the one that they
-    name, else of LAKECHIME_CLUSTER. Of what is partitioned, a run does the partition that
-    the key of a partition trigger names; a job of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
+    In the run, `LakeChimeResource.execution(context)` gives the events.
+
+    Args:
+        name: The subscription's, and the sensor's.
+        trigger: What launches runs; it names its tables.
+        job: A job of the code location, or its name. One of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
+        target: In place of it an asset, or its key.
+        partitioned: Whether a job or asset that is given by name or key is partitioned. Of what is partitioned, a run does the
+            partition that the key of a partition trigger names.
+        writes: The Delta table that the run writes with `write_options`: then success is that table's commit, and each change is
+            applied once. Without it the run's success settles, and a run that dies after its effect is repeated (at least once).
+        location: Where that table lies, if not in the warehouse.
+        cluster: That of the trigger's tables; by default the one that they name, else LAKECHIME_CLUSTER.
+        default_status: Whether the sensor runs when it is new.
 
     Raises:
         DeclarationError: the trigger names no table, or no partition of what is partitioned, or what the run writes fires it again.
@@ -51,10 +60,16 @@ def lakechime_sensor(
         raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
     if location is not None and writes is None:
         raise DeclarationError(name, "location", "is where the table in writes= lies, which is not given; give both or neither")
-    partitions = target.partitions_def if target is not None else job.partitions_def if job is not None else None
-    levels = levels_of(trigger) if partitions is not None and isinstance(trigger, PartitionTrigger) else PartitionLevels()
-    if partitions is not None and not levels:
-        launched = job.name if job is not None else ", ".join(key.to_user_string() for key in target.keys) if target is not None else ""
+    keys = [] if target is None else [target] if isinstance(target, dg.AssetKey) else list(target.keys)
+    launched = job if isinstance(job, str) else job.name if job is not None else ", ".join(key.to_user_string() for key in keys)
+    definition = job if target is None else target
+    is_named = isinstance(definition, str | dg.AssetKey)
+    if partitioned and not is_named:
+        raise DeclarationError(name, "partitioned", "is for what is given by name or key; leave it out: a definition says it itself")
+    partitions = None if is_named or definition is None else definition.partitions_def
+    is_partitioned = partitioned or partitions is not None
+    levels = levels_of(trigger) if is_partitioned and isinstance(trigger, PartitionTrigger) else PartitionLevels()
+    if is_partitioned and not levels:
         remedy = "write a PartitionTrigger on partitions with one value per level, or launch something that is not partitioned"
         raise DeclarationError(name, "trigger", f"({trigger}) names no partition, and {launched} is partitioned; {remedy}")
     subscription = Subscription(
@@ -63,14 +78,13 @@ def lakechime_sensor(
         target=writes,
         target_levels=levels,
         location=location,
-        asset_keys=tuple(key.to_user_string() for key in target.keys) if target is not None else (),
-        job=job.name if job else None,
+        asset_keys=tuple(key.to_user_string() for key in keys),
+        job=None if job is None else launched,
         cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
     _check_ends(subscription)
-    selection = list(target.keys) if target is not None else None
     return subscription_sensor(
-        subscription, job=job, target=target, selection=selection, partitions=partitions, default_status=default_status
+        subscription, job=job, target=target, selection=keys or None, partitions=partitions, default_status=default_status
     )
 
 
@@ -130,8 +144,8 @@ def _type_of(value: object) -> LevelType:
 def subscription_sensor(
     subscription: Subscription,
     *,
-    job: dg.JobDefinition | AssetJob | None = None,
-    target: dg.AssetsDefinition | None = None,
+    job: dg.JobDefinition | AssetJob | str | None = None,
+    target: dg.AssetsDefinition | dg.AssetKey | None = None,
     selection: list[dg.AssetKey] | None = None,
     checks: list[dg.AssetCheckKey] | None = None,
     partitions: dg.PartitionsDefinition | None = None,
@@ -139,7 +153,13 @@ def subscription_sensor(
 ) -> dg.SensorDefinition:
     """The sensor of a subscription; its description is the condition in words."""
     declare_subscription(subscription)
-    launch = {"job": job} if job is not None else {"target": target}
+    is_named = isinstance(job, str) or isinstance(target, dg.AssetKey)
+    if isinstance(job, str):
+        launch: dict[str, Any] = {"job_name": job}
+    elif job is not None:
+        launch = {"job": job}
+    else:
+        launch = {"target": dg.AssetSelection.assets(target) if isinstance(target, dg.AssetKey) else target}
     asked: AskedAt = {}
 
     @dg.sensor(
@@ -148,16 +168,19 @@ def subscription_sensor(
         default_status=default_status,
         description=describe(subscription),
         metadata={"tables": ", ".join(subscription.pinned)} | ({"writes": subscription.target} if subscription.target else {}),
-        **launch,  # type: ignore[arg-type]
+        **launch,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from lakechime_dagster.runtime.platform import open_platform
         from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
 
         try:
-            if subscription.job is not None and partitions is None:
+            known = partitions
+            if is_named:
+                known = _partitions_of_named(subscription, context.repository_def, target)
+            elif subscription.job is not None and partitions is None:
                 _check_unpartitioned(subscription.name, context.repository_def, subscription.job)
-            accepts = accepts_of(partitions, instance_of(context))
+            accepts = accepts_of(known, instance_of(context))
             tick = run_tick(open_platform(), subscription, DagsterRuns(instance_of(context)), accepts, asked)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
@@ -173,6 +196,29 @@ def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, 
     if repository is not None and repository.get_job(job).partitions_def is not None:
         remedy = "say which partitions: define_asset_job(…, partitions_def=…)"
         raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
+
+
+def _partitions_of_named(
+    subscription: Subscription, repository: dg.RepositoryDefinition | None, key: object
+) -> dg.PartitionsDefinition | None:
+    """The partitions of what is launched by its name or key, which all definitions together tell.
+
+    Raises:
+        DeclarationError: the declaration says otherwise whether it is partitioned.
+    """
+    if repository is None:
+        return None
+    if isinstance(key, dg.AssetKey):
+        found = repository.assets_defs_by_key[key].get_asset_spec(key).partitions_def
+    else:
+        found = repository.get_job(subscription.job or "").partitions_def
+    launched = subscription.job or ", ".join(subscription.asset_keys)
+    if found is not None and not subscription.target_levels:
+        remedy = "say so (partitioned), and wait for its partitions by a partition trigger"
+        raise DeclarationError(subscription.name, "partitioned", f"{launched} is partitioned; {remedy}")
+    if found is None and subscription.target_levels:
+        raise DeclarationError(subscription.name, "partitioned", f"{launched} is not partitioned; leave it out")
+    return found
 
 
 def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstance") -> Callable[[str], bool]:

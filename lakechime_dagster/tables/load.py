@@ -1,6 +1,8 @@
 """Finds the lake of a project."""
 
 import importlib
+from collections.abc import Callable
+from typing import NoReturn
 
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, failures_kept
 from lakechime_dagster.tables.lake import Lake
@@ -11,14 +13,14 @@ NO_LAKE = (
 )
 
 
-def find_lake(definitions: str | None, name: str | None) -> Lake:
-    """The lake of a project: the only one in its own definitions, else the one of that name.
+def find_lake(definitions: str | None, name: str | None, of_components: Callable[[], Lake | None]) -> Lake:
+    """The lake of a project: the only one in its own definitions, else the one that its components declare; or the one of that name.
 
     Raises:
         LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or several.
     """
     if definitions:
-        return lake_in(definitions)
+        return lake_in(definitions) or of_components() or _no_lake_in(definitions)
     if name:
         return load_lake(name)
     raise LakeChimeError(NO_LAKE)
@@ -43,16 +45,21 @@ def load_lake(name: str) -> Lake:
     return found
 
 
-def lake_in(module: str) -> Lake:
-    """The only lake among the names of a module.
+def lake_in(module: str) -> Lake | None:
+    """The only lake among the names of a module; None where there is none.
 
     Raises:
-        InvalidValueError: it has none, or several.
+        InvalidValueError: it has several.
     """
     with failures_kept():
         found = {id(value): value for value in vars(importlib.import_module(module)).values() if isinstance(value, Lake)}
-    if len(found) != 1:
-        remedy = f"is not set, and {module} has {len(found) or 'no'} lakes; set it to yours, as module:attribute"
-        raise InvalidValueError("LAKECHIME_LAKE", "", remedy)
-    (lake,) = found.values()
-    return lake
+    if len(found) > 1:
+        raise InvalidValueError(
+            "LAKECHIME_LAKE", "", f"is not set, and {module} has {len(found)} lakes; set it to yours, as module:attribute"
+        )
+    return next(iter(found.values()), None)
+
+
+def _no_lake_in(module: str) -> NoReturn:
+    remedy = f"is not set, and {module} has no lake, nor does a defs.yaml declare one; set it to yours, as module:attribute"
+    raise InvalidValueError("LAKECHIME_LAKE", "", remedy)

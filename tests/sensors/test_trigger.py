@@ -284,6 +284,32 @@ def test_a_job_that_does_not_say_how_its_assets_are_partitioned_is_not_launched(
         assert location.platform.ledger.executions() == []
 
 
+@pytest.mark.parametrize("launched", [{"target": by_day.key}, {"job": "by_day_job"}], ids=["asset", "job"])
+def test_what_is_given_by_name_runs_the_partition_of_its_key(tmp_path: Path, launched: dict[str, Any]) -> None:
+    sensor = lakechime_sensor("by_day", DAILY, partitioned=True, **launched)
+    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[dg.define_asset_job("by_day_job", [by_day])]) as location:
+        location.change(1, partition=["2013-01-01"])
+        request = only(location.tick().run_requests)
+        assert request.partition_key == "2013-01-01"
+        assert request.asset_selection == ([by_day.key] if "target" in launched else None)
+        assert location.launch(request).success
+
+
+@dg.asset
+def whole() -> None: ...
+
+
+@pytest.mark.parametrize("launched", [{"target": by_day.key}, {"job": "whole_job", "partitioned": True}], ids=["asset", "job"])
+def test_what_is_given_by_name_must_say_whether_it_is_partitioned(tmp_path: Path, launched: dict[str, Any]) -> None:
+    sensor = lakechime_sensor("by_day", DAILY, **launched)
+    with opened(tmp_path, sensor, "whole_job", assets=[by_day, whole], jobs=[dg.define_asset_job("whole_job", [whole])]) as location:
+        location.change(1, partition=["2013-01-01"])
+        ticked = location.tick()
+        assert ticked.run_requests == []
+        assert "by_day, partitioned: " in ticked.skip_message
+        assert location.platform.ledger.executions() == []
+
+
 EVERY_HOUR = PartitionTrigger(
     PartitionCondition.of(SOURCE, {"hour": [1, 2]}, PartitionLevels.of({"hour": "int"})),
     every(days=1, start="2013-01-02"),
