@@ -20,13 +20,13 @@ from lakechime_dagster.cdc.job import ChangeJob
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.spark_refresh import follow
 from lakechime_dagster.dce.events import Position, SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.tables.cdc import CHANGES, CDCMerge
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import HIDDEN
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
 DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
@@ -58,7 +58,7 @@ def run_ours(spark: SparkSession, table: Path, bronze: str) -> float:
 def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> TableResult:
     """The step of a table that reads the commit of its number in the bronze table."""
     log = DeltaLog(bronze, CHANGES)
-    ends = [SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
+    ends = [SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
     range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
     job = ChangeJob(
         name="orders",
@@ -66,9 +66,9 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
         format=MessageFormat(envelope=Debezium(), keys=orders.KEYS),
         merge=CDCMerge(keys=orders.KEYS),
         bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_),
-        start=Place(sources={CHANGES: ends[0]}),
+        start=Checkpoint(sources={CHANGES: ends[0]}),
     )
-    end = Place(position=Position(0, step), sources={CHANGES: ends[1]})
+    end = Checkpoint(position=Position(0, step), sources={CHANGES: ends[1]})
     return follow(
         spark, job, CommitMetadata(consumer=ConsumerId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog
     )

@@ -34,7 +34,7 @@ _ARROW = {
 }
 _BRONZE = pa.schema([(name, _ARROW[ddl]) for name, ddl in COLUMNS.items()])
 _START_MS = 1_790_000_000_000
-_PLACE = 123_456_789  # stands for a row's own number
+_CHECKPOINT = 123_456_789  # stands for a row's own number
 
 
 def rows(spark: SparkSession, count: int) -> DataFrame:
@@ -65,8 +65,8 @@ def row(number: int, version: int = 0) -> dict[str, Any]:
 
 def hidden() -> Any:
     """The hidden column of rows that a snapshot read."""
-    order = Order(position=(1, 4, 0), rank=READ, topic=TOPIC, partition=0, offset=_PLACE)
-    before, after = image_text(Image(upserted=order), SOURCE).split(str(_PLACE))
+    order = Order(position=(1, 4, 0), rank=READ, topic=TOPIC, partition=0, offset=_CHECKPOINT)
+    before, after = image_text(Image(upserted=order), SOURCE).split(str(_CHECKPOINT))
     return F.concat(F.lit(before), F.col("id").cast("string"), F.lit(after))
 
 

@@ -60,7 +60,7 @@ def measure(count: int = MESSAGES) -> list[Line]:
             end = play.end()
             with _clock(took, "types"):
                 result = play.step(end, execution=str(number)).run()
-                play.settle(result, end, str(number))
+                play.complete(result, end, str(number))
             with _clock(took, "one"):
                 one_table(play)
         assert sum(one.written for one in result.types) == count

@@ -86,7 +86,7 @@ class Batches:
         ingested = time.perf_counter()
         end = self.play.end()
         result = self.play.step(end, execution=execution).run()
-        self.play.settle(result, end, execution)
+        self.play.complete(result, end, execution)
         return Ours(ingested - began, time.perf_counter() - ingested, result.seconds)
 
     def queries(self) -> float:

@@ -49,7 +49,7 @@ def messages(count: int, seed: int = 1, types: int = TYPES) -> Iterator[bytes]:
 def _event(random: Random, number: int, kind: int, grown: int) -> dict[str, Any]:
     device = {"os": random.choice(("ios", "android")), "model": f"model {random.randrange(40)}", "memory": random.randrange(1, 17) << 10}
     legs = [
-        {"from": _place(random), "to": _place(random), "miles": random.randrange(5000), "late": random.random() < 0.2}
+        {"from": _checkpoint(random), "to": _checkpoint(random), "miles": random.randrange(5000), "late": random.random() < 0.2}
         for _ in range(random.randint(1, 3))
     ]
     event = {
@@ -65,7 +65,7 @@ def _event(random: Random, number: int, kind: int, grown: int) -> dict[str, Any]
     return event | {f"grown_{step}": random.randrange(100) for step in range(grown)}
 
 
-def _place(random: Random) -> str:
+def _checkpoint(random: Random) -> str:
     return "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=3))
 
 

@@ -17,14 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.dce.events import Position, SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.tables.options import ReadMode
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
 SIZES = (100_000, 5_000_000)
 CHANGED = 1_000
@@ -96,8 +96,10 @@ class Bench:
             inputs=(InputJob(alias="source", table="source", location=self.source, mode=ReadMode.CHANGES, range=range_, keys=("id",)),),
         )
         self.steps += 1
-        place = Place(position=Position(0, self.steps), sources={"source": SnapshotPlace(table_uid=log.uid, snapshot_id=end)})
-        commit_metadata = CommitMetadata(consumer=CONSUMER, step=self.steps, attempt=1, end=place, execution_id=str(self.steps))
+        checkpoint = Checkpoint(
+            position=Position(0, self.steps), sources={"source": SnapshotCheckpoint(table_uid=log.uid, snapshot_id=end)}
+        )
+        commit_metadata = CommitMetadata(consumer=CONSUMER, step=self.steps, attempt=1, end=checkpoint, execution_id=str(self.steps))
         began = time.perf_counter()
         result = refresh(self.spark, job, commit_metadata, DeltaLog)
         took = time.perf_counter() - began

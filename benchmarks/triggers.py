@@ -19,7 +19,7 @@ from lakechime_dagster.dce.store import SqlDCEStore, head_within
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ConsumerState, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.subscription import Subscription
@@ -108,7 +108,7 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
     """Subscriptions and their consumers as a ledger keeps them that has consumed everything so far."""
     with writing(engine) as connection:
         position = head_within(connection)
-        place = Place(position=position).to_json()
+        checkpoint = Checkpoint(position=position).to_json()
         rows = [
             {
                 "deployment": "bench",
@@ -117,14 +117,21 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
                 "tables": list(subscription.pinned),
                 "asset_keys": [],
                 "activated_ts": 0,
-                "start": place,
+                "start": checkpoint,
             }
             for subscription in subscriptions
         ]
         connection.execute(sa.insert(schema.subscription), rows)
         ids = connection.execute(sa.select(schema.subscription.c.subscription_id)).scalars()
-        consumer = {"key": "", "state": ConsumerState.ACTIVE.value, "settled": 1, "place": place, "fired": True, "created_ts": 0}
-        consumer |= {"place_tx": position.tx_id, "place_seq": position.seq}
+        consumer = {
+            "key": "",
+            "state": ConsumerState.ACTIVE.value,
+            "completed": 1,
+            "checkpoint": checkpoint,
+            "fired": True,
+            "created_ts": 0,
+        }
+        consumer |= {"checkpoint_tx": position.tx_id, "checkpoint_seq": position.seq}
         connection.execute(sa.insert(schema.consumer), [{"subscription_id": subscription_id, **consumer} for subscription_id in ids])
 
 
@@ -133,8 +140,12 @@ def consume(engine: Engine) -> None:
     with reading(engine) as connection:
         position = head_within(connection)
     with writing(engine) as connection:
-        place = {"place": Place(position=position).to_json(), "place_tx": position.tx_id, "place_seq": position.seq}
-        connection.execute(sa.update(schema.consumer).values(**place))
+        checkpoint = {
+            "checkpoint": Checkpoint(position=position).to_json(),
+            "checkpoint_tx": position.tx_id,
+            "checkpoint_seq": position.seq,
+        }
+        connection.execute(sa.update(schema.consumer).values(**checkpoint))
 
 
 def timed(sweep: Sweep, most: int | None = None) -> tuple[float, int]:

@@ -197,7 +197,7 @@ def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_pa
     assert (node(built, "silver/orders").group_name, node(built, "silver/orders").tags["tier"]) == ("sales", "1")
 
 
-def test_every_table_links_to_its_place_on_the_page_where_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_table_links_to_its_checkpoint_on_the_page_where_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKECHIME_LINEAGE_URL", "http://lineage.example/")
     graph = build_definitions(demo.lake).resolve_asset_graph()
     links = {key.to_user_string(): graph.get(key).metadata.get("lineage") for key in graph.get_all_asset_keys()}

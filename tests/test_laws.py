@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakechime_dagster.assets.tables import settle
+from lakechime_dagster.assets.tables import complete
 from lakechime_dagster.dce.contract import EventQuery, Registration, Seen
 from lakechime_dagster.dce.engine import open_engine, reading, shown_url
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
@@ -40,7 +40,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
-from tests.support.world import World, a_subscription, place
+from tests.support.world import World, a_subscription, checkpoint
 
 ORDERS = "bronze.orders"
 DAY = PartitionLevels.of({"day": "date"})
@@ -144,9 +144,9 @@ def claimed_once(engine: Engine, make: Callable[..., Ledger]) -> None:
     ledger = make(engine, "test")
     row = ledger.ensure_subscription(a_subscription())
     seen = ledger.ensure_consumer(row, "")
-    ledger.settle(ledger.claim(row, seen, Claim(end=place(1))), None)
+    ledger.complete(ledger.claim(row, seen, Claim(end=checkpoint(1))), None)
     with pytest.raises(ConsumerConflictError):
-        ledger.claim(row, seen, Claim(end=place(1)))
+        ledger.claim(row, seen, Claim(end=checkpoint(1)))
 
 
 def begun_by_one(engine: Engine, make: Callable[..., Ledger]) -> None:
@@ -218,13 +218,13 @@ def with_a_list(execution: Execution) -> dict[str, str]:
 def tags_do_not_grow(engine: Engine, tags: Callable[[Execution], dict[str, str]]) -> None:
     world = World(engine)
     row = world.ledger.ensure_subscription(a_subscription())
-    world.ledger.settle(world.claim(row, 1), None)
+    world.ledger.complete(world.claim(row, 1), None)
     consumer = world.ledger.consumers(row)[""]
     sizes = []
     for newest in (1, 10_000):
-        execution = world.ledger.claim(row, consumer, Claim(end=place(newest + 1, bronze__orders=newest)))
+        execution = world.ledger.claim(row, consumer, Claim(end=checkpoint(newest + 1, bronze__orders=newest)))
         sizes.append(sum(map(len, tags(execution).values())))
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
         consumer = world.ledger.consumers(row)[""]
     assert sizes[0] == sizes[1]
 
@@ -286,17 +286,17 @@ daily = sql_table(
 )
 
 
-def settle_silently(running: RunningExecution, table: Any, result: TableResult) -> None:
-    running.platform.settle_without_commit(running.execution, [], "nothing to do")
+def complete_silently(running: RunningExecution, table: Any, result: TableResult) -> None:
+    running.platform.complete_without_commit(running.execution, [], "nothing to do")
 
 
-def an_empty_day_is_complete(engine: Engine, settle_empty: Callable[[RunningExecution, Any, TableResult], None]) -> None:
+def an_empty_day_is_complete(engine: Engine, complete_empty: Callable[[RunningExecution, Any, TableResult], None]) -> None:
     world = World(engine)
     platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
     subscription = Subscription(name="gold.daily", trigger=daily.trigger, target="gold.daily", target_levels=DAY)  # type: ignore[arg-type]
     world.change(version=0, partition=["2013-01-01"])
     (execution,) = world.fire(subscription)
-    settle_empty(RunningExecution(platform, subscription, execution), daily, TableResult(outcome=Outcome.NOTHING))
+    complete_empty(RunningExecution(platform, subscription, execution), daily, TableResult(outcome=Outcome.NOTHING))
     downstream = PartitionTrigger(PartitionCondition.of("gold.daily", {"day": tick("-1d")}, DAY), every(days=1, start="2013-01-02"))
     assert world.decide(Subscription(name="weekly", trigger=downstream)).fires
 
@@ -368,7 +368,7 @@ def deployments_are_apart(engine: Engine, make: Callable[[Engine, str], Ledger])
         ledger = make(engine, deployment)
         row = ledger.ensure_subscription(a_subscription())
         try:
-            claims.append(ledger.claim(row, ledger.ensure_consumer(row, ""), Claim(end=place(1))))
+            claims.append(ledger.claim(row, ledger.ensure_consumer(row, ""), Claim(end=checkpoint(1))))
         except ConsumerConflictError:
             continue
     assert len({str(claim.consumer) for claim in claims}) == 2
@@ -387,7 +387,7 @@ LAWS = {
     "12 references": Law(tags_do_not_grow, run_tags, with_a_list),
     "14 exclusive start": Law(starts_after_what_was_read, first_version, lambda one: int(one.start)),
     "15 capture": Law(captured_after_a_crash, in_one, in_two),
-    "16 marks": Law(an_empty_day_is_complete, settle, settle_silently),
+    "16 marks": Law(an_empty_day_is_complete, complete, complete_silently),
     "17 rows add up": Law(a_lost_row_is_seen, lambda counts: counts.is_balanced, not_more_than_returned),
     "18 no internals": Law(an_unreachable_store_is_a_sentence, open_engine, plain_engine),
     "19 no secret": Law(shows_no_password, without_password, as_sqlalchemy_shows),

@@ -16,13 +16,13 @@ STATES = ("live", "idle", "failed")
 
 Number = Callable[[TypeMeasures], int]
 COUNTERS: dict[str, tuple[str, Number]] = {
-    "events": ("Events that settled steps wrote or discarded.", lambda one: one.written + one.discarded),
+    "events": ("Events that completed steps wrote or discarded.", lambda one: one.written + one.discarded),
     "rows_written": ("Rows of the type's table.", lambda one: one.written),
     "rows_rescued": ("Rows written that have something in _rescued.", lambda one: one.rescued),
     "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
     "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
     "conflicts": ("Siblings that the type's layout gained.", lambda one: one.conflicts),
-    "failures": ("Settled steps that could not write the type.", lambda one: one.failed_steps),
+    "failures": ("Completed steps that could not write the type.", lambda one: one.failed_steps),
 }
 SUMMED: dict[str, tuple[str, Number]] = {
     "rows_pending": ("Events that wait in the stream's table, since the newest step.", lambda one: one.pending),
@@ -98,7 +98,7 @@ def _of_groups(found: Measures) -> Iterator[Metric]:
     state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
     opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
     refused = CounterMetricFamily("lakechime_group_events_refused", "Events of no type, by reason.", labels=["group", "reason"])
-    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "What settled steps took, by phase.", labels=["group", "phase"])
+    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "What completed steps took, by phase.", labels=["group", "phase"])
     for one in found.groups:
         for name in STATES:
             state.add_metric([one.group, name], name == _state(one, is_behind=one.group in found.waiting_since))

@@ -44,7 +44,7 @@ PANELS = (
     Panel("Lag of the 20 latest consumers", 'topk(20, lakechime_consumer_lag{unit="seconds"})', CONSUMER, "s", width=8),
     Panel("Unread events of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="events"})', CONSUMER, width=8),
     Panel("Unread versions of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="versions"})', CONSUMER, width=8),
-    Panel("Events settled", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
+    Panel("Events completed", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
     Panel("Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"),
     Panel("Rows with something rescued", "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))", TYPE, "cps"),
     Panel("Rescued values by reason", "sum by (group, reason) (rate(lakechime_type_values_rescued_total[5m]))", REASON, "cps"),

@@ -18,7 +18,7 @@ from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_na
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import Attempted, SparkResource
-from lakechime_dagster.silver.requests import Fares, event_breaks, event_hints, event_replays, event_types, settle_group, types_of
+from lakechime_dagster.silver.requests import Fares, complete_group, event_breaks, event_hints, event_replays, event_types, types_of
 from lakechime_dagster.silver.results import REBUILT, Fault, GroupResult, TypeResult, Verified
 from lakechime_dagster.silver.schema import Broke, KnownType, table_columns
 from lakechime_dagster.silver.store import KeptBreak
@@ -265,7 +265,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
     key = asset_key(group.name)
     return [
         dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description="Of each type: events of the stream = rows written + discarded + pending."),
-        dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its place."),
+        dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its checkpoint."),
         dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
         dg.AssetCheckSpec(NO_VALUE_LOST, asset=key, description="A few rows of each step hold what their events say."),
         dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT_BREAKS),
@@ -300,7 +300,7 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
                 known = event_types(platform).types(group.name)
                 done = spark.write_group(running, job, context.log.info)
                 told = types_to_tell(known, done.result.types, platform.store.now())
-                running.settled = settle_group(platform, running.subscription, running.execution, done.result, [*told])
+                running.completed = complete_group(platform, running.subscription, running.execution, done.result, [*told])
                 record_types(running, group, done.result.types)
                 log_failures(context, done.result.types)
                 tell_types(context, types_key(group), group, partitions_of_group(lake, group), told, platform.settings.lineage_url)
@@ -398,7 +398,7 @@ def asked_by_partitions(context: dg.AssetExecutionContext, platform: Platform, g
     if not context.has_partition_key and not context.has_partition_key_range:
         return
     known = event_types(platform).types(group.name)
-    asked = [name for name in context.partition_keys if name in known and known[name].place.commits]
+    asked = [name for name in context.partition_keys if name in known and known[name].checkpoint.commits]
     if asked:
         by = By(who="dagster", reason=f"run {context.run_id} was launched with these types as partitions")
         event_replays(platform).ask(group.name, asked, by)
@@ -420,7 +420,7 @@ def types_to_tell(
         before = known.get(one.type)
         is_odd = bool(one.columns_added or one.replayed or (one.error and (before is None or not before.failures)))
         has_recovered = before is not None and before.failures > 0 and one.committed is not None
-        is_moved = before is not None and before.place.commits > 0 and not before.told_ts  # to this group
+        is_moved = before is not None and before.checkpoint.commits > 0 and not before.told_ts  # to this group
         is_due = one.committed is not None and (before is None or now_ms - before.told_ts >= every / dt.timedelta(milliseconds=1))
         if is_odd or has_recovered or is_moved or is_due:
             found[one.type] = one
@@ -455,8 +455,8 @@ def _standing(platform: Platform, group: EventGroup) -> GroupResult:
             TypeResult(
                 type=one.known.type,
                 table=one.known.table,
-                start=one.known.place.version,
-                end=one.known.place.version,
+                start=one.known.checkpoint.version,
+                end=one.known.checkpoint.version,
                 home=one.known.home,
                 put_off=one.known.error,
                 waits=one.reason if one.fares is Fares.WAITS else "",

@@ -63,7 +63,7 @@ def group_subscription(lake: Lake, group: EventGroup, cluster: str = "") -> Subs
 
 
 def log_subscription(one: QueryLog, cluster: str = "") -> Subscription:
-    """The subscription that reads an audit table; it writes none, so that the success of its run settles a step."""
+    """The subscription that reads an audit table; it writes none, so that the success of its run completes a step."""
     name = reading_name(one.table)
     trigger = SnapshotTrigger(one.table, one.every)
     return Subscription(name=name, trigger=trigger, reads=trigger.tables, asset_keys=(asset_name(name),), cluster=cluster)
@@ -93,12 +93,12 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
 
 
 def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> BronzeJob:
-    """What one execution asks of Spark for a table of messages; its range is between the places of its claim."""
+    """What one execution asks of Spark for a table of messages; its range is between the checkpoints of its claim."""
     return BronzeJob(**_fed(lake, table, running), format=format_of(table))
 
 
 def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
-    """What one execution asks of Spark for a stream's table; its range is between the places of its claim."""
+    """What one execution asks of Spark for a stream's table; its range is between the checkpoints of its claim."""
     classes, reprocess = str(running.platform.settings.home / "classes"), event_reprocesses(running.platform).open(table.name)
     return EventJob(
         **_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes, reprocess=reprocess
@@ -155,7 +155,7 @@ def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
 
 
 def _fed(lake: Lake, table: FeedTable, running: RunningExecution) -> dict[str, Any]:
-    """What is asked of Spark for any table that holds what a feed brings, between the places of the claim."""
+    """What is asked of Spark for any table that holds what a feed brings, between the checkpoints of the claim."""
     folder = ""
     if isinstance(table.feed, JsonLines):
         folder = str(in_project(table.feed.folder))
@@ -175,7 +175,7 @@ def _tried(running: RunningExecution) -> dict[str, Any]:
     """From where an attempt goes on, and whether it may leave no commit."""
     return {
         "start": running.execution.start,
-        "may_settle_empty": running.execution.attempt == 1,
+        "may_complete_empty": running.execution.attempt == 1,
         "has_committed": running.platform.ledger.has_committed(running.execution),
     }
 

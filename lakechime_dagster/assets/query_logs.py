@@ -24,7 +24,7 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
         deps=[asset_key(one.table)],
         group_name=one.table.split(".")[0],
         kinds={"deltalake"},
-        description=f"Who read and wrote which columns, as {one.table} tells. Its run's success settles a step.",
+        description=f"Who read and wrote which columns, as {one.table} tells. Its run's success completes a step.",
         metadata={"waits for": subscription.condition},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:

@@ -191,7 +191,7 @@ def superseded(running: RunningExecution, result: TableResult) -> str:
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:
-    """What was read, as sentences: of tables, or of a feed between the places of the claim."""
+    """What was read, as sentences: of tables, or of a feed between the checkpoints of the claim."""
     end, start = running.execution.end.feed, running.execution.start.feed
     if end is None:
         return [range_sentence(source) for source in result.sources]

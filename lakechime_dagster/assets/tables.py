@@ -152,12 +152,12 @@ def materialise(
     partition: str | None,
     attempt: Callable[[RunningExecution], SparkAttempt],
 ) -> Report:
-    """One execution: begin it, let Spark do the step, settle it at once, and say what happened."""
+    """One execution: begin it, let Spark do the step, complete it at once, and say what happened."""
     try:
         with lakechime.execution(context, subscription.name, partition=partition) as running:
             done = attempt(running)
             seen = seen_lineage(running, lake, table, done.result)
-            settle(running, table, done.result, seen)
+            complete(running, table, done.result, seen)
             recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
             older = older_code(running, table, done.result)
@@ -185,8 +185,8 @@ def recorded_beside(context: dg.AssetExecutionContext, table: LakeTable, look: C
     return {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in beside))} if beside else {}
 
 
-def settle(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
-    """Settle right after commit and registration, so that nothing downstream looks in between; with it what was `seen` is kept.
+def complete(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
+    """Complete right after commit and registration, so that nothing downstream looks in between; with it what was `seen` is kept.
 
     A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
     """
@@ -199,9 +199,9 @@ def settle(running: RunningExecution, table: Target, result: TableResult, seen: 
             else replace(commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)})
         )
         marks = marks_of(commit_metadata, table.name, table.levels, running.subscription.cluster)
-        running.settled = platform.settle_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
+        running.completed = platform.complete_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
         return
-    running.settled = platform.settle_if_committed(platform.log(table.name, table.location), execution, seen) is not None
+    running.completed = platform.complete_if_committed(platform.log(table.name, table.location), execution, seen) is not None
 
 
 def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def position_of(source: Mapping[str, Any]) -> Position:
         raise ValueError(f"source: no position of {source.get('connector')} in {repr(dict(source))[:200]}: {problem}") from problem
 
 
-def binlog_place(text: str) -> Position:
+def binlog_position(text: str) -> Position:
     """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with; empty if it does not."""
     found = _BINLOG_PLACE.match(text)
     return (int(found[1]), int(found[2])) if found else ()
@@ -177,7 +177,7 @@ _BY_CONNECTOR: dict[str, Callable[[Mapping[str, Any]], Position]] = {
 
 
 @dataclass(frozen=True)
-class BinlogPlace:
+class BinlogPosition:
     """Where the binary log stood: all that lies below is in the cut, nothing else."""
 
     position: Position
@@ -204,7 +204,7 @@ class TransactionSnapshot:
 
     def __str__(self) -> str:
         without = f" but {', '.join(map(str, sorted(self.open)))}" if self.open else ""
-        return f"{WalPlace(self.lsn)}, transactions below {self.end}{without}"
+        return f"{WalPosition(self.lsn)}, transactions below {self.end}{without}"
 
     def includes(self, position: Position, transaction: int | None = None) -> bool:
         """Whether a change is in the cut, by its transaction.
@@ -219,7 +219,7 @@ class TransactionSnapshot:
 
 
 @dataclass(frozen=True)
-class WalPlace:
+class WalPosition:
     """Where the log of PostgreSQL stood: all transactions that were committed up to there are in the state, no other."""
 
     lsn: int
@@ -233,19 +233,19 @@ class WalPlace:
         return (self.lsn,)
 
 
-LogPlace = BinlogPlace | TransactionSnapshot
-StatedPlace = BinlogPlace | WalPlace  # as a tool writes down of what its dump is the state
+LogPosition = BinlogPosition | TransactionSnapshot
+StatedPosition = BinlogPosition | WalPosition  # as a tool writes down of what its dump is the state
 
 
-def stated_place(text: str) -> StatedPlace:
+def stated_place(text: str) -> StatedPosition:
     """The place that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`.
 
     Raises:
         ValueError: The text is neither.
     """
-    if binlog := binlog_place(text):
-        return BinlogPlace(binlog)
-    return WalPlace(lsn_of(text))
+    if binlog := binlog_position(text):
+        return BinlogPosition(binlog)
+    return WalPosition(lsn_of(text))
 
 
 def lsn_of(text: str) -> int:

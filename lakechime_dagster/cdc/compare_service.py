@@ -25,7 +25,7 @@ from lakechime_dagster.cdc.compare import (
     together,
 )
 from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import ChangeTable
@@ -35,7 +35,7 @@ from lakechime_dagster.triggers.consumers import ConsumerId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakechime_dagster.cdc.change import LogPlace
+    from lakechime_dagster.cdc.change import LogPosition
     from lakechime_dagster.cdc.spark_compare import FollowedTable, TableState
     from lakechime_dagster.spark.driver import Driver
 
@@ -58,10 +58,10 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
     """A declared table as monitors look at it."""
     from lakechime_dagster.cdc.spark_compare import FollowedTable
 
-    def settled() -> SnapshotPlace | None:
+    def completed() -> SnapshotCheckpoint | None:
         row = platform.ledger.subscription(table.name)
         consumer = platform.ledger.consumers(row).get("") if row is not None else None
-        return consumer.place.sources.get(table.bronze.name) if consumer is not None else None
+        return consumer.checkpoint.sources.get(table.bronze.name) if consumer is not None else None
 
     return FollowedTable(
         name=table.name,
@@ -72,7 +72,7 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
         format=format_of(table.bronze),
         consumer=ConsumerId(platform.ledger.deployment, table.name),
         open_log=platform.log_at,
-        settled=settled,
+        completed=completed,
     )
 
 
@@ -144,7 +144,7 @@ class _Suspects:
         part: Part,
         comparison: Comparison,
         kept: KeptRows,
-        cut: "LogPlace",
+        cut: "LogPosition",
         found: Differences,
         state: "TableState",
     ) -> None:

@@ -14,14 +14,14 @@ from sqlalchemy.pool import NullPool
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import (
-    BinlogPlace,
-    LogPlace,
+    BinlogPosition,
+    LogPosition,
     Order,
     Position,
-    StatedPlace,
+    StatedPosition,
     TransactionSnapshot,
-    WalPlace,
-    binlog_place,
+    WalPosition,
+    binlog_position,
     lsn_of,
 )
 from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
@@ -185,7 +185,7 @@ class Cut:
 
     dialect: Dialect
     connection: sa.Connection
-    place: LogPlace
+    place: LogPosition
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) 
             yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
 
 
-def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
+def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPosition:
     """MariaDB tells the place of its binary log that a consistent snapshot is of, which the connection is in then.
 
     The connection begins no transaction by itself (`AUTOCOMMIT`).
@@ -224,10 +224,10 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPlace:
     connection.execute(sa.text("SET SESSION time_zone = '+00:00'"))
     connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
     status = {name.lower(): value for name, value in connection.execute(sa.text("SHOW STATUS LIKE 'binlog_snapshot_%'"))}
-    position = binlog_place(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
+    position = binlog_position(f"{status.get('binlog_snapshot_file')}:{status.get('binlog_snapshot_position')}")
     if not position:
         raise SourceUnreadableError("MariaDB writes no binary log; start it with log_bin, as the connector needs it too")
-    return BinlogPlace(position)
+    return BinlogPosition(position)
 
 
 def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
@@ -272,7 +272,7 @@ class SettledCut:
     """
 
     cut: Cut
-    place: StatedPlace
+    place: StatedPosition
 
 
 class TableBusyError(LakeChimeError):
@@ -295,7 +295,7 @@ class TableBusyError(LakeChimeError):
 
 
 @contextmanager
-def settled(url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep) -> Iterator[SettledCut]:
+def completed(url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep) -> Iterator[SettledCut]:
     """A cut beside whoever writes to a table, which ends with the context; a statement may take so many seconds.
 
     Raises:
@@ -307,12 +307,12 @@ def settled(url: str, schema: str, table: str, *, seconds: int = 60, pause: Call
     place = _place_below(url, schema, table, seconds, pause) if dialect_of(url) is Dialect.POSTGRES else None
     with taken(url, seconds=seconds, table=(schema, table)) as cut:
         if place is None:
-            assert isinstance(cut.place, BinlogPlace)
+            assert isinstance(cut.place, BinlogPosition)
             place = cut.place
         yield SettledCut(cut, place)
 
 
-def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPlace:
+def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPosition:
     """Where the log stood before it was asked who was writing to a table; all these have ended."""
     with connected(url) as (connection, _):
         connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -330,7 +330,7 @@ def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callabl
             begun = frozenset(one.name for one in writers) if begun is None else begun
             waited = [one.pid for one in writers if one.name in begun or one.locks_out]  # the latter let nobody read it
             if not waited:
-                return WalPlace(lsn_of(lsn))
+                return WalPosition(lsn_of(lsn))
             pause(LOOK_SECONDS)
     raise TableBusyError(f"{schema}.{table}", tuple(waited))
 

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakechime_dagster.cdc.change import Change, Operation, Position, binlog_place
+from lakechime_dagster.cdc.change import Change, Operation, Position, binlog_position
 from lakechime_dagster.cdc.record import (
     Changes,
     Control,
@@ -86,7 +86,7 @@ class DmsReader(RowReader):
 
 def position_of(metadata: Mapping[str, Any]) -> Position:
     """The position in MySQL's binlog, and below it the record's number in its transaction; empty where none is told."""
-    place = binlog_place(str(metadata.get("stream-position")))
+    place = binlog_position(str(metadata.get("stream-position")))
     number = metadata.get("transaction-record-id")
     return (*place, number if type(number) is int else 0) if place else ()
 

@@ -14,7 +14,7 @@ from lakechime_dagster.sources.job import FeedJob
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.tables.cdc import CDCMerge, Drift
 from lakechime_dagster.tables.sources import Feed
-from lakechime_dagster.triggers.consumers import Place
+from lakechime_dagster.triggers.consumers import Checkpoint
 
 FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merges the changes within two seconds, on one core
 
@@ -26,7 +26,7 @@ class ChangeJob:
     `names` gives the table's names of columns that have others in the database; of `personal` ones the log records nothing.
     What is older than the merge's `allowed_lateness` is forgotten when it is most of what is remembered, and more than
     `collects_above` changes. Messages that are `few` start no workers. `reading` is what the columns of the database's table were
-    after all of its messages had been written. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    after all of its messages had been written. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -43,8 +43,8 @@ class ChangeJob:
     few: TableSize = FEW
     comment: str = ""
     reading: TableSchema | None = None
-    start: Place | None = None
-    may_settle_empty: bool = True
+    start: Checkpoint | None = None
+    may_complete_empty: bool = True
     has_committed: bool = False
 
     @property
@@ -55,7 +55,7 @@ class ChangeJob:
     def after(self, empty_steps: int) -> "ChangeJob":
         """The same after so many steps in a row that left the table without a commit: beyond the most that may, this one commits."""
         most = self.merge.max_continuous_empty_commits
-        return replace(self, may_settle_empty=False) if most is not None and empty_steps >= most else self
+        return replace(self, may_complete_empty=False) if most is not None and empty_steps >= most else self
 
     def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
         """How histories are held, given the truncations; None where the table holds none."""

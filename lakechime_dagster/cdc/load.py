@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from lakechime_dagster.cdc.canonical import Kind, lake_twin, value_of
-from lakechime_dagster.cdc.change import REPAIRS, BinlogPlace, Position, StatedPlace, WalPlace
+from lakechime_dagster.cdc.change import REPAIRS, BinlogPosition, Position, StatedPosition, WalPosition
 from lakechime_dagster.cdc.compare import Comparison, Key
 from lakechime_dagster.cdc.debezium import is_envelope, source_block, unflattened
 from lakechime_dagster.cdc.declared_values import natural_type
@@ -58,18 +58,18 @@ class LoadGapError(LakeChimeError):
         first: The first change that was streamed; None where there is none.
     """
 
-    def __init__(self, table: str, source: str, cut: StatedPlace, first: Position | None) -> None:
+    def __init__(self, table: str, source: str, cut: StatedPosition, first: Position | None) -> None:
         self.table, self.source, self.cut, self.first = table, source, str(cut), first
         if first is None:
             why = f"no message of {source} was streamed yet, so that what changes from now on may not be streamed"
         else:
-            begins = BinlogPlace(first) if isinstance(cut, BinlogPlace) else WalPlace(first[0])
+            begins = BinlogPosition(first) if isinstance(cut, BinlogPosition) else WalPosition(first[0])
             why = f"the stream of {source} begins at {begins}, above {cut}: no message reports what changed between them"
         remedy = "start the connector, wait for a change of a row, and load from the server that it reads, or what was dumped since"
         super().__init__(f"{table}: {why}; {remedy}")
 
 
-def check_reach(table: str, source: str, cut: StatedPlace, first: Position | None) -> None:
+def check_reach(table: str, source: str, cut: StatedPosition, first: Position | None) -> None:
     """Refuse a snapshot below which the stream does not begin.
 
     Raises:
@@ -217,7 +217,7 @@ def form_of(table: str, message: Record, messages: MessageFormat, newest_ms: int
     )
 
 
-def snapshot_position(form: Form, place: StatedPlace, newest: int) -> Position:
+def snapshot_position(form: Form, place: StatedPosition, newest: int) -> Position:
     """The position of rows that were read in the database at a place of its log.
 
     Positions of PostgreSQL begin with the place at which the transaction before had ended, which is below what lies above the
@@ -233,18 +233,18 @@ def snapshot_position(form: Form, place: StatedPlace, newest: int) -> Position:
         UnrepairableError: The messages are of another database, or have places that this one's log has not reached.
     """
     remedy = "let Monitor(database=…) name the server that the connector reads"
-    if isinstance(place, BinlogPlace) != (form.connector in OF_BINLOG):
+    if isinstance(place, BinlogPosition) != (form.connector in OF_BINLOG):
         raise UnrepairableError(f"{form.table}: its messages are those of {form.connector}, and {place} is no place of it; {remedy}")
-    if isinstance(place, BinlogPlace):
+    if isinstance(place, BinlogPosition):
         return _of_binlog(form, place)
     if newest > place.lsn:
         raise UnrepairableError(
-            f"{form.table}: its messages have {WalPlace(newest)}, which the database, at {place}, has not reached; {remedy}"
+            f"{form.table}: its messages have {WalPosition(newest)}, which the database, at {place}, has not reached; {remedy}"
         )
     return newest, place.lsn - 1
 
 
-def dump_position(form: Form, place: StatedPlace, newest: Position) -> Position:
+def dump_position(form: Form, place: StatedPosition, newest: Position) -> Position:
     """The position of rows of a dump that states its place.
 
     The position of a change of PostgreSQL begins with the place at which the transaction before had ended, and its own place may
@@ -260,13 +260,13 @@ def dump_position(form: Form, place: StatedPlace, newest: Position) -> Position:
     Raises:
         DumpError: The place is of another kind of log.
     """
-    if isinstance(place, BinlogPlace) != (form.connector in OF_BINLOG):
+    if isinstance(place, BinlogPosition) != (form.connector in OF_BINLOG):
         known = "PostgreSQL, such as 0/16B3748" if form.connector == OF_WAL else "a binary log, such as mysql-bin.000003:1234"
         raise DumpError(f"{form.table}: as_of {place} is no place of {form.connector}; state one of {known}")
-    return _of_binlog(form, place) if isinstance(place, BinlogPlace) else (newest[0], 0)
+    return _of_binlog(form, place) if isinstance(place, BinlogPosition) else (newest[0], 0)
 
 
-def _of_binlog(form: Form, place: BinlogPlace) -> Position:
+def _of_binlog(form: Form, place: BinlogPosition) -> Position:
     return (*place.position[:2], 0)[: form.parts]
 
 

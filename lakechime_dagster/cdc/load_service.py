@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPlace, Order, Position, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPosition, Order, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.compare import Comparison, Key, comparison_of, in_batches, key_shown
 from lakechime_dagster.cdc.load import (
     LOAD,
@@ -243,12 +243,14 @@ def _records(writer: RowWriter, at: Record, rows: Mapping[Key, Texts | None]) ->
     return [writer.record(replace(at, offset=at.offset + number), key, row) for number, (key, row) in enumerate(rows.items())]
 
 
-def append_chunk(task: LoadTask, records: Sequence[Record], progress: Progress, place: StatedPlace, now_ms: int) -> int:
+def append_chunk(task: LoadTask, records: Sequence[Record], progress: Progress, place: StatedPosition, now_ms: int) -> int:
     """Append a chunk of a load; returns the version."""
     return append_records(task, records, [(ORIGIN, b"load"), (LOAD, progress.to_json())], place, now_ms)
 
 
-def append_records(task: LoadTask, records: Sequence[Record], headers: Sequence[tuple[str, bytes]], place: StatedPlace, now_ms: int) -> int:
+def append_records(
+    task: LoadTask, records: Sequence[Record], headers: Sequence[tuple[str, bytes]], place: StatedPosition, now_ms: int
+) -> int:
     """Append rows that were read at a place of the database's log to the bronze table, in one commit; returns the version."""
     from lakechime_dagster.formats.delta_append import append_rows
 
@@ -261,18 +263,18 @@ def append_records(task: LoadTask, records: Sequence[Record], headers: Sequence[
 @contextmanager
 def _snapshot(
     task: LoadTask, form: Form, monitor: Monitor, pause: Callable[[float], None]
-) -> "Iterator[tuple[StatedPlace, RowWriter, TableSide]]":
+) -> "Iterator[tuple[StatedPosition, RowWriter, TableSide]]":
     """A consistent snapshot of the database's table, which ends with the context: its place, what writes its rows, and the rows.
 
     Its position loses to all changes that the snapshot does not see, and wins against all that the messages had before it.
     Changes that it sees, and of which no message had come yet, win too, and say the same or come before others that do; key
     changes among them take what their rows were before the snapshot (`Order.is_read_after`).
     """
-    from lakechime_dagster.cdc.database import TableSide, column_types, settled
+    from lakechime_dagster.cdc.database import TableSide, column_types, completed
 
     newest = 0 if form.connector in OF_BINLOG else _newest_position(task.bronze)  # before the snapshot, so that it is in there
     where = monitor.source_table
-    with settled(monitor.url(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause) as found:
+    with completed(monitor.url(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause) as found:
         position = snapshot_position(form, found.place, newest)
         comparison = _comparison(task, form, found.cut.dialect, column_types(found.cut.connection, *where))
         writer = RowWriter(form=form, position=position, comparison=comparison)
@@ -491,7 +493,7 @@ def _told(writer: DumpWriter, at: Record, where: str, row: Mapping[str, Any]) ->
         raise DumpError(f"{where}: {problem}") from problem
 
 
-def _writer(task: LoadTask, place: StatedPlace, columns: tuple[str, ...]) -> DumpWriter:
+def _writer(task: LoadTask, place: StatedPosition, columns: tuple[str, ...]) -> DumpWriter:
     """What writes the rows of a dump of a place, in the form of the table's newest message.
 
     Raises:
@@ -503,14 +505,14 @@ def _writer(task: LoadTask, place: StatedPlace, columns: tuple[str, ...]) -> Dum
     source, first = first_streamed(task)
     check_reach(task.name, source, place, first)
     newest, then = _newest_below(task, place)
-    if not isinstance(place, BinlogPlace):
+    if not isinstance(place, BinlogPosition):
         _check_passed(task, source, place, then)
     position = dump_position(now, place, newest)
     _check_remembered(task, source, place, position)
     return writer_of(now, then, position, task.format.message_keys, columns)
 
 
-def _newest_below(task: LoadTask, place: StatedPlace) -> tuple[Position, Form]:
+def _newest_below(task: LoadTask, place: StatedPosition) -> tuple[Position, Form]:
     """The newest change that was streamed and is not above a place, as far as its position says it; there is one.
 
     Returns:
@@ -528,7 +530,7 @@ def _newest_below(task: LoadTask, place: StatedPlace) -> tuple[Position, Form]:
     return tuple(one["position"]), read_form(task, one, one["ts_ms"])
 
 
-def _check_passed(task: LoadTask, source: str, place: WalPlace, then: Form) -> None:
+def _check_passed(task: LoadTask, source: str, place: WalPosition, then: Form) -> None:
     """See that what lies at a place of PostgreSQL's log is known, as the stream comes in the order of commits and is above it."""
     from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows
 
@@ -544,7 +546,7 @@ def _check_passed(task: LoadTask, source: str, place: WalPlace, then: Form) -> N
         raise DumpError(f"{task.name}: {problem}; wait for a change of a row")
 
 
-def _check_remembered(task: LoadTask, source: str, place: StatedPlace, position: Position) -> None:
+def _check_remembered(task: LoadTask, source: str, place: StatedPosition, position: Position) -> None:
     """See that it is not forgotten which rows were deleted above the dump."""
     from lakechime_dagster.formats.delta_rows import DeltaRows, texts
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lakechime_dagster.cdc.change import Change, Operation, Position, binlog_place
+from lakechime_dagster.cdc.change import Change, Operation, Position, binlog_position
 from lakechime_dagster.cdc.record import Changes, Control, Reading, Record, Tombstone, as_text, coordinate, message_of, order_of, shown
 from lakechime_dagster.cdc.row_messages import Part, RowReader
 
@@ -52,7 +52,7 @@ def _position(found: Any) -> Position:
     """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it is not told."""
     if found is None:
         return ()
-    place = binlog_place(str(found))
+    place = binlog_position(str(found))
     if not place:
         raise ValueError(f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not {shown(found)}")
     return place

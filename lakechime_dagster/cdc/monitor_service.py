@@ -78,7 +78,7 @@ def _unread(followed: Followed, problems: list[str]) -> dict[str, int]:
     """What the feed holds and was not read."""
     bronze = followed.table.bronze
     consumer = followed.consumer(bronze.name)
-    place = consumer.place.feed if consumer is not None else None
+    place = consumer.checkpoint.feed if consumer is not None else None
     try:
         look = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
     except FeedUnreadableError as error:
@@ -92,7 +92,7 @@ def _consumers(followed: Followed, is_unread: bool) -> tuple[Consumer, ...]:
     """How the table of messages goes on, and the table."""
     bronze = followed.table.bronze
     messages, consumer = followed.bronze.log, followed.consumer(followed.table.name)
-    read = consumer.place.sources.get(bronze.name) if consumer is not None else None
+    read = consumer.checkpoint.sources.get(bronze.name) if consumer is not None else None
     newest = messages.version if messages.exists() else None
     waits = newest is not None and (read is None or read.snapshot_id != str(newest))
     return tuple(_consumer(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))

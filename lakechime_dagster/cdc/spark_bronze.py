@@ -20,10 +20,10 @@ from lakechime_dagster.sources.spark import (
     Slice,
     batches,
     check_there,
-    files_place,
+    file_offsets,
     has_message,
     ingest_step,
-    kafka_place,
+    kafka_offsets,
     read_topics,
     tasks,
 )
@@ -32,7 +32,7 @@ from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import struct_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,18 +185,18 @@ def bronze_schema() -> StructType:
     return struct_of(DDL)
 
 
-def _rows(spark: SparkSession, job: BronzeJob, start: Place | None, end: Place) -> DataFrame | None:
+def _rows(spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
     """The messages between two places; None where there is none."""
     match job.feed:
         case JsonLines():
-            return _of_files(spark, job, job.feed, files_place(start), files_place(end))
+            return _of_files(spark, job, job.feed, file_offsets(start), file_offsets(end))
         case KafkaTopic():
-            return _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
+            return _of_topics(spark, job, job.feed, kafka_offsets(start), kafka_offsets(end))
         case _:
             assert_never(job.feed)
 
 
-def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:
+def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
     messages = read_topics(spark, feed, start, end, job.environment)
     if messages is None or messages.isEmpty():
         return None
@@ -205,7 +205,7 @@ def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: Kaf
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
-def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: FilesPlace, end: FilesPlace) -> DataFrame | None:
+def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
     folder, spans = Path(job.folder), end.spans_after(start)
     check_there(folder, spans)
     if not has_message(folder, spans):

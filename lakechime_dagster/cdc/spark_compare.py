@@ -11,14 +11,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc import change
-from lakechime_dagster.cdc.change import REPAIRS, BinlogPlace, LogPlace, Operation
+from lakechime_dagster.cdc.change import REPAIRS, BinlogPosition, LogPosition, Operation
 from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, shard_of
 from lakechime_dagster.cdc.spark_changes import MESSAGE, record_of
 from lakechime_dagster.cdc.spark_parse import remembered_schemas
 from lakechime_dagster.cdc.wire import key_of, key_text
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Batches, arrow_of, columns_of, on_batches, record_batches
@@ -86,7 +86,7 @@ class FollowedTable:
 
     Attributes:
         consumer: Whose commits brought the table to where it is.
-        settled: Up to where the consumer has come in the table of messages, where that is known otherwise.
+        completed: Up to where the consumer has come in the table of messages, where that is known otherwise.
     """
 
     name: str
@@ -97,7 +97,7 @@ class FollowedTable:
     format: MessageFormat
     consumer: ConsumerId
     open_log: OpenLog
-    settled: Callable[[], SnapshotPlace | None] = lambda: None
+    completed: Callable[[], SnapshotCheckpoint | None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +114,12 @@ def state_of(table: FollowedTable) -> TableState:
     Raises:
         TableAbsentError: it is not there.
     """
-    settled = table.settled()  # before the version is asked, so that this is not behind it
+    completed = table.completed()  # before the version is asked, so that this is not behind it
     log, messages = table.open_log(table.location, table.name), table.open_log(table.bronze_location, table.bronze)
     version = log.version
     committed = log.last_committed(table.consumer)
     uid = messages.uid if messages.exists() else None
-    places = [settled, committed.commit_metadata.end.sources.get(table.bronze) if committed else None]
+    places = [completed, committed.commit_metadata.end.sources.get(table.bronze) if committed else None]
     read = [int(one.snapshot_id) for one in places if one is not None and one.snapshot_id is not None and one.table_uid == uid]
     return TableState(version=max(version, int(committed.version) if committed else 0), bronze=max(read, default=None))
 
@@ -158,7 +158,7 @@ class Touched:
     is_passed: bool = False
 
 
-def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPlace, shard: Mapping[str, str]) -> Touched:
+def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPosition, shard: Mapping[str, str]) -> Touched:
     """What the messages that are in a state of the table say of changes above a cut; one without a position says nothing.
 
     Of a `shard`, which is named by what its topics tell, only they count.
@@ -211,9 +211,9 @@ class Keys:
             yield from record_batches([(key,) for key in keys], self.out)
 
 
-def _is_above(cut: LogPlace) -> Column:
-    """Whether a message tells a change that is not in the cut, as `LogPlace.includes` says it."""
-    if isinstance(cut, BinlogPlace):
+def _is_above(cut: LogPosition) -> Column:
+    """Whether a message tells a change that is not in the cut, as `LogPosition.includes` says it."""
+    if isinstance(cut, BinlogPosition):
         file, byte = cut.position[:2]
         at_file, at_byte = F.col("position")[0], F.col("position")[1]
         return (at_file > file) | ((at_file == file) & (at_byte >= byte))

@@ -25,7 +25,7 @@ from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.session import Batches, arrow_of, record_batches, rows_of
 
 Line = tuple[str, str, int]  # a source in a partition of a topic
-Place = tuple[int, int]  # an offset, and which of several changes of its message
+Checkpoint = tuple[int, int]  # an offset, and which of several changes of its message
 PART_DDL = "`part` string, `told` string"  # what a look at some rows found: its kind, and JSON
 LOOKED_DDL = f"`fate` string, {STATE_DDL}, {SCHEMA_DDL}"
 INCREMENTAL = "incremental"  # the mark of a row that was read beside the log: its time is the connector's
@@ -36,8 +36,8 @@ class Run(NamedTuple):
     """Changes of a line that were looked at together."""
 
     line: Line
-    first: Place
-    last: Place
+    first: Checkpoint
+    last: Checkpoint
     least: Position
     newest: Position
     least_new: Position | None  # of those above the offset up to which the line was known
@@ -132,7 +132,7 @@ class Look:
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
         fates, used, beats = Counter[str](), dict[tuple[str, str], Order](), dict[str, int]()
-        lines: dict[Line, list[tuple[Place, Position, int | None]]] = {}
+        lines: dict[Line, list[tuple[Checkpoint, Position, int | None]]] = {}
         for fate, *values, schema, types, defaults in rows_of(iter([batch])):
             row = StateRow(*values)
             if fate is not None:
@@ -160,7 +160,7 @@ class Look:
         yield from (("beat", one) for one in beats.items())
         yield from (("run", self._run(line, sorted(changes, key=lambda one: one[0]))) for line, changes in lines.items())
 
-    def _run(self, line: Line, changes: Sequence[tuple[Place, Position, int | None]]) -> Run:
+    def _run(self, line: Line, changes: Sequence[tuple[Checkpoint, Position, int | None]]) -> Run:
         known = self.offsets.get(line, -1)
         positions = [position for _, position, _ in changes]
         return Run(

@@ -71,7 +71,7 @@ def write_rows(
     columns: str,
     *,
     is_new: bool,
-    may_settle_empty: bool,
+    may_complete_empty: bool,
     has_deletion_vectors: bool,
 ) -> Committed | None:
     """Bring the table of these columns to the merged rows, and say whose commit the step holds; None where it holds all already.
@@ -100,7 +100,7 @@ def write_rows(
             return lambda: append(changes.drop(OPERATION), target)
         if merged.changed or (evolution.added and not is_new):
             return lambda: _merge(spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED)
-        return None if may_settle_empty else lambda: append_nothing(spark, target)
+        return None if may_complete_empty else lambda: append_nothing(spark, target)
 
     return commit(spark, target, commit_metadata, prepare)
 
@@ -180,7 +180,7 @@ def _nothing_new(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMet
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
     if state.log.exists():
         commit(spark, state, commit_metadata, lambda: lambda: append_nothing(spark, state))
-    if job.may_settle_empty or not target.log.exists():
+    if job.may_complete_empty or not target.log.exists():
         return TableResult(outcome=Outcome.NOTHING)
     commit_metadata = replace(commit_metadata, watermark=target.log.watermark())
     held = commit(spark, target, commit_metadata, lambda: lambda: append_nothing(spark, target))
@@ -247,7 +247,7 @@ class Step:
                 merge,
                 ddl_of(self._columns(merge.evolution)),
                 is_new=parsed.is_new,
-                may_settle_empty=self.job.may_settle_empty,
+                may_complete_empty=self.job.may_complete_empty,
                 has_deletion_vectors=self.job.has_deletion_vectors,
             )
         result = self._result(read, held, merge, merge.fates(parsed, quarantined))

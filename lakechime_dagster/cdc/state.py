@@ -395,7 +395,7 @@ def fresh(told: Iterable[TableSchema], known: Iterable[TableSchema]) -> list[Tab
 
 
 def low_watermark_before(young: Order) -> Order | None:
-    """The order that a source may be collected up to whose oldest change that is not settled is this one; it cuts no transaction.
+    """The order that a source may be collected up to whose oldest change that is not completed is this one; it cuts no transaction.
 
     None of changes without a position, which stand in as many orders as there are partitions.
     """

@@ -71,7 +71,7 @@ def rebuild(
         raise LakeChimeError(f"{_sentence(name, facts)}; nothing was done: say --yes to do it")
     moved = sought(platform, subscription, beginning, by, dry_run=dry_run)
     if as_json:
-        places = [{"before": consumer.place.to_json(), "after": place.to_json()} for consumer, place in moved]
+        places = [{"before": consumer.checkpoint.to_json(), "after": place.to_json()} for consumer, place in moved]
         print_json({"table": name, **facts, "consumers": places, "dry_run": dry_run})
     else:
         say(f"{_sentence(name, facts)}{'; nothing was done' if dry_run else ''}")
@@ -431,7 +431,7 @@ def _app_document(followed: "Followed") -> dict[str, Any]:
         "source": str(bronze.feed),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(table.keys),
-        "place": str(fed.place.feed) if fed is not None and fed.place.feed is not None else None,
+        "place": str(fed.checkpoint.feed) if fed is not None and fed.checkpoint.feed is not None else None,
         "consumers": {subscription: _consumer(consumer) for subscription, consumer in consumers.items()},
         "problems": [],
     }
@@ -453,8 +453,8 @@ def _app_document(followed: "Followed") -> dict[str, Any]:
 
 def _consumer(consumer: "ConsumerRow | None") -> dict[str, Any]:
     if consumer is None:
-        return {"state": None, "reason": "", "settled": 0}
-    return {"state": consumer.state.value, "reason": consumer.state_reason, "settled": consumer.settled}
+        return {"state": None, "reason": "", "completed": 0}
+    return {"state": consumer.state.value, "reason": consumer.state_reason, "completed": consumer.completed}
 
 
 def _consumers(document: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ class State(StrEnum):
     """The states of an execution, as a person types them."""
 
     OPEN = "open"
-    SETTLED = "settled"
+    COMPLETED = "completed"
     SKIPPED = "skipped"
 
 
@@ -124,7 +124,7 @@ def _found(platform: "Platform", execution_id: str) -> "Execution":
 def _open(platform: "Platform", execution_id: str) -> "Execution":
     """An execution that can still be acted on."""
     execution = _found(platform, execution_id)
-    if execution.settled_ts is not None:
+    if execution.completed_ts is not None:
         raise ConsumerConflictError(f"execution {execution_id} is {execution.state.value.lower()} already; nothing was changed")
     return execution
 
@@ -134,7 +134,7 @@ def _named(execution: "Execution") -> str:
 
 
 def _document(execution: "Execution") -> dict[str, Any]:
-    facts = "execution_id step attempt run_id partition_key claimed_ts settled_ts lease_until next_attempt_ts version reason"
+    facts = "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version reason"
     return {name: getattr(execution, name) for name in facts.split()} | {
         "trigger": execution.consumer.subscription,
         "key": execution.consumer.key,

@@ -11,7 +11,7 @@ from lakechime_dagster.cli.schema_show import NO_STREAM, declared_groups, group_
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.silver.schema import TypePlace
+    from lakechime_dagster.silver.schema import TypeCheckpoint
     from lakechime_dagster.tables.events import EventGroup
 
 
@@ -22,7 +22,7 @@ app.command("verify")(schema_actions.verify)
 for command in (schema_actions.decide, schema_actions.replay, schema_actions.reprocess):
     app.command()(command)
 
-LISTED = ("group", "type", "table", "layout_version", "columns", "place", "behind", "written", "rescued")
+LISTED = ("group", "type", "table", "layout_version", "columns", "checkpoint", "behind", "written", "rescued")
 HEADS = [*(name.replace("_version", "") for name in LISTED), "state"]
 
 
@@ -51,7 +51,7 @@ def list_(
     print_table(HEADS, rows, empty=f"no event has come yet to {', '.join(one.name for one in groups)}" if groups else NO_STREAM)
 
 
-def _newest(platform: "Platform", groups: "Iterable[EventGroup]") -> "dict[str, TypePlace | None]":
+def _newest(platform: "Platform", groups: "Iterable[EventGroup]") -> "dict[str, TypeCheckpoint | None]":
     """Where each stream's table ends, by its name."""
     from lakechime_dagster.silver.service import Streamed
 

@@ -150,7 +150,7 @@ def reprocess(
 def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from lakechime_dagster.silver.dry_run import would_replay
 
-    if not one.known.place.commits:
+    if not one.known.checkpoint.commits:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
     would = would_replay(platform, one.group, one.known, note, is_whole=told["whole"])
     document = {**told, "replaced": would.replaced, "added": would.added, "gained": _columns(would.gained)}
@@ -237,7 +237,7 @@ def document(group: str, one: "Verified", *, with_values: bool) -> dict[str, Any
         "type": one.type,
         "table": one.table,
         "version": one.version,
-        "place": one.place,
+        "checkpoint": one.checkpoint,
         "events": one.events,
         "rows": one.rows,
         "discarded": one.discarded,

@@ -29,7 +29,7 @@ from lakechime_dagster.settings import Settings
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.silver.requests import GroupedType
-    from lakechime_dagster.silver.schema import Column, TypePlace
+    from lakechime_dagster.silver.schema import Column, TypeCheckpoint
     from lakechime_dagster.silver.service import Streamed
     from lakechime_dagster.silver.store import AskedReprocess
     from lakechime_dagster.tables.events import EventGroup, EventStream
@@ -157,7 +157,7 @@ def show(
     _print_variations(told, stream.table.name, is_raw=raw)
 
 
-def newest_of(stream: "Streamed") -> "TypePlace | None":
+def newest_of(stream: "Streamed") -> "TypeCheckpoint | None":
     """Where a stream's table ends; one that cannot be read must not hide what the store knows."""
     try:
         return stream.newest()
@@ -166,7 +166,7 @@ def newest_of(stream: "Streamed") -> "TypePlace | None":
         return None
 
 
-def document(one: "GroupedType", newest: "TypePlace | None") -> dict[str, Any]:
+def document(one: "GroupedType", newest: "TypeCheckpoint | None") -> dict[str, Any]:
     """A type as JSON; `newest` is where its stream's table ends, if that is known."""
     known = one.known
     return {
@@ -175,7 +175,7 @@ def document(one: "GroupedType", newest: "TypePlace | None") -> dict[str, Any]:
         "table": one.table,
         "layout_version": known.layout_version,
         "columns": known.layout.leaves,
-        "place": known.place.version if known.place.version >= 0 else None,
+        "checkpoint": known.checkpoint.version if known.checkpoint.version >= 0 else None,
         "newest": newest.version if newest else None,
         "behind": one.behind(newest) if newest else None,
         "written": known.written,
@@ -356,15 +356,15 @@ def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:
 
 def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
     table = one.group.stream.table.name
-    place = f"nothing of {table} was read yet" if told["place"] is None else f"version {told['place']} of {table}"
-    place += f", {count(told['behind'], 'version')} behind" if told["behind"] else ""
+    checkpoint = f"nothing of {table} was read yet" if told["checkpoint"] is None else f"version {told['checkpoint']} of {table}"
+    checkpoint += f", {count(told['behind'], 'version')} behind" if told["behind"] else ""
     print_facts(
         {
             "type": told["type"],
             "group": told["group"],
             "table": told["table"],
             "layout": told["layout_version"],
-            "place": place,
+            "checkpoint": checkpoint,
             "rows": f"{told['written']:,} written, {told['rescued']:,} of them with something rescued",
             "state": state_shown(told),
         }

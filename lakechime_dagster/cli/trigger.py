@@ -35,9 +35,9 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.triggers.consumers import Place
+    from lakechime_dagster.triggers.consumers import Checkpoint
     from lakechime_dagster.triggers.decision import Decision
-    from lakechime_dagster.triggers.interventions import By, PlaceAt
+    from lakechime_dagster.triggers.interventions import By, CheckpointAt
     from lakechime_dagster.triggers.progress import SubscriptionOverview
     from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget.")
 
 Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")]
-Moved = Sequence[tuple["ConsumerRow", "Place"]]  # consumers as they were, each with its new checkpoint
+Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]  # consumers as they were, each with its new checkpoint
 
 
 @app.command()
@@ -97,7 +97,7 @@ def show(
     say("")
     print_facts(document)
     say("")
-    rows = [[one.key or "(one)", one.state, one.settled, one.place.position, _snapshots(one), one.state_reason] for one in consumers]
+    rows = [[one.key or "(one)", one.state, one.completed, one.checkpoint.position, _snapshots(one), one.state_reason] for one in consumers]
     print_table(["consumer", "state", "completed", "position", "snapshots", "reason"], rows, empty="no consumer yet: nothing was claimed")
     if history:
         say("")
@@ -158,8 +158,8 @@ def resume(
     events.
     """
     from lakechime_dagster.runtime.platform import ends_of_held
-    from lakechime_dagster.runtime.sources import place_at as place_found
-    from lakechime_dagster.runtime.sources import place_kept
+    from lakechime_dagster.runtime.sources import checkpoint_at as checkpoint_found
+    from lakechime_dagster.runtime.sources import checkpoint_kept
     from lakechime_dagster.triggers.interventions import Interventions
 
     where = _resume_from(from_)
@@ -167,19 +167,21 @@ def resume(
     by = common.by(who, reason)
     row = subscription_known(platform, name, module, dry_run=dry_run)
     interventions = Interventions(platform.ledger)
-    place_at = None
+    checkpoint_at = None
     moved: Moved = []
     ends = {}
     if where is not None:
         subscription = subscription_declared(name, module, manual=True)
-        place_at = place_found(platform, subscription, where)
-        moved = _first_consumer(platform, subscription, row, place_at, dry_run) or interventions.seek(row, None, by, place_at, dry_run=True)
+        checkpoint_at = checkpoint_found(platform, subscription, where)
+        moved = _first_consumer(platform, subscription, row, checkpoint_at, dry_run) or interventions.seek(
+            row, None, by, checkpoint_at, dry_run=True
+        )
     elif subscription := _declared_or_none(module).get(name):
         ends = ends_of_held(platform, subscription, row)
-        if place_at := place_kept(platform, subscription, row):
-            moved = interventions.seek(row, None, by, place_at, dry_run=True)
+        if checkpoint_at := checkpoint_kept(platform, subscription, row):
+            moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
     if not dry_run:
-        interventions.resume(row, by, place_at, ends)
+        interventions.resume(row, by, checkpoint_at, ends)
     document = {"trigger": name, "paused": False, "from": from_, "consumers": _moves(moved), "dry_run": dry_run}
     _moved(document, f"{name} {would(dry_run)} resumed", as_json, moved)
 
@@ -229,15 +231,15 @@ def sought(
 ) -> Moved:
     """Move the checkpoint of the consumer of a key, or of all; the consumers as they were, each with its new checkpoint."""
     from lakechime_dagster.runtime.explain import inactive
-    from lakechime_dagster.runtime.sources import place_at as place_found
+    from lakechime_dagster.runtime.sources import checkpoint_at as checkpoint_found
     from lakechime_dagster.triggers.interventions import Interventions
 
     _check_consumers(platform, subscription, key)
     imagined = (platform.ledger.subscription(subscription.name) or inactive(platform, subscription)) if dry_run else None
     row = imagined or platform.evaluator.activate(subscription)
-    place_at = place_found(platform, subscription, where)
-    moved = _first_consumer(platform, subscription, row, place_at, dry_run)
-    return moved or Interventions(platform.ledger).seek(row, key, by, place_at, dry_run=dry_run)
+    checkpoint_at = checkpoint_found(platform, subscription, where)
+    moved = _first_consumer(platform, subscription, row, checkpoint_at, dry_run)
+    return moved or Interventions(platform.ledger).seek(row, key, by, checkpoint_at, dry_run=dry_run)
 
 
 def _check_consumers(platform: "Platform", subscription: "Subscription", key: str | None) -> None:
@@ -253,7 +255,7 @@ def _check_consumers(platform: "Platform", subscription: "Subscription", key: st
 
 
 def _first_consumer(
-    platform: "Platform", subscription: "Subscription", row: "SubscriptionRow", place_at: "PlaceAt", dry_run: bool
+    platform: "Platform", subscription: "Subscription", row: "SubscriptionRow", checkpoint_at: "CheckpointAt", dry_run: bool
 ) -> Moved:
     """The one consumer of a snapshot trigger, which can be moved before anything was claimed: created, in a dry run only imagined."""
     from lakechime_dagster.dce.engine import reading
@@ -273,13 +275,13 @@ def _first_consumer(
         key="",
         state=ConsumerState.ACTIVE,
         state_reason="",
-        settled=committed.commit_metadata.step if committed else 0,
-        place=committed.commit_metadata.end if committed else row.start,
+        completed=committed.commit_metadata.step if committed else 0,
+        checkpoint=committed.commit_metadata.end if committed else row.start,
         fired=committed is not None,
         created_ts=row.activated_ts,
     )
     with reading(platform.ledger.engine) as connection:
-        return [(consumer, place_at(connection, consumer))]
+        return [(consumer, checkpoint_at(connection, consumer))]
 
 
 def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
@@ -329,15 +331,15 @@ def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
         "key": consumer.key,
         "state": consumer.state.value,
         "reason": consumer.state_reason,
-        "settled": consumer.settled,
+        "completed": consumer.completed,
         "fired": consumer.fired,
-        "place": consumer.place.to_json(),
+        "checkpoint": consumer.checkpoint.to_json(),
     }
 
 
 def _snapshots(consumer: "ConsumerRow") -> str:
-    tables = [f"{table}@{place.snapshot_id}" for table, place in consumer.place.sources.items()]
-    return ", ".join([*tables, *([str(consumer.place.feed)] if consumer.place.feed is not None else [])])
+    tables = [f"{table}@{checkpoint.snapshot_id}" for table, checkpoint in consumer.checkpoint.sources.items()]
+    return ", ".join([*tables, *([str(consumer.checkpoint.feed)] if consumer.checkpoint.feed is not None else [])])
 
 
 def _resume_from(text: str) -> "StartFrom | None":
@@ -365,11 +367,11 @@ def _start_from(option: str, text: str) -> "StartFrom":
 
 
 def _moves(moved: Moved) -> list[dict[str, Any]]:
-    return [{"key": consumer.key, "before": consumer.place.to_json(), "after": place.to_json()} for consumer, place in moved]
+    return [{"key": consumer.key, "before": consumer.checkpoint.to_json(), "after": checkpoint.to_json()} for consumer, checkpoint in moved]
 
 
 def _moved(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
     answer(as_json, document, sentence)
     if moved and not as_json:
-        rows = [[consumer.key or "(one)", consumer.place.position, place.position] for consumer, place in moved]
+        rows = [[consumer.key or "(one)", consumer.checkpoint.position, checkpoint.position] for consumer, checkpoint in moved]
         print_table(["consumer", "before", "after"], rows, empty="")

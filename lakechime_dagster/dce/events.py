@@ -74,7 +74,7 @@ MAX_SEQ = 2**63 - 1
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in the feed, ordered as events became visible: (transaction, sequence).
+    """A checkpoint in the feed, ordered as events became visible: (transaction, sequence).
 
     A reader that has seen position p is never later shown a new event at or below p. SQLite
     leave `tx_id` at 0. On the wire it is an opaque string.

@@ -281,12 +281,12 @@ def is_visible() -> ColumnElement[bool]:
 
 def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event comes after a position."""
-    return tuple_(event.c.tx_id, event.c.seq) > _place(position)
+    return tuple_(event.c.tx_id, event.c.seq) > _checkpoint(position)
 
 
 def is_through(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event is at a position or before it."""
-    return tuple_(event.c.tx_id, event.c.seq) <= _place(position)
+    return tuple_(event.c.tx_id, event.c.seq) <= _checkpoint(position)
 
 
 def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
@@ -395,7 +395,7 @@ def _of_partition(query: EventQuery, tables: dict[int, TableRow]) -> ColumnEleme
     )
 
 
-def _place(position: Position) -> Any:
+def _checkpoint(position: Position) -> Any:
     return tuple_(literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type))
 
 

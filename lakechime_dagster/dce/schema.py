@@ -130,5 +130,5 @@ dce_folded_version = Table(
 )
 Index("dce_folded_version_seq", dce_folded_version.c.seq)
 
-HISTORY = (dce_event, dce_folded)  # each event with its place, whether it is still there or was folded
+HISTORY = (dce_event, dce_folded)  # each event with its checkpoint, whether it is still there or was folded
 FOLDED_VERSIONS = (dce_folded, dce_folded_version)  # each version of a folded event with its tags

@@ -45,7 +45,7 @@ def meant_uid(named: TableUid | None, current: TableUid | None) -> TableUid | No
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotPlace:
+class SnapshotCheckpoint:
     """Up to where a consumer has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""
 
     table_uid: TableUid | None = None
@@ -241,7 +241,7 @@ class TableLog(Protocol):
         """Whether a table is there.
 
         Raises:
-            TableUnreadableError: for a place out of reach, of which that cannot be told.
+            TableUnreadableError: for a checkpoint out of reach, of which that cannot be told.
         """
         ...
 

@@ -39,7 +39,7 @@ from lakechime_dagster.dce.queries import (
 )
 from lakechime_dagster.dce.registration import last_number, register_batch, register_single, rekey
 from lakechime_dagster.dce.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_folded_version
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 
 Result = TypeVar("Result")
 
@@ -203,25 +203,25 @@ def _records(connection: Connection, name: str | None = None, cluster: str | Non
 
 
 def newest_snapshot(
-    connection: Connection, table: TableKey, tags: Mapping[str, str], place: Position, through: Position
-) -> tuple[SnapshotPlace, TableFormat] | None:
-    """The newest snapshot of a table in (place, through] that the tags vouch for, with its format, or None.
+    connection: Connection, table: TableKey, tags: Mapping[str, str], checkpoint: Position, through: Position
+) -> tuple[SnapshotCheckpoint, TableFormat] | None:
+    """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its format, or None.
 
     An event with the tags vouches for its own snapshot; a mark or amendment that brings them for all that was registered
-    before it, also before the place: what nobody vouched for was not read then. Delta versions are compared as
+    before it, also before the checkpoint: what nobody vouched for was not read then. Delta versions are compared as
     numbers, since registration may come in any order.
     """
     found = table_ids(connection, [table])
     if table not in found:
         return None
     table_id, uid = found[table]
-    mark = _newest_mark(connection, table_id, tags, place, through) if tags else None
+    mark = _newest_mark(connection, table_id, tags, checkpoint, through) if tags else None
 
     def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
         if not tags:
-            return is_after(place, event)
+            return is_after(checkpoint, event)
         brings = is_new(connection.dialect.name, dict(tags), event)
-        return sa.or_(sa.and_(is_after(place, event), brings), sa.false() if mark is None else is_through(mark, event))
+        return sa.or_(sa.and_(is_after(checkpoint, event), brings), sa.false() if mark is None else is_through(mark, event))
 
     known = sa.union_all(
         *(
@@ -233,7 +233,7 @@ def newest_snapshot(
     ).subquery()
     newest_first = [known.c.version.desc().nulls_last(), known.c.snapshot_ts.desc().nulls_last(), known.c.tx_id.desc(), known.c.seq.desc()]
     row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
-    return None if row is None else (SnapshotPlace(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
+    return None if row is None else (SnapshotCheckpoint(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
 
 
 def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
@@ -253,24 +253,26 @@ def _of_table(event: sa.FromClause, table_id: int, uid: TableUid | None, through
     return [event.c.table_id == table_id, is_through(through, event), event.c.snapshot_id.is_not(None), same_table]
 
 
-def _newest_mark(connection: Connection, table_id: int, tags: Mapping[str, str], place: Position, through: Position) -> Position | None:
-    """The newest mark or amendment in (place, through] that brings the tags."""
-    brings = sa.and_(is_after(place), is_new(connection.dialect.name, dict(tags)), sa.not_(is_data))
+def _newest_mark(
+    connection: Connection, table_id: int, tags: Mapping[str, str], checkpoint: Position, through: Position
+) -> Position | None:
+    """The newest mark or amendment in (checkpoint, through] that brings the tags."""
+    brings = sa.and_(is_after(checkpoint), is_new(connection.dialect.name, dict(tags)), sa.not_(is_data))
     live = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.table_id == table_id, is_through(through), brings)
     row = connection.execute(live.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
-    return Position(row.tx_id, row.seq) if row else _newest_folded_mark(connection, table_id, tags, place, through)
+    return Position(row.tx_id, row.seq) if row else _newest_folded_mark(connection, table_id, tags, checkpoint, through)
 
 
 def _newest_folded_mark(
-    connection: Connection, table_id: int, tags: Mapping[str, str], place: Position, through: Position
+    connection: Connection, table_id: int, tags: Mapping[str, str], checkpoint: Position, through: Position
 ) -> Position | None:
     """The same of what was folded, by the newest positions of tags, which are of marks where they are not of data."""
     c = dce_availability.c
-    after = sa.tuple_(sa.literal(place.tx_id, c.newest_tx.type), sa.literal(place.seq, c.newest_seq.type))
+    after = sa.tuple_(sa.literal(checkpoint.tx_id, c.newest_tx.type), sa.literal(checkpoint.seq, c.newest_seq.type))
     is_later = sa.tuple_(c.newest_tx, c.newest_seq) > after
     kept = connection.execute(sa.select(c.tag_positions).where(c.table_id == table_id, is_later)).scalars()
     tagged = {Position.parse(position) for positions in kept for together, position in positions if tags.items() <= together.items()}
-    candidates = sorted(position for position in tagged if place < position <= through)
+    candidates = sorted(position for position in tagged if checkpoint < position <= through)
     while candidates:
         position = candidates.pop()
         is_snapshot = sa.select(1).where(dce_folded.c.seq == position.seq, dce_folded.c.snapshot_id.is_not(None))

@@ -28,7 +28,7 @@ from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, T
 from lakechime_dagster.formats.delta_log import COMMIT_METADATA_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.tables.maintenance import Span
 from lakechime_dagster.tables.maintenance_plan import DataFile, OldFile, TableFiles
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 INDEXED = 32  # columns, leaves of structs counted one by one, as Delta has it where a table says nothing
@@ -206,7 +206,7 @@ class DeltaLog:
 
     Raises (every method):
         TableAbsentError: no table is there; `exists` says so instead.
-        TableUnreadableError: nothing readable is there, or the place is out of reach.
+        TableUnreadableError: nothing readable is there, or the location is out of reach.
     """
 
     location: str
@@ -357,7 +357,7 @@ class DeltaLog:
         newest_first = self._commit_metadata_backwards(state) if state is not None else ()
         return next((one.watermark for one in newest_first if one.watermark is not None), None)
 
-    def fed(self, version: int) -> Place | None:
+    def fed(self, version: int) -> Checkpoint | None:
         """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
         return next(
             (
@@ -422,7 +422,7 @@ class DeltaLog:
 
     @property
     def files(self) -> pafs.FileSystem:
-        """The files of the table's place, whose root it is."""
+        """The files of the table's location, whose root it is."""
         return pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
@@ -571,7 +571,9 @@ class DeltaLog:
             raise self._log_unreadable() from error
 
     def _log_unreadable(self) -> TableUnreadableError:
-        return TableUnreadableError(f"{self.table}: the log at {self.shown_location} cannot be read; check the place and its access rights")
+        return TableUnreadableError(
+            f"{self.table}: the log at {self.shown_location} cannot be read; check the location and its access rights"
+        )
 
     def _open(self, version: int | None = None) -> DeltaTable:
         state = self._open_or_none(version)
@@ -612,7 +614,7 @@ def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:
 
 
 def _commit_metadata_lost(version: int, consumer: ConsumerId, step: int) -> Committed:
-    commit_metadata = CommitMetadata(consumer=consumer, step=step, attempt=0, end=Place())
+    commit_metadata = CommitMetadata(consumer=consumer, step=step, attempt=0, end=Checkpoint())
     return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
 
 
@@ -635,7 +637,7 @@ def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
 
     Raises:
         TableAbsentError: there is no table.
-        TableUnreadableError: its place is out of reach.
+        TableUnreadableError: its location is out of reach.
     """
     state = log.state()
     if state is None:

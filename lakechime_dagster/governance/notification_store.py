@@ -260,7 +260,7 @@ class Notifications:
             connection.execute(sa.update(message_table).where(this).values(values))
             return _message(connection.execute(sa.select(message_table).where(this)).one())
 
-    def settle(self, sender: str, sent: KeptMessage, problem: str | None) -> None:
+    def complete(self, sender: str, sent: KeptMessage, problem: str | None) -> None:
         """Keep what became of a message that this sender claimed; nothing where another sender has claimed it since."""
         state = MessageState.SENT if problem is None else MessageState.WAITING
         this = (message_table.c.message_id == sent.message_id, message_table.c.sender == sender)

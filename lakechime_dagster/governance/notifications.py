@@ -133,7 +133,7 @@ def send(
     if plan is not None:
         box.announce(kept, plan.messages, by.who)
     while (one := box.claim(sender, kept.change_id, again=again)) is not None:
-        box.settle(sender, one, _send(one.message, environment))
+        box.complete(sender, one, _send(one.message, environment))
         tried.add(one.message_id)
     return [one for one in box.messages(kept.change_id) if one.message_id in tried]
 

@@ -171,7 +171,7 @@ def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:
     consumers = platform.ledger.consumers(row) if row is not None else {}
     facts = {
         key: ConsumerFact(
-            has_run=consumer.fired if subscription.is_partitioned else consumer.settled > 0,
+            has_run=consumer.fired if subscription.is_partitioned else consumer.completed > 0,
             blocked=(row.blocked_sentence if row is not None else "") or consumer.blocked_sentence(subscription.name),
         )
         for key, consumer in consumers.items()

@@ -21,8 +21,8 @@ DAY_MS = 86_400_000  # after which what is the same is told again, so that it do
 
 
 def record_declared(running: RunningExecution, table: Target, result: TableResult) -> None:
-    """Keep what the declaration of a table tells that a run with a settled step has written."""
-    if result.outcome is not Outcome.COMMITTED or not running.settled:
+    """Keep what the declaration of a table tells that a run with a completed step has written."""
+    if result.outcome is not Outcome.COMMITTED or not running.completed:
         return
     match table:
         case ChangeTable():
@@ -39,7 +39,7 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
 
 
 def record_types(running: RunningExecution, group: EventGroup, types: Iterable[TypeResult]) -> None:
-    """Keep from which fields the tables of types are made that a settled step has written."""
+    """Keep from which fields the tables of types are made that a completed step has written."""
     written = {one.type: f"{one.home or group.name}.{one.table}" for one in types if one.commits}
     if not written:
         return

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from lakechime_dagster.dce.events import Position, TableFormat, version_of
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, TableUnreadableError, shown
 from lakechime_dagster.lineage import facts, openlineage
 from lakechime_dagster.lineage.columns import Names
@@ -245,7 +245,7 @@ def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]
 
 
 def read_query_log(
-    platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest, through: SnapshotPlace | None = None
+    platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest, through: SnapshotCheckpoint | None = None
 ) -> TakenLines:
     """Take the rows of an audit table that came since the last time; a row that cannot be read loses no other.
 

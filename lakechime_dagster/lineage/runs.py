@@ -44,7 +44,7 @@ class Recorded:
 
 
 def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> LineageToKeep | None:
-    """What a run was seen to compute, to be kept when its step is settled; None of one that committed nothing itself."""
+    """What a run was seen to compute, to be kept when its step is completed; None of one that committed nothing itself."""
     if result.seen is None or result.outcome is not Outcome.COMMITTED:
         return None
     told = statement_of(result.seen, lake, table, running.platform)
@@ -64,8 +64,8 @@ def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: T
 
 
 def record_lineage(running: RunningExecution, seen: LineageToKeep | None) -> Recorded | None:
-    """What is kept of a run's lineage, also where another one has settled its step."""
-    if seen is None or not running.settled:
+    """What is kept of a run's lineage, also where another one has completed its step."""
+    if seen is None or not running.completed:
         return None
     return Recorded(statement=seen.record.statement, is_new=seen.kept(running.platform.store.engine))
 

@@ -18,7 +18,7 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import LakeTable, code_digest
-from lakechime_dagster.triggers.consumers import ConsumerState, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
@@ -91,7 +91,7 @@ def _is_held(consumer: ConsumerRow) -> bool:
     return consumer.state is ConsumerState.BLOCKED and consumer.state_reason.startswith(BLOCKED)
 
 
-def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Place, end: Place | None) -> list[Misfit]:
+def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Checkpoint, end: Checkpoint | None) -> list[Misfit]:
     """What does not fit between two places; None as end is now."""
     statement = _told(platform, table, namespace)
     if statement is None:
@@ -120,7 +120,7 @@ def _read_of(statement: Statement, table: str) -> dict[str, bool]:
     return found
 
 
-def _version(place: Place | None, table: str) -> int | None:
+def _version(place: Checkpoint | None, table: str) -> int | None:
     source = place.sources.get(table) if place is not None else None
     return version_of(source.snapshot_id) if source is not None else None
 

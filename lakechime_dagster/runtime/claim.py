@@ -37,7 +37,7 @@ def adopted(platform: Platform, subscription: Subscription, run_id: str, partiti
     """For a run without our tags: the consumer's open execution that no live run is at, or a new claim.
 
     Raises:
-        NothingNewError: when nothing came since the consumer's place.
+        NothingNewError: when nothing came since the consumer's checkpoint.
     """
     row = platform.evaluator.activate(subscription)
     key = _fire_key(platform, subscription, row, partition)
@@ -76,19 +76,19 @@ def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow
 
 
 def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
-    """What a person wants, where an event or a snapshot came since the consumer's place, or a backfill ordered it."""
+    """What a person wants, where an event or a snapshot came since the consumer's checkpoint, or a backfill ordered it."""
     orders = platform.evaluator.orders(row, consumer.key)
     if orders.held_back:
         raise ConsumerConflictError(f"{subscription.name} {consumer.key}".strip() + f" waits: {orders.held_back}")
     if orders.ids and (key is None or consumer.fired):
         return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {orders.sentence}")
     end = platform.evaluator.end_of(subscription, row, consumer)
-    has_new_snapshot = end.sources != consumer.place.sources or (end.sources and not consumer.settled)
+    has_new_snapshot = end.sources != consumer.checkpoint.sources or (end.sources and not consumer.completed)
     is_asked = subscription.has_types and bool(due_types(platform, subscription, consumer))
     if not has_new_snapshot and not is_asked and not platform.evaluator.waits(subscription, row, consumer, key):
         raise NothingNewError(
             f"nothing came for {subscription.name} {consumer.key}".strip()
-            + f" since step {consumer.settled}; its place is {consumer.place.position}"
+            + f" since step {consumer.completed}; its checkpoint is {consumer.checkpoint.position}"
         )
     return Firing(key=consumer.key, fire_key=key, reason=BY_HAND)
 
@@ -107,14 +107,14 @@ def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -
 
 def _begin(platform: Platform, subscription: Subscription, execution: Execution, run_id: str, backfill: str | None) -> Execution:
     """Begin an execution, unless its target says that the step is committed already."""
-    if execution.settled_ts is not None:
+    if execution.completed_ts is not None:
         raise NothingNewError(
-            f"step {execution.step} of {subscription.name} is settled; `lakechime trigger seek {subscription.name}` replays from an "
+            f"step {execution.step} of {subscription.name} is completed; `lakechime trigger seek {subscription.name}` replays from an "
             f"earlier position"
         )
     target = platform.log(subscription.target, subscription.location) if subscription.target else None
-    if platform.settle_if_committed(target, execution) is not None:
-        raise NothingNewError(f"step {execution.step} of {subscription.name} was committed by an earlier attempt; it is settled now")
+    if platform.complete_if_committed(target, execution) is not None:
+        raise NothingNewError(f"step {execution.step} of {subscription.name} was committed by an earlier attempt; it is completed now")
     return platform.ledger.begin(execution.execution_id, run_id, backfill)
 
 

@@ -12,7 +12,7 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
     """Report a run failed whose process is gone; one that has ended is left alone.
 
     Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
-    of its public interface; this function is the one place that knows it.
+    of its public interface; this function is the one checkpoint that knows it.
     """
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:

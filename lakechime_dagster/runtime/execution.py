@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, to_json, version_of
 from lakechime_dagster.dce.partitions import PartitionValue
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.dce.store import matched_before
 from lakechime_dagster.errors import ConsumerBlockedError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.runtime.platform import FIRED, Platform
@@ -41,7 +41,7 @@ class RunningExecution:
     subscription: Subscription
     execution: Execution
     lost: threading.Event = field(default_factory=threading.Event)
-    settled: bool = False
+    completed: bool = False
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -58,7 +58,7 @@ class RunningExecution:
     def ranges(self) -> dict[str, SnapshotRange]:
         """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of these.
 
-        A trigger with `only_matching` reads the commits of the execution's own events, wherever the place is by now: an
+        A trigger with `only_matching` reads the commits of the execution's own events, wherever the checkpoint is by now: an
         event may come after one of a later commit.
         """
         ranges, trigger = self.execution.ranges(), self.subscription.trigger
@@ -86,14 +86,14 @@ class RunningExecution:
             only=frozenset(SnapshotId(str(version)) for version in versions),
         )
 
-    def _not_read_yet(self, end: SnapshotPlace, table: str, versions: set[int]) -> list[int]:
+    def _not_read_yet(self, end: SnapshotCheckpoint, table: str, versions: set[int]) -> list[int]:
         """The versions, ascending, that no earlier execution read: the partitions of a commit may get the tags one after another.
 
-        No event before the place matched a commit beyond the place's own snapshot, so that only older ones are looked up.
+        No event before the checkpoint matched a commit beyond the checkpoint's own snapshot, so that only older ones are looked up.
         """
         start = self.execution.start
-        place = start.sources.get(table, SnapshotPlace())
-        stands = version_of(place.snapshot_id) if place.table_uid == end.table_uid else None
+        checkpoint = start.sources.get(table, SnapshotCheckpoint())
+        stands = version_of(checkpoint.snapshot_id) if checkpoint.table_uid == end.table_uid else None
         asked = [SnapshotId(str(version)) for version in sorted(versions) if stands is None or version <= stands]
         engine, source = self.platform.store.engine, (self.subscription.cluster, table)
         read = matched_before(engine, source, end.table_uid, self.subscription.trigger.tags, asked, start.position)
@@ -171,18 +171,18 @@ class RunningExecution:
 
 @contextmanager
 def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
-    """Keep the lease while the body works; at its end settle by what the target holds.
+    """Keep the lease while the body works; at its end complete by what the target holds.
 
     A body that raises ConsumerBlockedError lets its consumer wait for a person at once.
-    A subscription without a target is not settled here: its run must have succeeded first, which its sensor sees.
+    A subscription without a target is not completed here: its run must have succeeded first, which its sensor sees.
     """
     stop = threading.Event()
     keeper = threading.Thread(target=_keep, args=(running, stop, log), name="lakechime-lease", daemon=True)
     keeper.start()
     try:
         yield running
-        if target is not None and not running.settled:
-            running.settled = running.platform.settle_if_committed(target, running.execution) is not None
+        if target is not None and not running.completed:
+            running.completed = running.platform.complete_if_committed(target, running.execution) is not None
     except ConsumerBlockedError as error:
         _hold(running, error, log)
         raise
@@ -224,7 +224,7 @@ def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str],
             log(f"the lease of execution {execution.execution_id} could not be renewed: {error}")
             continue
         if not alive:
-            if not running.settled:
+            if not running.completed:
                 running.lost.set()
                 log(f"attempt {execution.attempt} of execution {execution.execution_id} is {_superseded(running)}")
             return

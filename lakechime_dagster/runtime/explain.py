@@ -41,8 +41,8 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
         keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
         found = _of_keys(platform, subscription, keys or _oldest_missing(platform, subscription.trigger, fired, at_ms), decision.through)
     else:
-        place = consumers[""].place.position if "" in consumers else row.start.position
-        found = _of_tables(platform, subscription, place, decision.through)
+        checkpoint = consumers[""].checkpoint.position if "" in consumers else row.start.position
+        found = _of_tables(platform, subscription, checkpoint, decision.through)
     events = tuple(sorted(itertools.islice(found, MOST_EVENTS), key=lambda event: event.position))
     return replace(decision, reasons=reasons, events=events)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
-from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace, TableCommit, TableLog, own_uid, since_first_change
+from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableCommit, TableLog, own_uid, since_first_change
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.silver.schema import NOWHERE
-from lakechime_dagster.silver.store import TypesAt, places_of
+from lakechime_dagster.silver.store import TypesAt, checkpoints_of
 from lakechime_dagster.tables.cdc import CHANGES, STATE, ChangeTable
 from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Target
@@ -139,19 +139,21 @@ def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consum
 
 
 def _types_behind(platform: Platform, consumer: ConsumerAt, log: TableLog) -> list[Reader]:
-    """The types of a group whose places are behind that of its consumer: they failed, or wait, and read from there one day."""
+    """The types of a group whose checkpoints are behind that of its consumer: they failed, or wait, and read from there one day."""
     reached = version_of(consumer.read.snapshot_id) if consumer.read is not None else None
     if reached is None:
         return []
-    several = places_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
-    return [_of_types(consumer, one, log) for one in several if NOWHERE < one.place.version < reached]
+    several = checkpoints_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
+    return [_of_types(consumer, one, log) for one in several if NOWHERE < one.checkpoint.version < reached]
 
 
 def _of_types(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
-    place = SnapshotPlace(table_uid=TableUid(at.place.uid) if at.place.uid else None, snapshot_id=SnapshotId(str(at.place.version)))
+    checkpoint = SnapshotCheckpoint(
+        table_uid=TableUid(at.checkpoint.uid) if at.checkpoint.uid else None, snapshot_id=SnapshotId(str(at.checkpoint.version))
+    )
     name, waits = f"{at.types} types of {consumer.consumer.subscription}, such as {at.example},", ""
     try:
-        commits = since_first_change(_commits_after(log, place))
+        commits = since_first_change(_commits_after(log, checkpoint))
     except CommitsMissingError as missing:
         commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
     times = [commit.timestamp or 0 for commit in commits]
@@ -202,11 +204,11 @@ def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Read
     )
 
 
-def _commits_after(log: TableLog, place: SnapshotPlace | None) -> Sequence[TableCommit]:
+def _commits_after(log: TableLog, checkpoint: SnapshotCheckpoint | None) -> Sequence[TableCommit]:
     """The commits after a snapshot of this very table."""
-    if place is None or (place.table_uid is not None and own_uid(place.table_uid) != log.uid):
+    if checkpoint is None or (checkpoint.table_uid is not None and own_uid(checkpoint.table_uid) != log.uid):
         return ()
-    version, head = version_of(place.snapshot_id), log.version
+    version, head = version_of(checkpoint.snapshot_id), log.version
     return log.commits(version, head) if version is not None and version < head else ()
 
 
@@ -255,12 +257,12 @@ def to_drop(platform: Platform, table: str) -> Drop:
     if others:
         names = ", ".join(sorted({f"{consumer.subscription} of {consumer.deployment}" for consumer in others}))
         raise ConsumerConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
-    place = platform.location(table)
-    if "://" in place:
-        raise LakeChimeError(f"{table} lies in {place}, where a folder cannot be renamed in a moment; remove it there by its own tools")
-    folders = tuple(folder for suffix in BESIDE if (folder := Path(place + suffix)).is_dir())
+    location = platform.location(table)
+    if "://" in location:
+        raise LakeChimeError(f"{table} lies in {location}, where a folder cannot be renamed in a moment; remove it there by its own tools")
+    folders = tuple(folder for suffix in BESIDE if (folder := Path(location + suffix)).is_dir())
     if not folders:
-        raise NotFoundError(f"nothing of {table} lies at {place}; what was declared with another location is to be removed by hand")
+        raise NotFoundError(f"nothing of {table} lies at {location}; what was declared with another location is to be removed by hand")
     subscriptions = [subscription for name in own if (subscription := platform.ledger.subscription(name)) is not None]
     return Drop(table=table, folders=folders, subscriptions=tuple(subscriptions))
 
@@ -311,10 +313,10 @@ def remove_expired(platform: Platform) -> list[Dropped]:
 
 def _aside(warehouse: str) -> Iterator[Dropped]:
     """What lies between the tables of a local warehouse."""
-    for place, folders, _ in os.walk(warehouse):
+    for parent, folders, _ in os.walk(warehouse):
         for name in folders:
-            if (found := _ASIDE.fullmatch(name)) and not Path(place, name).is_symlink():
-                yield Dropped(folder=Path(place, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
+            if (found := _ASIDE.fullmatch(name)) and not Path(parent, name).is_symlink():
+                yield Dropped(folder=Path(parent, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
         if "_delta_log" in folders:
             folders.clear()
         folders[:] = [name for name in folders if not _ASIDE.fullmatch(name)]

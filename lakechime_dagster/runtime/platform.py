@@ -21,12 +21,12 @@ from lakechime_dagster.triggers.consumers import (
     HOUR_MS,
     HOURS,
     LATE,
+    Checkpoint,
     CommitMetadata,
     Committed,
     ConsumerId,
     ConsumerState,
     Execution,
-    Place,
 )
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Beside, Ledger, together
@@ -69,31 +69,31 @@ class Platform:
             from lakechime_dagster.formats.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
 
-    def settle_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
-        """Ask the target who committed this step; if somebody did, register that commit and settle by it (law 7).
+    def complete_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
+        """Ask the target who committed this step; if somebody did, register that commit and complete by it (law 7).
 
         A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
-        settles, an empty day is complete too (law 16). What is to be kept `beside` is written in the settling transaction.
+        completes, an empty day is complete too (law 16). What is to be kept `beside` is written in the completing transaction.
         """
         committed = target.committed(execution.consumer, execution.step) if target is not None else None
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register([*events, *marks_of(committed.commit_metadata, target.table, target.levels(), target.cluster, events)])
-            self.ledger.settle(
+            self.ledger.complete(
                 execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.commit_metadata.facts)), beside)
             )
         return committed
 
-    def settle_without_commit(
+    def complete_without_commit(
         self, execution: Execution, marks: list[DataChangeEvent], reason: str, reprocessed: Reprocessed | None = None
     ) -> bool:
-        """Settle a step that had nothing to write, after registering its marks (law 16); it may have reprocessed nothing."""
+        """Complete a step that had nothing to write, after registering its marks (law 16); it may have reprocessed nothing."""
         self.store.register(marks)
-        return self.ledger.settle(execution, None, reason=reason, beside=_closing(execution, reprocessed))
+        return self.ledger.complete(execution, None, reason=reason, beside=_closing(execution, reprocessed))
 
 
 def _closing(execution: Execution, reprocessed: Reprocessed | None) -> Beside | None:
-    """What closes the request to reprocess that a step did, in the settling transaction; None where it did none."""
+    """What closes the request to reprocess that a step did, in the completing transaction; None where it did none."""
     return None if reprocessed is None else lambda connection: close_reprocess(connection, execution.execution_id, reprocessed)
 
 
@@ -205,7 +205,7 @@ def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Ev
     return store, ledger, Evaluator(store.engine, ledger)
 
 
-def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Place]:
+def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Checkpoint]:
     """By the key of its consumer where a step that asked for a person ends when it is tried again: after all that came meanwhile.
 
     What answers its question may be in there, such as a new snapshot. What a claim took of a feed stays as it is.

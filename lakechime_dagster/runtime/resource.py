@@ -26,7 +26,7 @@ _SUBSCRIPTIONS: dict[str, Subscription] = {}  # the subscriptions of this code l
 
 
 class NothingNewError(ConsumerConflictError):
-    """There is nothing to do for this run: no event came since the consumer's place, or the step is settled already."""
+    """There is nothing to do for this run: no event came since the consumer's checkpoint, or the step is completed already."""
 
 
 def declare_subscription(subscription: Subscription) -> Subscription:
@@ -67,7 +67,7 @@ class LakeChimeResource(dg.ConfigurableResource):
         `partition` is the Dagster partition key, by default the run's own.
 
         Raises:
-            NothingNewError: the step is settled, or nothing came since: report that and end.
+            NothingNewError: the step is completed, or nothing came since: report that and end.
             NotFoundError: no grid point up to now stands for the partition.
             ConsumerConflictError: another run is at it; the message names it.
         """

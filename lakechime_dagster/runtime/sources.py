@@ -8,9 +8,9 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.files import OpenFeed
 from lakechime_dagster.sources.source import open_feed
-from lakechime_dagster.triggers.consumers import ConsumerState, FeedLag, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, FeedLag
 from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, feed_rests
-from lakechime_dagster.triggers.interventions import PlaceAt
+from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
@@ -52,19 +52,24 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
     """
     assert isinstance(subscription.trigger, SnapshotTrigger)
     moment = platform.evaluator.moment(row)
-    consumer = moment.views.get("", ConsumerView(place=row.start))
-    paced = "" if consumer.place.has_more else feed_rests(subscription.trigger.every, asked_ms, moment.now)
+    consumer = moment.views.get("", ConsumerView(checkpoint=row.start))
+    paced = "" if consumer.checkpoint.has_more else feed_rests(subscription.trigger.every, asked_ms, moment.now)
     rests = moment.blocked or consumer.blocked or consumer.open or paced
     if rests:
         return Asked(decision=Decision(trigger=subscription.name, fires=False, reasons=(rests,)))
-    look = opened(subscription).look(consumer.place.feed)
+    look = opened(subscription).look(consumer.checkpoint.feed)
     came = "" if look.problems else "; ".join(filter(None, (look.came, look.left)))
     reasons = look.problems or (look.came or f"nothing new in {subscription.feed}", *filter(None, (look.left, look.rest)))
-    firing = Firing(reason=came, settled=consumer.settled, feed=look.step_end or look.end, has_more=look.step_end is not None)
+    firing = Firing(reason=came, completed=consumer.completed, feed=look.step_end or look.end, has_more=look.step_end is not None)
     firings = (firing,) if came else ()
     decision = Decision(trigger=subscription.name, fires=bool(came), reasons=reasons, firings=firings)
     lag = FeedLag.seen(
-        consumer.place.feed, look.end, step=consumer.settled, now_ms=moment.now, before=row.feed_lag, has_more=consumer.place.has_more
+        consumer.checkpoint.feed,
+        look.end,
+        step=consumer.completed,
+        now_ms=moment.now,
+        before=row.feed_lag,
+        has_more=consumer.checkpoint.has_more,
     )
     return Asked(
         decision=decision,
@@ -81,7 +86,7 @@ def hold(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
         platform.ledger.hold(row, asked.consumer, asked.held)
 
 
-def place_kept(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> PlaceAt | None:
+def checkpoint_kept(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> CheckpointAt | None:
     """Where a consumer that its feed holds goes on when a person lets it, what is gone given up; None where it does not move for that.
 
     Raises:
@@ -92,14 +97,14 @@ def place_kept(platform: Platform, subscription: Subscription, row: Subscription
         subscription.feed is None
         or consumer is None
         or consumer.state is not ConsumerState.BLOCKED
-        or (kept := opened(subscription).look(consumer.place.feed).kept) is None
+        or (kept := opened(subscription).look(consumer.checkpoint.feed).kept) is None
     ):
         return None
-    return lambda connection, held: replace(held.place, feed=kept)
+    return lambda connection, held: replace(held.checkpoint, feed=kept)
 
 
-def place_at(platform: Platform, subscription: Subscription, where: StartFrom) -> PlaceAt:
-    """How to find the place to which a person puts a consumer; in a feed that is `now` alone, after all that it holds.
+def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFrom) -> CheckpointAt:
+    """How to find the checkpoint to which a person puts a consumer; in a feed that is `now` alone, after all that it holds.
 
     Raises:
         LakeChimeError: a feed is not read again.
@@ -113,10 +118,10 @@ def place_at(platform: Platform, subscription: Subscription, where: StartFrom) -
             "which leaves out what is not read yet"
         )
     if subscription.feed is None:
-        return platform.evaluator.place_at(subscription, where)
+        return platform.evaluator.checkpoint_at(subscription, where)
     end = opened(subscription).look(None).end
 
-    def place(connection: object, consumer: ConsumerRow) -> Place:
-        return replace(consumer.place, feed=end, has_more=False)
+    def checkpoint(connection: object, consumer: ConsumerRow) -> Checkpoint:
+        return replace(consumer.checkpoint, feed=end, has_more=False)
 
-    return place
+    return checkpoint

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import needs
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.settings import Settings, SparkSettings
 from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import GroupResult
-from lakechime_dagster.silver.schema import NOWHERE, TypePlace
+from lakechime_dagster.silver.schema import NOWHERE, TypeCheckpoint
 from lakechime_dagster.spark.job import Observer, TableJob, TableResult
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.names import Account
@@ -99,8 +99,8 @@ class SparkResource(dg.ConfigurableResource):
             from lakechime_dagster.silver.refresh import GroupStep
 
         platform, source = running.platform, job.group.stream.table.name
-        begun = running.execution.start.sources.get(source, SnapshotPlace())
-        start = TypePlace(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
+        begun = running.execution.start.sources.get(source, SnapshotCheckpoint())
+        start = TypeCheckpoint(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
         repository = replace(event_types(platform), beside=frozenset(one.name for one in job.groups))
 
         def work(spark: "SparkSession") -> GroupResult:

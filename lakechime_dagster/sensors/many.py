@@ -77,7 +77,7 @@ def run_many(
     accepts: Mapping[str, Callable[[str], bool]],
     asked: AskedAt | None = None,
 ) -> Tick:
-    """One tick of many subscriptions: settle or retry what is open, then decide those that changed and claim for them.
+    """One tick of many subscriptions: complete or retry what is open, then decide those that changed and claim for them.
 
     A subscription that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
     none of the sweep's, as no event tells of theirs: each feed is asked when it is due.

@@ -30,7 +30,7 @@ UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then,
 
 
 class RunState(StrEnum):
-    """What a Dagster run is doing, as far as settling cares."""
+    """What a Dagster run is doing, as far as completing cares."""
 
     LIVE = "live"
     SUCCEEDED = "succeeded"
@@ -133,7 +133,7 @@ def attended(
 def attend(
     platform: Platform, subscription: Subscription, row: SubscriptionRow, target: "DeltaLog | None", execution: Execution, runs: Runs
 ) -> tuple[Execution | None, str]:
-    """What an open execution needs: nothing, settling, a launch, or the next attempt (law 7: the target is asked first)."""
+    """What an open execution needs: nothing, completing, a launch, or the next attempt (law 7: the target is asked first)."""
     now = platform.store.now()
     run = runs.of_attempt(execution)
     where = f"step {execution.step} of {execution.consumer.key or subscription.name}"
@@ -150,12 +150,12 @@ def attend(
         reason = f"run {run.run_id} gave no sign of life for {silence}"
         runs.report_lost(run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost")
     elif target is None and run.state is RunState.SUCCEEDED:
-        platform.ledger.settle(execution, None)
-        return None, f"{where} is settled by the success of run {run.run_id}"
+        platform.ledger.complete(execution, None)
+        return None, f"{where} is completed by the success of run {run.run_id}"
     else:
         reason = f"run {run.run_id} {run.state.value}" + (" without a commit" if run.state is RunState.SUCCEEDED else "")
-    if platform.settle_if_committed(target, execution) is not None:
-        return None, f"{where} is settled by its commit"
+    if platform.complete_if_committed(target, execution) is not None:
+        return None, f"{where} is completed by its commit"
     consumer = platform.ledger.consumers(row)[execution.consumer.key]
     if consumer.state is not ConsumerState.ACTIVE:
         return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held

@@ -46,7 +46,7 @@ def lakechime_sensor(
         partitioned: Whether a job or asset that is given by name or key is partitioned. Of what is partitioned, a run does the
             partition that the key of a partition trigger names.
         writes: The Delta table that the run writes with `write_options`: then success is that table's commit, and each change is
-            applied once. Without it the run's success settles, and a run that dies after its effect is repeated (at least once).
+            applied once. Without it the run's success completes it, and a run that dies after its effect is repeated (at least once).
         location: Where that table lies, if not in the warehouse.
         cluster: That of the trigger's tables; by default the one that they name, else LAKECHIME_CLUSTER.
         default_status: Whether the sensor runs when it is new.

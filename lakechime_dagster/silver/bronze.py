@@ -27,10 +27,10 @@ from lakechime_dagster.sources.spark import (
     Slice,
     batches,
     check_there,
-    files_place,
+    file_offsets,
     has_message,
     ingest_step,
-    kafka_place,
+    kafka_offsets,
     read_topics,
     tasks,
 )
@@ -51,7 +51,7 @@ from lakechime_dagster.spark.session import column, on_batches, session_confs, s
 from lakechime_dagster.tables.events import CLUSTERED, REFUSED_BEFORE
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
-from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, Place, ranges_between
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets, ranges_between
 
 TRACKED = "delta.enableRowTracking"
 MADE_ANEW = "it was made anew, and is read from its beginning; what it had before, and was not read, is not there any more"
@@ -305,14 +305,14 @@ def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMet
     """
     sources: list[SourceResult] = []
 
-    def rows_between(start: Place | None, end: Place) -> DataFrame | None:
+    def rows_between(start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
         match job.feed:
             case JsonLines():
-                read = _of_files(spark, job, job.feed, files_place(start), files_place(end))
+                read = _of_files(spark, job, job.feed, file_offsets(start), file_offsets(end))
             case KafkaTopic():
-                read = _of_topics(spark, job, job.feed, kafka_place(start), kafka_place(end))
+                read = _of_topics(spark, job, job.feed, kafka_offsets(start), kafka_offsets(end))
             case TableRows():
-                range_ = ranges_between(start or Place(), end).get(job.feed.name)
+                range_ = ranges_between(start or Checkpoint(), end).get(job.feed.name)
                 log, read = open_log(job.folder, job.feed.name), None
                 if range_ is not None:
                     read, how = rows_of_table(spark, job, job.feed, log, range_, commit_metadata)
@@ -350,7 +350,7 @@ def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple
     return [rows] if rows is not None and count else [], Reprocessed(reprocess_id=job.reprocess, rows=count)
 
 
-def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace) -> DataFrame | None:
+def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
     messages = read_topics(spark, feed, start, end, job.environment)
     if messages is None or messages.isEmpty():
         return None
@@ -359,7 +359,7 @@ def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: Kafk
     return messages.select(source.alias("_src"), F.col("timestamp").alias("sent_at"), payload.alias(PAYLOAD))
 
 
-def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FilesPlace, end: FilesPlace) -> DataFrame | None:
+def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
     folder, spans = Path(job.folder), end.spans_after(start)
     check_there(folder, spans)
     if not has_message(folder, spans):

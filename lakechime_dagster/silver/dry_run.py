@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
 from lakechime_dagster.silver.results import Replay, Verified
-from lakechime_dagster.silver.schema import KnownType, TypePlace, gained, next_layout
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, gained, next_layout
 from lakechime_dagster.tables.events import EventGroup, EventTable
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def would_replay(
     from lakechime_dagster.silver.replay import TypeReplayer  # only who asks for this needs Spark
 
     asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
-    with _stepping(platform, group, known.place, log) as (spark, slices, tables):
+    with _stepping(platform, group, known.checkpoint, log) as (spark, slices, tables):
         hinted = tables.job.group
         layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
         replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
@@ -74,7 +74,9 @@ def would_replay(
             return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
 
 
-def would_rebuild(platform: Platform, group: EventGroup, known: KnownType, newest: TypePlace, log: Callable[[str], None]) -> WouldRebuild:
+def would_rebuild(
+    platform: Platform, group: EventGroup, known: KnownType, newest: TypeCheckpoint, log: Callable[[str], None]
+) -> WouldRebuild:
     """What a rebuild of this type from the stream's table at its newest would change; by Spark, and nothing is written.
 
     Raises:
@@ -101,16 +103,18 @@ def would_rebuild(platform: Platform, group: EventGroup, known: KnownType, newes
 
 @contextmanager
 def _stepping(
-    platform: Platform, group: EventGroup, place: TypePlace, log: Callable[[str], None]
+    platform: Platform, group: EventGroup, checkpoint: TypeCheckpoint, log: Callable[[str], None]
 ) -> "Iterator[tuple[SparkSession, Slices, TypeTables]]":
-    """What a step of the group up to a place would read and write."""
+    """What a step of the group up to a checkpoint would read and write."""
     from lakechime_dagster.silver.job import GroupJob
     from lakechime_dagster.silver.slices import Slices, TypeTables
     from lakechime_dagster.spark.driver import described, open_driver
 
     settings, bronze = platform.settings, group.stream.table
     hinted, location = group.with_hints(event_hints(platform).holding(group.name)), platform.location(bronze.name, bronze.location)
-    end = SnapshotPlace(table_uid=None if place.uid is None else TableUid(place.uid), snapshot_id=SnapshotId(str(place.version)))
+    end = SnapshotCheckpoint(
+        table_uid=None if checkpoint.uid is None else TableUid(checkpoint.uid), snapshot_id=SnapshotId(str(checkpoint.version))
+    )
     job = GroupJob(
         group=hinted,
         groups=(hinted,),
@@ -154,7 +158,7 @@ def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], 
 SAMPLE = 100  # rows of a type of which each value is looked at
 
 
-UNCLAIMED = SnapshotPlace()  # the end of a job that writes nothing
+UNCLAIMED = SnapshotCheckpoint()  # the end of a job that writes nothing
 
 
 def verified(
@@ -194,7 +198,7 @@ def verified(
         warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )
-    end = SnapshotPlace(table_uid=stream.uid, snapshot_id=SnapshotId(str(stream.version)))
+    end = SnapshotCheckpoint(table_uid=stream.uid, snapshot_id=SnapshotId(str(stream.version)))
     with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
         verifier = GroupVerifier(
             spark=driver.spark,

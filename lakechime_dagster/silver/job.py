@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.silver.results import MAX_CATCHUP, Replay
 from lakechime_dagster.sources.job import FeedJob
 from lakechime_dagster.tables.events import EventGroup
@@ -25,7 +25,7 @@ class EventJob(FeedJob):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupJob:
-    """One execution of a group: what its stream's table has up to a snapshot, for each type from its own place on.
+    """One execution of a group: what its stream's table has up to a snapshot, for each type from its own checkpoint on.
 
     Attributes:
         groups: All of the stream's, of which each type is one's.
@@ -40,7 +40,7 @@ class GroupJob:
     group: EventGroup
     groups: tuple[EventGroup, ...]
     bronze: str
-    end: SnapshotPlace
+    end: SnapshotCheckpoint
     warehouse: str
     deployment: str
     execution_id: str = ""

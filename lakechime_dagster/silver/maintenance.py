@@ -53,7 +53,7 @@ def keeping_words(policy: Maintenance, files: TableFiles, told: int | None, now:
     """The policy of a table whose log keeps the newest commit of its group, also where that is old.
 
     Each commit of maintenance may let go of what is older than the log keeps, and a type that is not written any more makes no newer
-    one that tells its place. The log is set to keep it for so long that it need not be set again at each look. `told` is when that
+    one that tells its checkpoint. The log is set to keep it for so long that it need not be set again at each look. `told` is when that
     commit was made, None where the log holds none; in milliseconds, as `now`.
     """
     if told is None:
@@ -67,7 +67,7 @@ def keeping_words(policy: Maintenance, files: TableFiles, told: int | None, now:
 def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Collection[str] = ()) -> list[Looked]:
     """The plans for the tables of a group's types now, or for these alone; they share the budget of a run.
 
-    Nothing is rewritten beside what the group's steps need: they only append, and find their place in a table's log, which keeps
+    Nothing is rewritten beside what the group's steps need: they only append, and find their checkpoint in a table's log, which keeps
     the newest commit of the group.
     """
     now, logs, subjects, unread = platform.store.now(), list["DeltaLog"](), list[Subject](), list[Looked]()
@@ -101,7 +101,7 @@ def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "It
         home = one.home or group.name
         name = f"{home}.{one.table}"
         log = platform.log(name)
-        if one.place.commits and (not tables or name in tables) and log.exists():
+        if one.checkpoint.commits and (not tables or name in tables) and log.exists():
             yield ConsumerId(platform.ledger.deployment, home, one.type), log
 
 

@@ -17,13 +17,13 @@ from lakechime_dagster.triggers.progress import ConsumerLag, consumer_lags
 
 @dataclass(frozen=True, kw_only=True)
 class TypeMeasures:
-    """A type: what its settled steps did in sum, and how it stands. Times are milliseconds of the store's clock.
+    """A type: what its completed steps did in sum, and how it stands. Times are milliseconds of the store's clock.
 
     Attributes:
         reasons: Why values were rescued: how many of each.
         conflicts: Siblings that its layout has.
         is_failing: The step that tried it last could not write it.
-        behind: Rows behind its place, as the step counted them that tried it last.
+        behind: Rows behind its checkpoint, as the step counted them that tried it last.
     """
 
     group: str

@@ -12,7 +12,7 @@ from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, Tabl
 from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
 from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, Verified, planned
-from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypePlace, kept_of, learned, registered
+from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypeCheckpoint, kept_of, learned, registered
 from lakechime_dagster.silver.slices import (
     NOTHING,
     Ahead,
@@ -43,7 +43,7 @@ class Looked:
     """The types that a step finds.
 
     Attributes:
-        known: All of them, each with the place that its own table tells.
+        known: All of them, each with the checkpoint that its own table tells.
         ahead: What tables hold beyond what the store knows.
         failed: Why a type cannot be written, as its table could not be asked, or its events not be read.
         waiting: Why a type that is due gets no table.
@@ -158,7 +158,7 @@ class PartStep:
         one, waits = self.looked.known[name], self.looked.waiting.get(name, "")
         if name in failed:
             return self._read_on(self.writer.failed(one, failed[name], count.rows if count is not None else None), part)
-        start = self.slices.start(one.place)
+        start = self.slices.start(one.checkpoint)
         rows = (count.rows if count is not None else 0) + self.looked.counted.get(name, 0) if waits else 0
         result = TypeResult(
             type=one.type,
@@ -197,11 +197,11 @@ class GroupStep:
     repository: SchemaRepository
     open_log: OpenLog
     now_ms: int
-    start: TypePlace = field(default_factory=TypePlace)
+    start: TypeCheckpoint = field(default_factory=TypeCheckpoint)
 
     @cached_property
     def slices(self) -> Slices:
-        """What the stream's table has behind any place."""
+        """What the stream's table has behind any checkpoint."""
         source = self.job.group.stream.table.name
         return Slices(self.spark, source, self.open_log(self.job.bronze, source), self.job.end)
 
@@ -222,9 +222,9 @@ class GroupStep:
         begun = self.slices.start(self.start)
         with phase("look"):
             came, is_all = self._came(begun)
-            places = dict.fromkeys(came.types, TypePlace() if is_all else self.start)
-            places |= dict.fromkeys(self._passed(begun) if self.job.looks_back and not is_all else (), TypePlace())
-            looked = self._looked(self._types(places))
+            checkpoints = dict.fromkeys(came.types, TypeCheckpoint() if is_all else self.start)
+            checkpoints |= dict.fromkeys(self._passed(begun) if self.job.looks_back and not is_all else (), TypeCheckpoint())
+            looked = self._looked(self._types(checkpoints))
             rebuilding = self._rebuilding(looked)
             looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
             plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.max_catchup)
@@ -274,25 +274,25 @@ class GroupStep:
         except TableUnreadableError:
             return seen(self.slices.after(-1)).types
 
-    def _types(self, places: Mapping[str, TypePlace]) -> dict[str, KnownType]:
+    def _types(self, checkpoints: Mapping[str, TypeCheckpoint]) -> dict[str, KnownType]:
         """The group's types that the store knows, and those that arrive for the first time, each with where it begins then."""
         group = self.job.group
         known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
-        for name, start in places.items():
+        for name, start in checkpoints.items():
             if name not in known and self._has(name):
-                known[name] = KnownType(type=name, table=table_of(name), home=group.name, place=start)
+                known[name] = KnownType(type=name, table=table_of(name), home=group.name, checkpoint=start)
         return known
 
     def _has(self, type_name: str) -> bool:
         return owner_of(self.job.groups, type_name).name == self.job.group.name
 
     def _looked(self, types: Mapping[str, KnownType]) -> Looked:
-        """The types with their places as their own tables tell them, where somebody may have written there without settling."""
+        """The types with their checkpoints as their own tables tell them, where somebody may have written there without completing."""
         known, ahead, failed, unread = dict(types), dict[str, Ahead](), dict[str, Exception](), dict[str, Exception]()
         for name, one in types.items():
             asked = self.job.replays.get(name)
             is_rebuilt = asked is not None and asked.is_rebuild
-            if self.slices.is_anew(one.place) and not is_rebuilt:
+            if self.slices.is_anew(one.checkpoint) and not is_rebuilt:
                 unread[name] = self._anew(one)
             if self.job.attempt > 1 or not one.layout_version or is_rebuilt:
                 try:
@@ -302,7 +302,7 @@ class GroupStep:
                     failed[name] = error
                     continue
                 if found is not None:
-                    known[name], ahead[name] = replace(one, place=found.place), found
+                    known[name], ahead[name] = replace(one, checkpoint=found.checkpoint), found
         waiting = {name: reason for name, one in known.items() if not one.is_put_off(self.now_ms) and (reason := self._waits(one, known))}
         looked = Looked(
             known=known,
@@ -314,14 +314,14 @@ class GroupStep:
         return looked.without(unread)
 
     def _anew(self, one: KnownType) -> TableUnreadableError:
-        made = f"{self.slices.table} was made anew since version {one.place.version}, up to which the table of {one.type} has its rows"
+        made = f"{self.slices.table} was made anew since version {one.checkpoint.version}, up to which the table of {one.type} has its rows"
         return TableUnreadableError(f"{made}; make that anew too: `lakechime schema replay {shlex.quote(one.type)} --rebuild --reason …`")
 
     def _unread(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, Exception]:
         """Why nobody can tell what came of types since they were read, where the stream's log was cleaned up."""
         found: dict[str, Exception] = {}
         for name in looked.known.keys() - rebuilding:
-            start = self.slices.start(looked.known[name].place)
+            start = self.slices.start(looked.known[name].checkpoint)
             try:
                 _ = self.slices.after(start) if start < self.slices.version else None
             except TableUnreadableError as error:
@@ -343,7 +343,7 @@ class GroupStep:
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table; empty where it has or gets one."""
-        if one.place.commits or one.layout_version:
+        if one.checkpoint.commits or one.layout_version:
             return ""
         if self._is_frozen(one):
             return FROZEN
@@ -357,7 +357,7 @@ class GroupStep:
         return self.job.group.contract_of(one.type).mode(Change.TABLE) is Mode.FREEZE
 
     def _is_far(self, one: KnownType) -> bool:
-        return self.slices.start(self.start) - self.slices.start(one.place) > self.job.max_catchup
+        return self.slices.start(self.start) - self.slices.start(one.checkpoint) > self.job.max_catchup
 
     def _starts(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, int]:
         """Behind which version each type is read that is due; what was counted of those that wait is not read again.
@@ -366,14 +366,16 @@ class GroupStep:
         """
         due = {name: one for name, one in looked.known.items() if not one.is_put_off(self.now_ms) and name not in rebuilding}
         return {
-            name: self.slices.version if name in looked.unread else self.slices.start(self.start if name in looked.counted else one.place)
+            name: self.slices.version
+            if name in looked.unread
+            else self.slices.start(self.start if name in looked.counted else one.checkpoint)
             for name, one in due.items()
         }
 
     def _put_off(self, looked: Looked, name: str) -> TypeResult:
         """A type that this step does not read: it failed and is not tried again yet, or catches up after others."""
         one = looked.known[name]
-        start = self.slices.start(one.place)
+        start = self.slices.start(one.checkpoint)
         result = TypeResult(
             type=one.type,
             table=one.table,
@@ -397,6 +399,6 @@ class GroupStep:
                 continue  # another attempt did it, or it could not be asked
             known = looked.known[name]
             if name in learnt:
-                known = replace(learnt[name].type, place=known.place)
+                known = replace(learnt[name].type, checkpoint=known.checkpoint)
             replayed[name] = replayer.replayed(known, self.job.replays[name], found[name])
         return replayed

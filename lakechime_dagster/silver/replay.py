@@ -11,9 +11,9 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.silver.event import Variation
-from lakechime_dagster.silver.results import Replay, Replayed, TypeResult, settled_variations
+from lakechime_dagster.silver.results import Replay, Replayed, TypeResult, completed_variations
 from lakechime_dagster.silver.rows import rows_of
-from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypePlace, kept_of, relearned
+from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint, kept_of, relearned
 from lakechime_dagster.silver.shape import covers
 from lakechime_dagster.silver.slices import (
     FEW_ROWS,
@@ -50,15 +50,15 @@ class TypeReplayer:
         """What a step did for a type, and the replay behind it; what hinders that is told, and the replay waits for the next step."""
         if result.waits:
             return replace(result, error=f"replay: {result.waits}", left=result.pending)
-        is_at_end = self.slices.start(known.place) <= self.slices.version == result.end  # else others wrote more than it may tell of
-        if result.failure or not is_at_end or not (known.place.commits or result.committed):
+        is_at_end = self.slices.start(known.checkpoint) <= self.slices.version == result.end  # else others wrote more than it may tell of
+        if result.failure or not is_at_end or not (known.checkpoint.commits or result.committed):
             return result
-        commits = result.committed.commit_metadata.step if result.committed is not None else known.place.commits
-        place = TypePlace(uid=self.slices.end.table_uid, version=result.end, commits=commits)
+        commits = result.committed.commit_metadata.step if result.committed is not None else known.checkpoint.commits
+        checkpoint = TypeCheckpoint(uid=self.slices.end.table_uid, version=result.end, commits=commits)
         try:
             with described():
-                return self._merged(replace(known, place=place), asked, result)
-        except Exception as error:  # noqa: BLE001 - whatever it is, what was appended is settled, and the other types go on
+                return self._merged(replace(known, checkpoint=checkpoint), asked, result)
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was appended is completed, and the other types go on
             return replace(result, error=f"replay: {type(error).__name__}: {error}".splitlines()[0])
 
     def _merged(self, known: KnownType, asked: Replay, result: TypeResult) -> TypeResult:
@@ -77,7 +77,7 @@ class TypeReplayer:
 
     @contextmanager
     def difference(self, known: KnownType, asked: Replay) -> Iterator[Difference]:
-        """What a replay up to the type's place would change, for as long as the block lasts."""
+        """What a replay up to the type's checkpoint would change, for as long as the block lasts."""
         new, old = self._new_and_old(known, asked)
         found = keyed_difference(new, old, (KEY,), F.lit(False), keep=True)
         try:
@@ -91,17 +91,17 @@ class TypeReplayer:
         group = self.tables.job.group
         variations = self.repository.variations(group.name, [known.type])[known.type]
         held = self.tables.target(known).read(self.spark)
-        settled = [] if asked.is_whole else self._settled(known, held, variations)
+        completed = [] if asked.is_whole else self._completed(known, held, variations)
         events = of_types(self.slices.after(-1), [known.type])
-        rest, there = _without(events, "hash", settled), _without(held, "_hash", settled)
+        rest, there = _without(events, "hash", completed), _without(held, "_hash", completed)
         covered = [name for name, one in variations.items() if covers(known.layout, one)]
         rows = rows_of(rest, known, group.contract_of(known.type), covered).drop(NUMBER)
         return rows, _widened(there, rows.schema)
 
-    def _settled(self, known: KnownType, held: DataFrame, variations: Mapping[str, Variation]) -> list[str]:
+    def _completed(self, known: KnownType, held: DataFrame, variations: Mapping[str, Variation]) -> list[str]:
         oldest = {row["_hash"]: row["oldest"] for row in held.groupBy("_hash").agg(F.min(NUMBER).alias("oldest")).collect()}
         layouts = self.repository.layouts(self.tables.job.group.name, known.type)
-        return sorted(settled_variations(variations, layouts, oldest))
+        return sorted(completed_variations(variations, layouts, oldest))
 
 
 def _without(rows: DataFrame, name: str, hashes: list[str]) -> DataFrame:
@@ -153,7 +153,7 @@ class Rebuilt:
     Attributes:
         done: The rows, in comparison with those that are there.
         is_same: Nothing would be another: no commit.
-        events: Behind the type's place, where these can be told; `came` of them have a row.
+        events: Behind the type's checkpoint, where these can be told; `came` of them have a row.
         rescued: Of these the ones that have something in `_rescued`.
     """
 
@@ -174,10 +174,12 @@ class TypeRebuilder:
     repository: SchemaRepository
 
     def rebuilt(self, known: KnownType, asked: Replay, ahead: Ahead | None) -> TypeResult:
-        """The table of a type made anew; what hinders that is told, the type keeps its place, and the rebuild waits for the next step."""
+        """The table of a type made anew; what hinders that is told, the type keeps its checkpoint, and the rebuild waits for the next
+        step.
+        """
         try:
             with described():
-                if self.slices.start(known.place) > self.slices.version:
+                if self.slices.start(known.checkpoint) > self.slices.version:
                     raise ConsumerConflictError(f"its table has more than this step may read; the next step makes {known.type} anew")
                 anew = self.learnt(known, asked)
                 return self._committed(known, asked, anew, self.writer.with_earlier(self.writer.begun(known), known, ahead))
@@ -222,9 +224,9 @@ class TypeRebuilder:
         return Rebuilt(done=done, is_same=is_same, events=events, came=came, rescued=rescued)
 
     def _came(self, known: KnownType, rows: DataFrame) -> tuple[int, int, int]:
-        """The events behind a type's place, their rows, and those with something rescued; nothing where they cannot be told apart."""
+        """The events behind a type's checkpoint, their rows, and those with something rescued; nothing where they cannot be told apart."""
         try:
-            events = of_types(self.slices.after(self.slices.start(known.place)), [known.type]).select(KEY)
+            events = of_types(self.slices.after(self.slices.start(known.checkpoint)), [known.type]).select(KEY)
         except TableUnreadableError:
             return 0, 0, 0
         is_rescued = F.count_if(F.col(RESCUED).isNotNull())
@@ -246,9 +248,9 @@ class TypeRebuilder:
                 layout=anew.known.layout_version,
             )
             if found.is_same:
-                self._adopt(anew.known, known.place.commits)
+                self._adopt(anew.known, known.checkpoint.commits)
                 return reached
-            start, end = self.slices.start(known.place), self.slices.version
+            start, end = self.slices.start(known.checkpoint), self.slices.version
             keep_listed(self.spark, self.writer.tables.target(anew.known), rows.schema)
             commit_metadata = self.writer.tables.rebuild_commit_metadata(anew.known, start, end, found.events, found.came, found.done)
             held = commit(self.spark, target, commit_metadata, lambda: lambda: _replace(target, rows, anew.count.rows))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.results import GroupResult
-from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypePlace
+from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
 from lakechime_dagster.silver.store import Breaks, Hints, LeftType, Patterns, Replays, Reprocesses, SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
@@ -45,8 +45,10 @@ def event_patterns(platform: Platform) -> Patterns:
     return Patterns(platform.store.engine, platform.ledger.deployment)
 
 
-def settle_group(platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, told: Collection[str]) -> bool:
-    """Register the commits of a step's tables, then close it and move all places, in one transaction; False where somebody had.
+def complete_group(
+    platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, told: Collection[str]
+) -> bool:
+    """Register the commits of a step's tables, then close it and move all checkpoints, in one transaction; False where somebody had.
 
     Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
     nothing that its tables let in.
@@ -62,11 +64,11 @@ def settle_group(platform: Platform, subscription: Subscription, execution: Exec
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.settle(connection, subscription.name, execution.execution_id, result.types, str(uid), told)
+        types.complete(connection, subscription.name, execution.execution_id, result.types, str(uid), told)
         add_to_group(connection, types.deployment, subscription.name, result)
         event_patterns(platform).keep(connection, subscription.name, subscription.patterns)
 
-    return platform.ledger.settle(execution, None, beside=beside)
+    return platform.ledger.complete(execution, None, beside=beside)
 
 
 CATCHES_UP = "catches up"
@@ -77,8 +79,8 @@ class Fares(StrEnum):
     """How a type fares.
 
     Attributes:
-        OK: Its table holds what came up to its place.
-        FAILED: Its newest step could not write it; it keeps its place, and is tried again.
+        OK: Its table holds what came up to its checkpoint.
+        FAILED: Its newest step could not write it; it keeps its checkpoint, and is tried again.
         WAITS: It has no table.
     """
 
@@ -103,7 +105,7 @@ class GroupedType:
     def fares(self) -> Fares:
         if self.known.error:
             return Fares.FAILED
-        return Fares.OK if self.known.place.commits else Fares.WAITS
+        return Fares.OK if self.known.checkpoint.commits else Fares.WAITS
 
     @property
     def reason(self) -> str:
@@ -121,10 +123,10 @@ class GroupedType:
         """Why a step left events of it that need nobody, as it catches up; empty where none are."""
         return CATCHES_UP if self.fares is Fares.OK and self.known.due_ts else ""
 
-    def behind(self, newest: TypePlace) -> int:
-        """How many versions of the stream's table came behind its place; all, where that table was made anew since."""
-        place = self.known.place
-        return max(0, newest.version - (place.version if place.uid in (None, newest.uid) else NOWHERE))
+    def behind(self, newest: TypeCheckpoint) -> int:
+        """How many versions of the stream's table came behind its checkpoint; all, where that table was made anew since."""
+        checkpoint = self.known.checkpoint
+        return max(0, newest.version - (checkpoint.version if checkpoint.uid in (None, newest.uid) else NOWHERE))
 
 
 def types_of(platform: Platform, group: EventGroup) -> list[GroupedType]:
@@ -157,7 +159,7 @@ def reprocess_firing(platform: Platform, subscription: Subscription, row: Subscr
     if consumer is None or consumer.state is not ConsumerState.ACTIVE:
         return None
     reason = f"reprocessing {number}: what was refused is looked at again"
-    return Firing(reason=reason, settled=consumer.settled, feed=consumer.place.feed, has_more=consumer.place.has_more)
+    return Firing(reason=reason, completed=consumer.completed, feed=consumer.checkpoint.feed, has_more=consumer.checkpoint.has_more)
 
 
 MOST_OF_ERROR = 200  # characters
@@ -185,7 +187,7 @@ def _with_types(platform: Platform, subscription: Subscription, row: Subscriptio
     is_free = consumer is not None and consumer.state is ConsumerState.ACTIVE and row.paused_ts is None
     if consumer is None or not due or not is_free or decision.fires or platform.ledger.open_executions(row):
         return replace(decision, reasons=(*decision.reasons, *due, *later))
-    return replace(decision, fires=True, reasons=(*due, *later), firings=(Firing(reason=due[0], settled=consumer.settled),))
+    return replace(decision, fires=True, reasons=(*due, *later), firings=(Firing(reason=due[0], completed=consumer.completed),))
 
 
 def due_types(platform: Platform, subscription: Subscription, consumer: ConsumerRow) -> list[str]:
@@ -218,7 +220,7 @@ def _until(one: LeftType) -> str:
 
 def _has_unread(platform: Platform, subscription: Subscription, consumer: ConsumerRow) -> bool:
     """Whether by new patterns it may have types that nobody has read, in versions of the stream's table that it has read."""
-    has_read = any(place.snapshot_id is not None for place in consumer.place.sources.values())
+    has_read = any(checkpoint.snapshot_id is not None for checkpoint in consumer.checkpoint.sources.values())
     return has_read and event_patterns(platform).are_other(subscription.name, subscription.patterns)
 
 

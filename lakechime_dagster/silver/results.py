@@ -59,8 +59,8 @@ def read_back(row: Mapping[str, Any], rescued: str | None, layout: Layout) -> Le
         told += inner
         pointers.append(pointer)
     for pointer, value in [*found]:
-        is_place = value == "None" and pointer in pointers  # in an array, of what is told
-        if is_place or (value == "{}" and any(one.startswith(pointer + "/") for one in pointers)):
+        is_checkpoint = value == "None" and pointer in pointers  # in an array, of what is told
+        if is_checkpoint or (value == "{}" and any(one.startswith(pointer + "/") for one in pointers)):
             del found[pointer, value]
     return found + told
 
@@ -141,11 +141,11 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A type's table beside the events of the stream's table up to the type's place.
+    """A type's table beside the events of the stream's table up to the type's checkpoint.
 
     Attributes:
         table: The name of its table, with the group in whose folder that lies.
-        version: Of the type's table; `place` that of the stream's table up to which it holds its events.
+        version: Of the type's table; `checkpoint` that of the stream's table up to which it holds its events.
         events: Of the type, up to there.
         rows: Of its table.
         discarded: Events without a row that a contract discards, or discarded when they came.
@@ -159,7 +159,7 @@ class Verified:
     type: str
     table: str
     version: int = -1
-    place: int = -1
+    checkpoint: int = -1
     events: int = 0
     rows: int = 0
     discarded: int = 0
@@ -206,7 +206,7 @@ MAX_CATCHUP = 100  # versions of the stream's table by which a type may be behin
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Types that are read up to one version of the stream's table, each from behind its own place.
+    """Types that are read up to one version of the stream's table, each from behind its own checkpoint.
 
     Attributes:
         starts: The version behind which each is read; one that is not before the end has nothing there.
@@ -236,7 +236,7 @@ def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int
     """What a step reads.
 
     The type that is the furthest behind the group, by more than `max_catchup` versions, catches up by so many versions beside those
-    of the step, so that it gets nearer whatever arrives; types whose places lie within that part read it together. What types that are
+    of the step, so that it gets nearer whatever arrives; types whose checkpoints lie within that part read it together. What types that are
     behind cost those that are not is bounded by this one part.
 
     Args:
@@ -261,7 +261,7 @@ class Replay:
     """That somebody wants a type's earlier events read again.
 
     Attributes:
-        is_whole: All of them are; else those that may have a place by now which they had not when they were written.
+        is_whole: All of them are; else those that may have a checkpoint by now which they had not when they were written.
         is_rebuild: The table is made anew from them, with a layout that is made anew too.
     """
 
@@ -304,7 +304,7 @@ class Reprocessed:
         return cls(reprocess_id=int(facts["reprocess"]), rows=int(facts["reprocessed"])) if "reprocess" in facts else None
 
 
-def settled_variations(variations: Mapping[str, Variation], layouts: Sequence[Layout], oldest: Mapping[str, int]) -> Collection[str]:
+def completed_variations(variations: Mapping[str, Variation], layouts: Sequence[Layout], oldest: Mapping[str, int]) -> Collection[str]:
     """The variations whose rows no replay would change: all of them were written when each value had a column of its field.
 
     A column that has a value never gives it up, as layouts only grow.
@@ -338,10 +338,10 @@ class TypeResult:
         rescued: Rows that have something in `_rescued`.
         reasons: The values that these have there, by why; of rows that can be read no more they are missing.
         pending: Rows that wait, with `waits` as the reason.
-        commits: That hold them, the last one last: of this attempt, and of others that nobody settled.
+        commits: That hold them, the last one last: of this attempt, and of others that nobody completed.
         error: Why nothing of it was written.
         stack: Where that was raised, in Python and in the JVM.
-        left: Rows behind its place that are not written for the error; None where nobody could count them.
+        left: Rows behind its checkpoint that are not written for the error; None where nobody could count them.
         due_ts: When the group is to read on though nothing comes, as the type catches up. 0 is with the next events.
         put_off: With what it failed before, where it was not tried again yet.
         replayed: What came of the replays that were asked for, whose commits are among `commits`.
@@ -381,12 +381,12 @@ class TypeResult:
 
     @property
     def catches_up(self) -> bool:
-        """Whether rows may lie behind its place at which this step did not look."""
+        """Whether rows may lie behind its checkpoint at which this step did not look."""
         return bool(self.due_ts) and not self.pending
 
     @property
     def behind(self) -> int | None:
-        """Rows of the stream's table behind its place that are not in its own; None where this step did not count them."""
+        """Rows of the stream's table behind its checkpoint that are not in its own; None where this step did not count them."""
         if self.put_off or self.catches_up:
             return None
         return self.left if self.error else self.pending
@@ -402,7 +402,7 @@ class GroupResult:
     """What a step did for all types of its group.
 
     Attributes:
-        refused: Rows between the group's place and the end that no type could be told of, by reason.
+        refused: Rows between the group's checkpoint and the end that no type could be told of, by reason.
         verified: What was found in a few of the rows that it wrote, of some types.
     """
 

@@ -166,7 +166,7 @@ class Column:
     is_map: bool = False
 
     def takes(self, kind: Kind) -> bool:
-        """Whether values of a kind have their place here; of a DOUBLE not every whole number."""
+        """Whether values of a kind have their checkpoint here; of a DOUBLE not every whole number."""
         return kind in _TAKES[self.holds]
 
     @property
@@ -235,7 +235,7 @@ class Layout:
 
 
 def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layout:
-    """The layout that has a place for all that was observed, so far as the contract and the caps let it; it only adds.
+    """The layout that has a checkpoint for all that was observed, so far as the contract and the caps let it; it only adds.
 
     The same layout, observed and contract give the same one, and it gives itself again.
     """
@@ -299,7 +299,7 @@ class _Grower:
             held = [one.holds for one in grown if one.field == name]
             holds = self._held_as(kind, node, held, path)
             is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
-            is_late = at >= len(first) and holds is not Holds.VARIANT  # which has a place only once another kind has a column
+            is_late = at >= len(first) and holds is not Holds.VARIANT  # which has a checkpoint only once another kind has a column
             if is_held or is_late or not self._may_add(held, kind, path, is_new=is_new):
                 continue
             own = column_of(name)
@@ -329,7 +329,7 @@ class _Grower:
         return (is_new and not held) or self.contract.mode(change_of(held, kind, path), path) in (Mode.EVOLVE, Mode.VARIANT)
 
     def _kinds(self, node: Node, path: str) -> list[Kind]:
-        """The kinds of a path that need a place, the one first whose column is to bear its bare name."""
+        """The kinds of a path that need a checkpoint, the one first whose column is to bear its bare name."""
         is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - SAYS_NOTHING
         return [] if is_nothing else [kind for kind in _FIRST if kind in node.kinds]
 
@@ -581,14 +581,14 @@ def _below(node: Node) -> Iterable[Node]:
     return (*node.fields.values(), *((node.element,) if node.element is not None else ()))
 
 
-NOWHERE = -1  # the place of a type of which nothing was read
+NOWHERE = -1  # the checkpoint of a type of which nothing was read
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypePlace:
+class TypeCheckpoint:
     """Up to which version of a stream's table a type's own table holds its rows, and how many commits of the group it has.
 
-    The count is tied to the place: whoever writes what lies behind the place commits under the number that follows, so that
+    The count is tied to the checkpoint: whoever writes what lies behind the checkpoint commits under the number that follows, so that
     of all who do one is let in, however long they lived.
 
     Attributes:
@@ -618,7 +618,7 @@ class KnownType:
     type: str
     table: str
     home: str = ""
-    place: TypePlace = field(default_factory=TypePlace)
+    checkpoint: TypeCheckpoint = field(default_factory=TypeCheckpoint)
     layout: Layout = field(default_factory=Layout)
     layout_version: int = 0
     observed: Observed = field(default_factory=Observed)
@@ -666,10 +666,10 @@ def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What a step found out of one type: the observed that includes it, and the layout that has a place for it.
+    """What a step found out of one type: the observed that includes it, and the layout that has a checkpoint for it.
 
     Attributes:
-        place: From which a new type is read.
+        checkpoint: From which a new type is read.
         prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
         before: The number of the layout to which it was added.
         decision: What the layout gained, or lost, for people.
@@ -679,7 +679,7 @@ class Learning:
     type: str
     table: str
     home: str = ""
-    place: TypePlace
+    checkpoint: TypeCheckpoint
     prototypes: tuple[Prototype, ...]
     enlarging: int
     observed: Observed
@@ -750,7 +750,7 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) ->
         type=known.type,
         table=known.table,
         home=known.home,
-        place=known.place,
+        checkpoint=known.checkpoint,
         prototypes=(*enlarging, *others),
         enlarging=len(enlarging),
         observed=observed,
@@ -772,7 +772,7 @@ def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) 
         type=known.type,
         table=known.table,
         home=known.home,
-        place=known.place,
+        checkpoint=known.checkpoint,
         prototypes=(*enlarging, *others),
         enlarging=len(enlarging),
         observed=observed,
@@ -794,14 +794,14 @@ def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, l
 
 
 def registered(known: KnownType) -> Learning | None:
-    """A type that waits for a table, kept with its place, so that nothing of it is lost once it gets one; None where it has one."""
+    """A type that waits for a table, kept with its checkpoint, so that nothing of it is lost once it gets one; None where it has one."""
     if known.layout_version:
         return None
     return Learning(
         type=known.type,
         table=known.table,
         home=known.home,
-        place=known.place,
+        checkpoint=known.checkpoint,
         prototypes=(),
         enlarging=0,
         observed=known.observed,

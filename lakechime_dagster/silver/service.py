@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, texts
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.tables.events import REFUSED_BEFORE, EventTable
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ class Streamed:
     def rows(self) -> DeltaRows:
         return DeltaRows(self.platform.log(self.table.name, self.table.location))
 
-    def newest(self) -> TypePlace | None:
-        """The place of a type whose table holds all that is there; None before the first event.
+    def newest(self) -> TypeCheckpoint | None:
+        """The checkpoint of a type whose table holds all that is there; None before the first event.
 
         Raises:
             TableUnreadableError: the table is there and cannot be read.
         """
         state = self.rows.log.state()
-        return None if state is None else TypePlace(uid=str(state.metadata().id), version=state.version())
+        return None if state is None else TypeCheckpoint(uid=str(state.metadata().id), version=state.version())
 
     def refused_by_reason(self) -> dict[str, int]:
         """How many rows no type can be told of, the commonest reason first; none of them was reprocessed."""

@@ -14,34 +14,34 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange, TableLog
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, shape_of, variation_of, within_columns
 from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.results import REBUILT, Part, Replayed
 from lakechime_dagster.silver.rows import RESCUED
-from lakechime_dagster.silver.schema import KnownType, Prototype, TypePlace, personal_columns
+from lakechime_dagster.silver.schema import KnownType, Prototype, TypeCheckpoint, personal_columns
 from lakechime_dagster.spark.commit import CommitLostError, Target, TargetLog, keep_listed, properties_of, retrying
 from lakechime_dagster.spark.ranges import ReadMethod, read_range, remove_folder
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.rows import holds
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
 COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
 
 
 @dataclass
 class Slices:
-    """The rows of a stream's table up to an end, behind any place.
+    """The rows of a stream's table up to an end, behind any checkpoint.
 
     Attributes:
-        cuts: Versions at which what is read is cut, so that types with several places read each file in one segment.
+        cuts: Versions at which what is read is cut, so that types with several checkpoints read each file in one segment.
     """
 
     spark: SparkSession
     table: str
     log: TableLog
-    end: SnapshotPlace
+    end: SnapshotCheckpoint
     cuts: tuple[int, ...] = ()
     _frames: dict[tuple[int, int], DataFrame] = field(default_factory=dict)
 
@@ -51,13 +51,13 @@ class Slices:
         assert self.end.snapshot_id is not None
         return int(self.end.snapshot_id)
 
-    def start(self, place: TypePlace) -> int:
-        """The version behind which a place reads: its own, or the beginning where the table was made anew since."""
-        return place.version if place.uid in (None, self.end.table_uid) else -1
+    def start(self, checkpoint: TypeCheckpoint) -> int:
+        """The version behind which a checkpoint reads: its own, or the beginning where the table was made anew since."""
+        return checkpoint.version if checkpoint.uid in (None, self.end.table_uid) else -1
 
-    def is_anew(self, place: TypePlace) -> bool:
-        """Whether the table was made anew since a type was read up to a place: what its own table has of it cannot be told."""
-        return place.commits > 0 and place.uid not in (None, self.end.table_uid)
+    def is_anew(self, checkpoint: TypeCheckpoint) -> bool:
+        """Whether the table was made anew since a type was read up to a checkpoint: what its own table has of it cannot be told."""
+        return checkpoint.commits > 0 and checkpoint.uid not in (None, self.end.table_uid)
 
     def after(self, start: int) -> DataFrame:
         """The rows of all versions behind one, -1 for all.
@@ -112,7 +112,7 @@ class Slices:
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """The events of a part, each type's behind its own place: frames, each with all of its types, and why types cannot be read."""
+    """The events of a part, each type's behind its own checkpoint: frames, each with all of its types, and why types cannot be read."""
 
     frames: tuple[DataFrame, ...]
     unread: dict[str, Exception]
@@ -154,38 +154,38 @@ FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What a table holds beyond what is known of it: its own place, and the commits that led there, of which the last makes it."""
+    """What a table holds beyond what is known of it: its own checkpoint, and the commits that led there, of which the last makes it."""
 
-    place: TypePlace
+    checkpoint: TypeCheckpoint
     commits: tuple[Committed, ...]
 
 
-def ahead_of(place: TypePlace, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
-    """What the table of a type holds beyond a place; None where that is its last one.
+def ahead_of(checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
+    """What the table of a type holds beyond a checkpoint; None where that is its last one.
 
     Raises:
         LakeChimeError: it holds something, and its log no longer says up to where.
     """
     last = log.last_committed(consumer) if log.exists() else None
-    if last is None or last.commit_metadata.step <= place.commits:
+    if last is None or last.commit_metadata.step <= checkpoint.commits:
         return None
     end = last.commit_metadata.end.sources.get(source)
     if last.is_commit_metadata_lost or end is None or end.snapshot_id is None:
         problem = f"its log at {log.shown_location} no longer tells up to where its commit {last.commit_metadata.step} read {source}"
         raise LakeChimeError(f"{problem}; put the log back")
-    steps = range(max(place.commits, last.commit_metadata.step - MAX_TOLD) + 1, last.commit_metadata.step)
+    steps = range(max(checkpoint.commits, last.commit_metadata.step - MAX_TOLD) + 1, last.commit_metadata.step)
     before = [one for step in steps if (one := log.committed(consumer, step)) is not None and not one.is_commit_metadata_lost]
-    reached = TypePlace(uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step)
-    return Ahead(place=reached, commits=(*before, last))
+    reached = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step)
+    return Ahead(checkpoint=reached, commits=(*before, last))
 
 
-def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata) -> Committed:
-    """Write what lies behind a place, and tell whose commit holds it then: this attempt's, or another's that came before.
+def append_after(checkpoint: TypeCheckpoint, target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata) -> Committed:
+    """Write what lies behind a checkpoint, and tell whose commit holds it then: this attempt's, or another's that came before.
 
     Rows that bring no column are files by Spark and a commit by the table's log, which costs less than Delta's; others are Delta's.
 
     Args:
-        place: Behind which the rows lie; the commit metadata's step follows its commits.
+        checkpoint: Behind which the rows lie; the commit metadata's step follows its commits.
         target: The table, which the first write makes.
         rows: With all columns of their layout.
         count: Of the rows, about; few are written as one file.
@@ -194,7 +194,7 @@ def append_after(place: TypePlace, target: Target, rows: DataFrame, count: int, 
     Raises:
         CommitLostError: the write returned, and no commit of its number is there.
     """
-    assert commit_metadata.step == place.commits + 1
+    assert commit_metadata.step == checkpoint.commits + 1
     one = rows.coalesce(1) if count <= FEW_ROWS else rows
     for tried in retrying(ConsumerConflictError):
         with tried:
@@ -266,19 +266,19 @@ class TypeTables:
         Raises:
             LakeChimeError: it cannot be asked, or does not tell up to where it holds something.
         """
-        return ahead_of(known.place, self.target(known).log, self._consumer(known), self.job.group.stream.table.name)
+        return ahead_of(known.checkpoint, self.target(known).log, self._consumer(known), self.job.group.stream.table.name)
 
     def last_committed(self, known: KnownType) -> Committed | None:
         """The last commit of the group in a type's table."""
         return self.target(known).log.last_committed(self._consumer(known))
 
-    def commit_metadata(self, known: KnownType, place: TypePlace, start: int, end: int, rows: int) -> CommitMetadata:
-        """What this attempt's commit of what lies behind a place says: the version behind which it reads, its last one, the events."""
+    def commit_metadata(self, known: KnownType, checkpoint: TypeCheckpoint, start: int, end: int, rows: int) -> CommitMetadata:
+        """What this attempt's commit of what lies behind a checkpoint says: the version behind which it reads, its last one, the events."""
         facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
-        return self._commit_metadata(known, place, end, facts, {"schema_version": str(known.layout_version)})
+        return self._commit_metadata(known, checkpoint, end, facts, {"schema_version": str(known.layout_version)})
 
     def replay_commit_metadata(self, known: KnownType, done: Replayed) -> CommitMetadata:
-        """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's place none."""
+        """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's checkpoint none."""
         facts = {
             "type": known.type,
             "layout": known.layout_version,
@@ -288,7 +288,7 @@ class TypeTables:
             "added": done.added,
         }
         tags = {"schema_version": str(known.layout_version), "cause": "replay"}
-        return self._commit_metadata(known, known.place, known.place.version, facts, tags)
+        return self._commit_metadata(known, known.checkpoint, known.checkpoint.version, facts, tags)
 
     def rebuild_commit_metadata(self, known: KnownType, start: int, end: int, rows: int, written: int, done: Replayed) -> CommitMetadata:
         """What this attempt's commit says that makes the table anew: all of the stream's table is in it, of which `rows` events, and as
@@ -307,18 +307,18 @@ class TypeTables:
             "removed": done.removed,
         }
         tags = {"schema_version": str(known.layout_version), "cause": "rebuild", "breaking": "true"}
-        return self._commit_metadata(known, known.place, end, facts, tags)
+        return self._commit_metadata(known, known.checkpoint, end, facts, tags)
 
     def _commit_metadata(
-        self, known: KnownType, place: TypePlace, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]
+        self, known: KnownType, checkpoint: TypeCheckpoint, end: int, facts: Mapping[str, Any], tags: Mapping[str, str]
     ) -> CommitMetadata:
-        reached = SnapshotPlace(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))
+        reached = SnapshotCheckpoint(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))
         return CommitMetadata(
             consumer=self._consumer(known),
-            step=place.commits + 1,
+            step=checkpoint.commits + 1,
             attempt=self.job.attempt,
             execution_id=self.job.execution_id,
-            end=Place(sources={self.job.group.stream.table.name: reached}),
+            end=Checkpoint(sources={self.job.group.stream.table.name: reached}),
             facts=facts,
             tags=tags,
         )

@@ -12,7 +12,7 @@ from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
 from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.event import ROOT, Kind, Variation
 from lakechime_dagster.silver.results import GroupResult, Replay, Replayed, Reprocessed, TypeResult
-from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Layout, Learning, Observed, Seen, TypePlace
+from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Layout, Learning, Observed, Seen, TypeCheckpoint
 from lakechime_dagster.tables.events import EventGroup, Hint, owner_of
 from lakechime_dagster.triggers.interventions import By
 
@@ -51,7 +51,7 @@ def _add(connection: Connection, deployment: str, group: str, counter: str, amou
 
 
 def _raise(connection: Connection, table: sa.Table, key: Mapping[str, Any], amount: float) -> None:
-    """Raise the `total` of a row; one step of a group settles at a time, so that nobody else makes the same row meanwhile."""
+    """Raise the `total` of a row; one step of a group completes at a time, so that nobody else makes the same row meanwhile."""
     this = [table.c[name] == value for name, value in key.items()]
     raised = connection.execute(sa.update(table).where(*this).values(total=table.c.total + amount))
     if not raised.rowcount:
@@ -112,7 +112,7 @@ def keep_breaks(connection: Connection, type_id: int, layout_version: int, sever
 
 
 def tell_breaks(connection: Connection, deployment: str, group: str, now: int) -> None:
-    """From now on what is kept of a group is told; in the transaction that settles a step, also of attempts that died before."""
+    """From now on what is kept of a group is told; in the transaction that completes a step, also of attempts that died before."""
     kind = store_schema.event_type.c
     of_group = sa.select(kind.type_id).where(kind.deployment == deployment, kind.group_name == group)
     untold = store_schema.type_break.c.told_ts.is_(None) & store_schema.type_break.c.type_id.in_(of_group)
@@ -149,7 +149,7 @@ class Replays:
     def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False, is_rebuild: bool = False) -> list[AskedReplay]:
         """Ask for replays of these types, all or none; of one that has an open one already nothing new.
 
-        A step may be at what is open, and closes only that. So a whole replay takes the place of an open one that is none, as another
+        A step may be at what is open, and closes only that. So a whole replay takes the checkpoint of an open one that is none, as another
         one; and a rebuild is asked for beside an open replay, and done first.
 
         Raises:
@@ -226,7 +226,7 @@ class Replays:
 
 
 def close(connection: Connection, execution_id: str, several: Iterable[Replayed]) -> None:
-    """Keep what came of replays, within the settling transaction; of one that is closed nothing."""
+    """Keep what came of replays, within the completing transaction; of one that is closed nothing."""
     now = now_ms(connection)
     for one in several:
         this = (store_schema.type_replay.c.replay_id == one.replay_id, _OPEN)
@@ -340,10 +340,10 @@ class SqlEventTypes:
                 relayout = [Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.RELAYOUT)] if version != row.layout_version else []
                 keep_breaks(connection, row.type_id, version, relayout, now_ms(connection))
 
-    def settle(
+    def complete(
         self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()
     ) -> None:
-        """Move the places of the types to where the step brought them, keep its counts and what came of replays; within the settling
+        """Move the checkpoints of the types to where the step brought them, keep its counts and what came of replays; within the completing
         transaction.
 
         Of the types in `told` people are told now.
@@ -365,7 +365,7 @@ class SqlEventTypes:
         """Let each type of a stream be of the group that has it by the declaration, with its checkpoint, layouts, replays and sums.
 
         Done before a step reads what it knows of its types, all in one transaction; again it changes nothing. A table stays where it
-        lies. A step of the former group that is under way finds the type gone when it settles, and what it wrote is found in the table.
+        lies. A step of the former group that is under way finds the type gone when it completes, and what it wrote is found in the table.
 
         Args:
             groups: All of the stream.
@@ -375,11 +375,11 @@ class SqlEventTypes:
             The types that moved.
         """
         kind, names = store_schema.event_type.c, {group.name for group in groups}
-        query = sa.select(kind.type_id, kind.type, kind.group_name, kind.place_uid, kind.layout_version).order_by(kind.type_id)
+        query = sa.select(kind.type_id, kind.type, kind.group_name, kind.checkpoint_uid, kind.layout_version).order_by(kind.type_id)
         with reading(self.engine) as connection:
             rows = connection.execute(query.where(kind.deployment == self.deployment)).all()
         there = {(row.group_name, row.type) for row in rows}
-        of_stream = [row for row in rows if row.group_name in names or (uid is not None and row.place_uid == uid)]
+        of_stream = [row for row in rows if row.group_name in names or (uid is not None and row.checkpoint_uid == uid)]
         moves = [(row, owner_of(groups, row.type).name) for row in of_stream]
         moves = [(row, owner) for row, owner in moves if owner != row.group_name and (owner, row.type) not in there]
         if not moves:
@@ -465,7 +465,7 @@ class SqlEventTypes:
         self._check_new(connection, group, one.type)
         values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
         values["home"] = one.home or group
-        values |= {"place_uid": one.place.uid, "place_version": one.place.version}
+        values |= {"checkpoint_uid": one.checkpoint.uid, "checkpoint_version": one.checkpoint.version}
         made = connection.execute(
             sa.insert(store_schema.event_type).values(**values, first_ts=now).returning(store_schema.event_type.c.type_id)
         )
@@ -496,10 +496,12 @@ class SqlEventTypes:
         if one.committed is not None:
             held = store_schema.event_type.c.commits < one.committed.commit_metadata.step
             values = {"commits": one.committed.commit_metadata.step, "commit_ts": now}
-            connection.execute(this.where(held).values(place_uid=uid, place_version=one.end, **values))
+            connection.execute(this.where(held).values(checkpoint_uid=uid, checkpoint_version=one.end, **values))
         elif not one.error and not one.pending:
-            further = sa.or_(store_schema.event_type.c.place_version < one.end, store_schema.event_type.c.place_uid.is_distinct_from(uid))
-            connection.execute(this.where(further).values(place_uid=uid, place_version=one.end))
+            further = sa.or_(
+                store_schema.event_type.c.checkpoint_version < one.end, store_schema.event_type.c.checkpoint_uid.is_distinct_from(uid)
+            )
+            connection.execute(this.where(further).values(checkpoint_uid=uid, checkpoint_version=one.end))
         if not one.error:
             connection.execute(this.values(failures=0, due_ts=one.due_ts, error=""))
 
@@ -583,7 +585,7 @@ def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
         type=row.type,
         table=row.table_name,
         home=row.home,
-        place=TypePlace(uid=row.place_uid, version=row.place_version, commits=row.commits),
+        checkpoint=TypeCheckpoint(uid=row.checkpoint_uid, version=row.checkpoint_version, commits=row.commits),
         layout=Layout.from_json(columns),
         layout_version=row.layout_version,
         observed=_observed(row.observed),
@@ -613,22 +615,23 @@ def _variation(kinds: list[list[str]]) -> Variation:
 
 @dataclass(frozen=True, kw_only=True)
 class TypesAt:
-    """So many types at one place, of which one is named; how many commits each has is its own."""
+    """So many types at one checkpoint, of which one is named; how many commits each has is its own."""
 
-    place: TypePlace
+    checkpoint: TypeCheckpoint
     types: int
     example: str
 
 
-def places_of(engine: Engine, deployment: str, group: str) -> list[TypesAt]:
-    """The places at which types of a group stand, the oldest first."""
-    at = (store_schema.event_type.c.place_uid, store_schema.event_type.c.place_version)
+def checkpoints_of(engine: Engine, deployment: str, group: str) -> list[TypesAt]:
+    """The checkpoints at which types of a group stand, the oldest first."""
+    at = (store_schema.event_type.c.checkpoint_uid, store_schema.event_type.c.checkpoint_version)
     counted = sa.select(*at, sa.func.count().label("types"), sa.func.min(store_schema.event_type.c.type).label("example"))
     of_group = (store_schema.event_type.c.deployment == deployment, store_schema.event_type.c.group_name == group)
     with reading(engine) as connection:
-        rows = connection.execute(counted.where(*of_group).group_by(*at).order_by(store_schema.event_type.c.place_version, "example"))
+        rows = connection.execute(counted.where(*of_group).group_by(*at).order_by(store_schema.event_type.c.checkpoint_version, "example"))
         return [
-            TypesAt(place=TypePlace(uid=row.place_uid, version=row.place_version), types=row.types, example=row.example) for row in rows
+            TypesAt(checkpoint=TypeCheckpoint(uid=row.checkpoint_uid, version=row.checkpoint_version), types=row.types, example=row.example)
+            for row in rows
         ]
 
 
@@ -643,12 +646,12 @@ class Patterns:
     deployment: str
 
     def are_other(self, group: str, patterns: Iterable[tuple[str, str]]) -> bool:
-        """Whether a group's last settled step had other ones than these, or none is known of."""
+        """Whether a group's last completed step had other ones than these, or none is known of."""
         with reading(self.engine) as connection:
             return connection.scalar(sa.select(_ROW.patterns).where(*self._is(group))) != dict(patterns)
 
     def keep(self, connection: Connection, group: str, patterns: Iterable[tuple[str, str]]) -> None:
-        """Keep by which patterns a group has read; within the settling transaction."""
+        """Keep by which patterns a group has read; within the completing transaction."""
         values = {"patterns": dict(patterns)}
         if not connection.execute(sa.update(store_schema.group_patterns).where(*self._is(group)).values(**values)).rowcount:
             connection.execute(sa.insert(store_schema.group_patterns).values(deployment=self.deployment, group_name=group, **values))
@@ -805,7 +808,7 @@ class Reprocesses:
 
 
 def close_reprocess(connection: Connection, execution_id: str, done: Reprocessed) -> None:
-    """Keep what came of a request to reprocess, within the settling transaction; of one that is closed nothing."""
+    """Keep what came of a request to reprocess, within the completing transaction; of one that is closed nothing."""
     this = (store_schema.stream_reprocess.c.reprocess_id == done.reprocess_id, _DECISIONS_OPEN)
     values = {"rows": done.rows, "execution_id": execution_id, "done_ts": now_ms(connection)}
     connection.execute(sa.update(store_schema.stream_reprocess).where(*this).values(**values))

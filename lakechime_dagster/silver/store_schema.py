@@ -17,8 +17,8 @@ event_type = sa.Table(
     sa.Column("type", sa.String(512), nullable=False),
     sa.Column("table_name", sa.String(128), nullable=False),
     sa.Column("home", sa.String(64), nullable=False, server_default=""),  # the group in whose folder its table lies
-    sa.Column("place_uid", sa.String(128)),
-    sa.Column("place_version", sa.BigInteger, nullable=False, server_default="-1"),
+    sa.Column("checkpoint_uid", sa.String(128)),
+    sa.Column("checkpoint_version", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("layout_version", sa.Integer, nullable=False, server_default="0"),
     sa.Column("observed", sa.JSON, nullable=False),
@@ -28,7 +28,7 @@ event_type = sa.Table(
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
     sa.Column("told_ts", sa.BigInteger, nullable=False, server_default="0"),  # when Dagster was told of it last
-    sa.Column("written_sum", sa.BigInteger, nullable=False, server_default="0"),  # these three: of all settled steps
+    sa.Column("written_sum", sa.BigInteger, nullable=False, server_default="0"),  # these three: of all completed steps
     sa.Column("rescued_sum", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("discarded_sum", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("columns_added", sa.BigInteger, nullable=False, server_default="0"),
@@ -37,8 +37,8 @@ event_type = sa.Table(
     sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest step
     sa.Column("waits", sa.Text, nullable=False, server_default=""),  # why they do
     sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
-    sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its place, as they were counted last
-    sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was settled
+    sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its checkpoint, as they were counted last
+    sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was completed
     sa.Column("rebuilt_step", sa.BigInteger, nullable=False, server_default="0"),  # the commit that made its table anew last
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
@@ -71,7 +71,7 @@ variation = sa.Table(
     sa.Column("first_ts", sa.BigInteger, nullable=False),
 )
 
-# How many values of a type settled steps rescued, by reason.
+# How many values of a type completed steps rescued, by reason.
 type_rescue = sa.Table(
     "lc_type_rescue",
     metadata,
@@ -80,7 +80,7 @@ type_rescue = sa.Table(
     sa.Column("total", sa.BigInteger, nullable=False),
 )
 
-# A change of a type that breaks something; it is told once the next step is settled.
+# A change of a type that breaks something; it is told once the next step is completed.
 type_break = sa.Table(
     "lc_type_break",
     metadata,
@@ -153,7 +153,7 @@ type_hint = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# By which patterns the groups of a stream shared its types when a step of one was settled last.
+# By which patterns the groups of a stream shared its types when a step of one was completed last.
 group_patterns = sa.Table(
     "lc_group_patterns",
     metadata,
@@ -162,7 +162,7 @@ group_patterns = sa.Table(
     sa.Column("patterns", sa.JSON, nullable=False),  # by group
 )
 
-# What the settled steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.
+# What the completed steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.
 group_total = sa.Table(
     "lc_group_total",
     metadata,

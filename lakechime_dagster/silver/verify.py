@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.results import Example, Fault, TypeResult, Verified, value_faults
 from lakechime_dagster.silver.rows import rows_of
-from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, TypeTables, of_types
 from lakechime_dagster.spark.commit import commit_at
 from lakechime_dagster.spark.driver import described
@@ -32,7 +32,7 @@ class _Pinned:
     """A version of a type's table, and the version of the stream's table up to which it holds its events."""
 
     version: int
-    place: TypePlace
+    checkpoint: TypeCheckpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,25 +77,25 @@ class GroupVerifier:
         """
         log = self.tables.target(one).log
         if not log.exists():
-            if one.place.commits:
+            if one.checkpoint.commits:
                 raise LakeChimeError(f"{self.tables.target(one).name} is not there; put it back, or forget the type")
             return None
         version, last = log.version, self.tables.last_committed(one)
-        if last is None and not one.place.commits:
+        if last is None and not one.checkpoint.commits:
             return None  # it is another's
         held = (
             None
             if last is None or last.is_commit_metadata_lost
             else last.commit_metadata.end.sources.get(self.tables.job.group.stream.table.name)
         )
-        place = one.place
+        checkpoint = one.checkpoint
         if last is not None and held is not None and held.snapshot_id is not None:
             version = max(version, int(last.version))
-            is_further = place.uid != held.table_uid or place.version < int(held.snapshot_id)
-            place = TypePlace(uid=held.table_uid, version=int(held.snapshot_id)) if is_further else place
-        if place.uid != self.slices.end.table_uid:
+            is_further = checkpoint.uid != held.table_uid or checkpoint.version < int(held.snapshot_id)
+            checkpoint = TypeCheckpoint(uid=held.table_uid, version=int(held.snapshot_id)) if is_further else checkpoint
+        if checkpoint.uid != self.slices.end.table_uid:
             raise LakeChimeError(f"{self.slices.table} was made anew since {self.tables.target(one).name} was written last")
-        return _Pinned(version=version, place=place)
+        return _Pinned(version=version, checkpoint=checkpoint)
 
     def _looked(self, one: KnownType, at: _Pinned) -> Verified:
         try:
@@ -105,7 +105,7 @@ class GroupVerifier:
             return unread(one, self.tables, error)
 
     def _counted(self, one: KnownType, at: _Pinned) -> Verified:
-        events = of_types(self.slices.segment(-1, at.place.version), [one.type])
+        events = of_types(self.slices.segment(-1, at.checkpoint.version), [one.type])
         held = pinned(self.spark, self.tables.target(one).location, at.version)
         beside = _beside(events, held)
         counts = {row["fault"]: row for row in beside.groupBy("fault").agg(F.count("*").alias("n"), *map(_sum, ("told", "held"))).collect()}
@@ -114,7 +114,7 @@ class GroupVerifier:
             type=one.type,
             table=self.tables.target(one).name,
             version=at.version,
-            place=at.place.version,
+            checkpoint=at.checkpoint.version,
             events=sum(row["told"] for row in counts.values()),
             rows=sum(row["held"] for row in counts.values()),
         )
@@ -151,7 +151,7 @@ class GroupVerifier:
 
     def _gone(self, beside: DataFrame, at: _Pinned) -> int:
         """How many rows without an event are older than all that the stream's table still holds."""
-        oldest = self.slices.segment(-1, at.place.version).agg(F.min("_ingested_at").alias("oldest")).collect()[0]["oldest"]
+        oldest = self.slices.segment(-1, at.checkpoint.version).agg(F.min("_ingested_at").alias("oldest")).collect()[0]["oldest"]
         foreign = beside.where(F.col("fault") == Fault.FOREIGN.value)
         return foreign.where(F.col("at") < F.lit(oldest)).count() if oldest is not None else foreign.count()
 
@@ -215,7 +215,7 @@ def _sampled(
         type=known.type,
         table=tables.target(known).name,
         version=version,
-        place=done.end,
+        checkpoint=done.end,
         rows=done.written,
         sampled=len(rows),
         faults=dict(faults),

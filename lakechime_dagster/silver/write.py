@@ -13,7 +13,7 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import REBUILT, Replayed, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
-from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypePlace
+from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.shape import Rescue, covers
 from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append_after, counted, of_types
 from lakechime_dagster.spark.commit import Target, commit_at
@@ -66,7 +66,7 @@ class TypeWriter:
     repository: SchemaRepository
 
     def written(self, one: ToWrite) -> "TypeResult | MadeAnewError":
-        """A type's rows in its table; what hinders that is told, and the type keeps its place.
+        """A type's rows in its table; what hinders that is told, and the type keeps its checkpoint.
 
         Of one whose table somebody made anew meanwhile nothing is written, and that is told: `written_anew` goes on, one type after
         the other, as it asks the store.
@@ -83,17 +83,17 @@ class TypeWriter:
         """The same behind the commit that made a type's table anew."""
         try:
             with described():
-                known = replace(self.as_its_table(one.type, ahead), place=ahead.place)
-                count = self._left(known, known.place, one.end)
+                known = replace(self.as_its_table(one.type, ahead), checkpoint=ahead.checkpoint)
+                count = self._left(known, known.checkpoint, one.end)
                 found = replace(ahead, commits=(*(one.ahead.commits if one.ahead is not None else ()), *ahead.commits))
                 if count.rows:
                     return self._appended(replace(one, type=known, count=count, ahead=found))
-                return replace(self.with_earlier(self.begun(known), known, found), end=max(self.slices.start(known.place), one.end))
+                return replace(self.with_earlier(self.begun(known), known, found), end=max(self.slices.start(known.checkpoint), one.end))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             return self.failed(one.type, error, None)
 
     def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
-        """A type of which nothing was written, why, and how many rows are left behind its place."""
+        """A type of which nothing was written, why, and how many rows are left behind its checkpoint."""
         return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], stack=stack(error), left=left)
 
     def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
@@ -129,37 +129,37 @@ class TypeWriter:
 
     def begun(self, known: KnownType) -> TypeResult:
         """A type of which nothing is done yet."""
-        start = self.slices.start(known.place)
+        start = self.slices.start(known.checkpoint)
         return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, layout=known.layout_version)
 
     def _appended(self, one: ToWrite) -> TypeResult:
-        known, place, count = one.type, one.type.place, one.count
+        known, checkpoint, count = one.type, one.type.checkpoint, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
         begun = replace(self.begun(known), columns_added=one.columns_added)
         result = self.with_earlier(begun, known, one.ahead)
         for _ in range(MAX_ROUNDS):
-            start = self.slices.start(place)
+            start = self.slices.start(checkpoint)
             events = of_types(self.slices.between(start, one.end), [known.type])
             covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
-            commit_metadata = self.tables.commit_metadata(known, place, start, one.end, count.rows)
-            held = append_after(place, target, rows, count.rows, commit_metadata)
+            commit_metadata = self.tables.commit_metadata(known, checkpoint, start, one.end, count.rows)
+            held = append_after(checkpoint, target, rows, count.rows, commit_metadata)
             if self.tables.is_own(held):
                 result = self._with(result, target, held, count.rows, rest)
                 return replace(result, end=one.end)
-            ahead = self.tables.ahead(replace(known, place=place))
+            ahead = self.tables.ahead(replace(known, checkpoint=checkpoint))
             assert ahead is not None  # as it holds a commit
             if made_anew(ahead):
                 raise MadeAnewError(known.type, ahead)
-            place, result = ahead.place, self.with_earlier(result, known, ahead)
-            count = self._left(known, place, one.end)
+            checkpoint, result = ahead.checkpoint, self.with_earlier(result, known, ahead)
+            count = self._left(known, checkpoint, one.end)
             if not count.rows:
-                return replace(result, end=max(self.slices.start(place), one.end))
+                return replace(result, end=max(self.slices.start(checkpoint), one.end))
         raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
 
-    def _left(self, known: KnownType, place: TypePlace, end: int) -> TypeCount:
-        """The events between the place that a table tells and the end; none where another attempt was further."""
-        start = self.slices.start(place)
+    def _left(self, known: KnownType, checkpoint: TypeCheckpoint, end: int) -> TypeCount:
+        """The events between the checkpoint that a table tells and the end; none where another attempt was further."""
+        start = self.slices.start(checkpoint)
         if start >= end:
             return NOTHING
         left = of_types(self.slices.between(start, end), [known.type])
@@ -209,7 +209,7 @@ class TypeWriter:
 
 
 def _replayed(commit: Committed) -> Replayed:
-    """What a replay did that nobody settled, as its writer counted."""
+    """What a replay did that nobody completed, as its writer counted."""
     facts = commit.commit_metadata.facts
     counts = {name: int(facts.get(name, 0)) for name in ("replaced", "added", "removed")}
     return Replayed(replay_id=int(facts["replay"]), **counts)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.triggers.consumers import FeedPlace, FilesPlace
+from lakechime_dagster.triggers.consumers import FileOffsets, SourceOffsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,30 +14,30 @@ class Look:
     """What a feed holds now.
 
     Attributes:
-        end: Up to where it can be read; without `problems`, not before the place from which it was looked at.
-        came: What lies between that place and the end, in words; empty where nothing does.
+        end: Up to where it can be read; without `problems`, not before the checkpoint from which it was looked at.
+        came: What lies between that checkpoint and the end, in words; empty where nothing does.
         rest: What is there beyond the end and cannot be read yet, in words.
         step_end: Up to where one step reads, where its limit comes before the end.
         left: What a step leaves to the next ones by its limit, in words; empty where it reads all.
-        problems: Why it cannot be read on from the place unless a person decides how, each with the choices.
+        problems: Why it cannot be read on from the checkpoint unless a person decides how, each with the choices.
         kept: With problems, from where all that is there and was not read is read on, if what is gone is given up; None where
-            it is the same place.
+            it is the same checkpoint.
     """
 
-    end: FeedPlace
+    end: SourceOffsets
     came: str = ""
     rest: str = ""
-    step_end: FeedPlace | None = None
+    step_end: SourceOffsets | None = None
     left: str = ""
     problems: tuple[str, ...] = ()
-    kept: FeedPlace | None = None
+    kept: SourceOffsets | None = None
 
 
 class OpenFeed(Protocol):
     """A feed that can be asked."""
 
-    def look(self, place: FeedPlace | None) -> Look:
-        """What it holds after a place; None is before everything.
+    def look(self, checkpoint: SourceOffsets | None) -> Look:
+        """What it holds after a checkpoint; None is before everything.
 
         Raises:
             FeedUnreadableError: it cannot be asked.
@@ -57,7 +57,7 @@ class FilesFeed:
     """The files below a folder whose names match a pattern; a step reads at most so many bytes of them, None is all.
 
     A file is read up to its last whole line, and may grow. One that was written anew is noticed by its size, or because no
-    line ends any more where it was read up to. One that is gone was read: it drops out of the place, and a file that comes
+    line ends any more where it was read up to. One that is gone was read: it drops out of the checkpoint, and a file that comes
     under its name later is a new one.
 
     A step that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
@@ -68,13 +68,13 @@ class FilesFeed:
     pattern: str
     max_bytes: int | None = None
 
-    def look(self, place: FeedPlace | None) -> Look:
-        """What the files hold after a place.
+    def look(self, checkpoint: SourceOffsets | None) -> Look:
+        """What the files hold after a checkpoint.
 
         Raises:
             FeedUnreadableError: the folder, or a file in it, cannot be read.
         """
-        read = place.files if isinstance(place, FilesPlace) else {}
+        read = checkpoint.files if isinstance(checkpoint, FileOffsets) else {}
         ends: dict[str, int] = {}
         rest: dict[str, int] = {}
         problems: list[str] = []
@@ -85,11 +85,11 @@ class FilesFeed:
                 problems += [problem] if problem else []
                 ends[name] = start if problem else end_of_lines(path, start, size)
                 rest |= {name: size - ends[name]} if size > ends[name] and not problem else {}
-            end = FilesPlace({name: end for name, end in ends.items() if end})
-            short = None if problems else self._step_end(end, FilesPlace(read))
+            end = FileOffsets({name: end for name, end in ends.items() if end})
+            short = None if problems else self._step_end(end, FileOffsets(read))
         except OSError as error:
             raise FeedUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
-        came, left = self._came(end, FilesPlace(read)), "" if short is None else self._left(end, short)
+        came, left = self._came(end, FileOffsets(read)), "" if short is None else self._left(end, short)
         return Look(end=end, came=came, rest=self._rest(rest), problems=tuple(problems), step_end=short, left=left)
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
@@ -105,28 +105,28 @@ class FilesFeed:
             except FileNotFoundError:  # between listing and looking
                 continue
 
-    def _step_end(self, end: FilesPlace, place: FilesPlace) -> FilesPlace | None:
+    def _step_end(self, end: FileOffsets, checkpoint: FileOffsets) -> FileOffsets | None:
         """Up to where one step reads; None where that is the end."""
         if self.max_bytes is None:
             return None
-        room, stops = self.max_bytes, {name: place.files[name] for name in end.files.keys() & place.files.keys()}
-        for name, (start, stop) in end.spans_after(place).items():
+        room, stops = self.max_bytes, {name: checkpoint.files[name] for name in end.files.keys() & checkpoint.files.keys()}
+        for name, (start, stop) in end.spans_after(checkpoint).items():
             path, limit = self.folder / name, min(stop, start + room)
             found = end_of_lines(path, start, limit)
             if found == start and room == self.max_bytes:
                 found = end_of_line(path, limit)
             stops |= {name: found} if found > start else {}
             if found < stop:
-                return FilesPlace(stops)
+                return FileOffsets(stops)
             room = max(0, room - (found - start))
         return None
 
-    def _left(self, end: FilesPlace, short: FilesPlace) -> str:
+    def _left(self, end: FileOffsets, short: FileOffsets) -> str:
         left = sum(stop - start for start, stop in end.spans_after(short).values())
         return f"a step takes at most {self.max_bytes:,} bytes, so that {left:,} are left to the next ones"
 
-    def _came(self, end: FilesPlace, place: FilesPlace) -> str:
-        spans = end.spans_after(place)
+    def _came(self, end: FileOffsets, checkpoint: FileOffsets) -> str:
+        spans = end.spans_after(checkpoint)
         if not spans:
             return ""
         size = sum(stop - start for start, stop in spans.values())

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakechime_dagster.tables.sources import AnySource
-from lakechime_dagster.triggers.consumers import Place
+from lakechime_dagster.triggers.consumers import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedJob:
-    """One execution of a table that holds what a feed brings, by what came to it since the consumer's place.
+    """One execution of a table that holds what a feed brings, by what came to it since the consumer's checkpoint.
 
     `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
-    stand for. `start`, `may_settle_empty` and `has_committed` are as of `job.TableJob`.
+    stand for. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -21,6 +21,6 @@ class FeedJob:
     folder: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     comment: str = ""
-    start: Place | None = None
-    may_settle_empty: bool = True
+    start: Checkpoint | None = None
+    may_complete_empty: bool = True
     has_committed: bool = False

@@ -8,14 +8,14 @@ from typing import TypeVar
 from lakechime_dagster.errors import FeedUnreadableError, needs
 from lakechime_dagster.sources.files import Look
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import FeedPlace, KafkaPlace, MessageSpan, TopicPlace
+from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, SourceOffsets, TopicOffsets
 
 T = TypeVar("T")
 Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 
 
-def step_end(feed: KafkaTopic, place: KafkaPlace, end: KafkaPlace, unread: Unread) -> KafkaPlace | None:
-    """Up to where one step reads from a place; None where that is the end.
+def step_end(feed: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
+    """Up to where one step reads from a checkpoint; None where that is the end.
 
     A schema change says how the rows after it are read, which must be known with them: its topic is read up to the end. A
     heartbeat says up to when its server's log had come, which must not be known before the changes that came till then: its
@@ -29,16 +29,16 @@ def step_end(feed: KafkaTopic, place: KafkaPlace, end: KafkaPlace, unread: Unrea
     taken = {**_taken(schemas, _count(schemas)), **_taken(others, room)}
     if room > _count(others):
         taken |= _taken(beats, room - _count(others))
-    waiting, topics = unread.keys() - taken.keys(), dict[str, TopicPlace]()
+    waiting, topics = unread.keys() - taken.keys(), dict[str, TopicOffsets]()
     for topic_id, topic in end.topics.items():
-        known, waits = place.topics.get(topic_id), {number for one, number in waiting if one == topic_id}
+        known, waits = checkpoint.topics.get(topic_id), {number for one, number in waiting if one == topic_id}
         if known is not None or not waits:
             offsets = {number: taken.get((topic_id, number), offset) for number, offset in topic.offsets.items() if number not in waits}
-            topics[topic_id] = TopicPlace(topic.name, {**(known.offsets if known else {}), **offsets})
-    return KafkaPlace(topics)
+            topics[topic_id] = TopicOffsets(topic.name, {**(known.offsets if known else {}), **offsets})
+    return KafkaOffsets(topics)
 
 
-def what_is_left(feed: KafkaTopic, short: KafkaPlace, unread: Unread) -> str:
+def what_is_left(feed: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
     """What a step leaves to the next ones, in words."""
     read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
     left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
@@ -54,7 +54,7 @@ def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
     return {one: 1 + (count - 1) * room // others for one, count in held.items()}
 
 
-def _of_topics(unread: Unread, end: KafkaPlace, glob: str) -> Unread:
+def _of_topics(unread: Unread, end: KafkaOffsets, glob: str) -> Unread:
     return {one: span for one, span in unread.items() if fnmatchcase(end.topics[one[0]].name, glob)}
 
 
@@ -111,8 +111,8 @@ class KafkaFeed:
     is_ordered_by_position: bool = field(kw_only=True)
     seconds: float = field(default=5, kw_only=True)
 
-    def look(self, place: FeedPlace | None) -> Look:
-        """What the topics hold after a place.
+    def look(self, checkpoint: SourceOffsets | None) -> Look:
+        """What the topics hold after a checkpoint.
 
         Raises:
             FeedUnreadableError: the cluster cannot be asked, or has no such topic.
@@ -120,36 +120,36 @@ class KafkaFeed:
         """
         with needs(str(self.topic), raised=FeedUnreadableError):
             from lakechime_dagster.sources.kafka_client import ask_topics
-        read = place if isinstance(place, KafkaPlace) else KafkaPlace()
+        read = checkpoint if isinstance(checkpoint, KafkaOffsets) else KafkaOffsets()
         topics = ask_topics(self.topic, self.environment, self.seconds)
         return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
 
 
-def judged(feed: KafkaTopic, place: KafkaPlace, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
-    """What topics as they are mean for a place up to which they were read."""
-    problems = list(_problems(place, topics, is_ordered_by_position))
-    end, unread = dict(place.topics), dict[tuple[str, int], MessageSpan]()
+def judged(feed: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
+    """What topics as they are mean for a checkpoint up to which they were read."""
+    problems = list(_problems(checkpoint, topics, is_ordered_by_position))
+    end, unread = dict(checkpoint.topics), dict[tuple[str, int], MessageSpan]()
     for topic in topics:
-        before = place.topics.get(topic.topic_id, TopicPlace(topic.name)).offsets
+        before = checkpoint.topics.get(topic.topic_id, TopicOffsets(topic.name)).offsets
         offsets = dict(before)
         for partition, (earliest, stop) in sorted(topic.spans.items()):
             start = before.get(partition, earliest)
             offsets[partition] = max(start, stop)
             unread |= {(topic.topic_id, partition): (start, stop)} if start < stop else {}
-        end[topic.topic_id] = TopicPlace(topic.name, offsets)
-    short = None if problems else step_end(feed, place, KafkaPlace(end), unread)
+        end[topic.topic_id] = TopicOffsets(topic.name, offsets)
+    short = None if problems else step_end(feed, checkpoint, KafkaOffsets(end), unread)
     return Look(
-        end=KafkaPlace(end),
-        came=_came(feed, KafkaPlace(end), unread),
+        end=KafkaOffsets(end),
+        came=_came(feed, KafkaOffsets(end), unread),
         rest="; ".join(_open_transactions(topics)),
         problems=tuple(problems),
-        kept=_kept(place, topics) if problems else None,
+        kept=_kept(checkpoint, topics) if problems else None,
         step_end=short,
         left="" if short is None else what_is_left(feed, short, unread),
     )
 
 
-def _came(feed: KafkaTopic, end: KafkaPlace, unread: Unread) -> str:
+def _came(feed: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
     if len(unread) != 1:
         return f"{len(unread)} partitions grew of {feed}" if unread else ""
     (((topic_id, partition), (start, stop)),) = unread.items()
@@ -163,23 +163,23 @@ def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
                 yield f"{topic.name}[{partition}] ends at offset {end:,}, and is read up to {stop:,}, where a transaction is open"
 
 
-def _kept(place: KafkaPlace, topics: Sequence[TopicState]) -> KafkaPlace:
-    """The place without what is gone: as near to it as there are offsets, and all partitions known; a topic made anew is new."""
-    made_anew = {topic.name for topic in topics if topic.topic_id not in place.topics}
-    kept = {topic_id: known for topic_id, known in place.topics.items() if known.name not in made_anew}
+def _kept(checkpoint: KafkaOffsets, topics: Sequence[TopicState]) -> KafkaOffsets:
+    """The checkpoint without what is gone: as near to it as there are offsets, and all partitions known; a topic made anew is new."""
+    made_anew = {topic.name for topic in topics if topic.topic_id not in checkpoint.topics}
+    kept = {topic_id: known for topic_id, known in checkpoint.topics.items() if known.name not in made_anew}
     for topic in topics:
         if topic.topic_id in kept:
             before = kept[topic.topic_id].offsets
             offsets = {number: min(max(before.get(number, 0), earliest), stop) for number, (earliest, stop) in topic.spans.items()}
-            kept[topic.topic_id] = TopicPlace(topic.name, {**before, **offsets})
-    return KafkaPlace(kept)
+            kept[topic.topic_id] = TopicOffsets(topic.name, {**before, **offsets})
+    return KafkaOffsets(kept)
 
 
-def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
+def _problems(checkpoint: KafkaOffsets, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
     ids = {topic.topic_id for topic in topics}
-    gone = {known.name: (topic_id, known) for topic_id, known in sorted(place.topics.items()) if topic_id not in ids}
+    gone = {known.name: (topic_id, known) for topic_id, known in sorted(checkpoint.topics.items()) if topic_id not in ids}
     for topic in sorted(topics, key=lambda each: each.name):
-        known = place.topics.get(topic.topic_id)
+        known = checkpoint.topics.get(topic.topic_id)
         if known is not None:
             yield from _partition_problems(topic, known)
             if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
@@ -196,7 +196,7 @@ def _problems(place: KafkaPlace, topics: Sequence[TopicState], is_ordered_by_pos
             )
 
 
-def _partition_problems(topic: TopicState, known: TopicPlace) -> Iterator[str]:
+def _partition_problems(topic: TopicState, known: TopicOffsets) -> Iterator[str]:
     for partition, (earliest, stop) in sorted(topic.spans.items()):
         start = known.offsets.get(partition, 0)
         if start < earliest:

@@ -21,7 +21,7 @@ from lakechime_dagster.spark.ranges import files_frame
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.session import Phases
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings, without_secrets
-from lakechime_dagster.triggers.consumers import CommitMetadata, FilesPlace, KafkaPlace, MessageSpan, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets, MessageSpan
 
 SLICE = 32 << 20  # bytes that one task reads
 ROWS, BYTES = 10_000, 8 << 20  # of a batch that is handed over
@@ -131,9 +131,9 @@ _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
 
 def read_topics(
-    spark: SparkSession, feed: KafkaTopic, start: KafkaPlace, end: KafkaPlace, environment: Mapping[str, str]
+    spark: SparkSession, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets, environment: Mapping[str, str]
 ) -> DataFrame | None:
-    """The messages between two places, as topic, topic_id, partition, offset, timestamp, key, value, headers; None without an offset.
+    """The messages between two checkpoints, as topic, topic_id, partition, offset, timestamp, key, value, headers; None without an offset.
 
     What an aborted transaction wrote, and the marks that end transactions, are offsets without a row: rows are counted, never
     subtracted from offsets. A partition that the start does not know is read from the first offset that is there. Offsets
@@ -164,8 +164,8 @@ def read_topics(
     return frame.select("topic", topic_ids[F.col("topic")].alias("topic_id"), *_COLUMNS)
 
 
-def spans_after(start: KafkaPlace, end: KafkaPlace) -> dict[str, dict[int, MessageSpan]]:
-    """What lies between two places, by the topic's id and partition."""
+def spans_after(start: KafkaOffsets, end: KafkaOffsets) -> dict[str, dict[int, MessageSpan]]:
+    """What lies between two checkpoints, by the topic's id and partition."""
     spans: dict[str, dict[int, MessageSpan]] = {}
     for topic_id, topic in sorted(end.topics.items()):
         known = start.topics[topic_id].offsets if topic_id in start.topics else {}
@@ -178,7 +178,7 @@ def spans_after(start: KafkaPlace, end: KafkaPlace) -> dict[str, dict[int, Messa
 def _expect_ids(
     spark: SparkSession, feed: KafkaTopic, settings: Mapping[str, str], ids: Mapping[str, str], environment: Mapping[str, str]
 ) -> None:
-    """Refuses to read a topic by its name that is not the one of the place."""
+    """Refuses to read a topic by its name that is not the one of the checkpoint."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.Properties()
     for name, value in {**settings, "default.api.timeout.ms": str(MILLISECONDS), "request.timeout.ms": str(MILLISECONDS)}.items():
@@ -198,7 +198,7 @@ def _expect_ids(
 
 
 PROPERTIES = {"delta.appendOnly": "true"}
-Rows = Callable[[Place | None, Place], DataFrame | None]  # between two places; None where there is none
+Rows = Callable[[Checkpoint | None, Checkpoint], DataFrame | None]  # between two checkpoints; None where there is none
 
 
 def ingest_step(
@@ -240,7 +240,7 @@ def ingest_step(
     with phase("read"):
         rows = rows_between(start, commit_metadata.end)
     with phase("write"):
-        if rows is not None or not job.may_settle_empty:
+        if rows is not None or not job.may_complete_empty:
             create_if_missing(spark, target, schema, properties)
         held = commit(spark, target, commit_metadata, lambda: _write(spark, job, target, rows))
     if held is None:
@@ -265,14 +265,14 @@ def ingest_step(
     )
 
 
-def files_place(place: Place | None) -> FilesPlace:
-    """A place in files; the beginning where there is none."""
-    return place.feed if place is not None and isinstance(place.feed, FilesPlace) else FilesPlace()
+def file_offsets(checkpoint: Checkpoint | None) -> FileOffsets:
+    """A checkpoint in files; the beginning where there is none."""
+    return checkpoint.feed if checkpoint is not None and isinstance(checkpoint.feed, FileOffsets) else FileOffsets()
 
 
-def kafka_place(place: Place | None) -> KafkaPlace:
-    """A place in topics; the beginning where there is none."""
-    return place.feed if place is not None and isinstance(place.feed, KafkaPlace) else KafkaPlace()
+def kafka_offsets(checkpoint: Checkpoint | None) -> KafkaOffsets:
+    """A checkpoint in topics; the beginning where there is none."""
+    return checkpoint.feed if checkpoint is not None and isinstance(checkpoint.feed, KafkaOffsets) else KafkaOffsets()
 
 
 def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
@@ -283,4 +283,4 @@ def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
 def _write(spark: SparkSession, job: FeedJob, target: Target, rows: DataFrame | None) -> Callable[[], None] | None:
     if rows is not None:
         return lambda: append(rows, target)
-    return None if job.may_settle_empty else lambda: append_nothing(spark, target)
+    return None if job.may_complete_empty else lambda: append_nothing(spark, target)

@@ -42,7 +42,7 @@ from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
 from lakechime_dagster.spark.rows import holds
 from lakechime_dagster.spark.session import MAX_LITERALS, column, quoted, session_confs, spelled, sql_literal, text_literal
 from lakechime_dagster.tables.options import column_of as column_name
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -58,7 +58,7 @@ class TargetLog(TableLog, Protocol):
 
     def watermark(self, version: int | None = None) -> int | None: ...
 
-    def fed(self, version: int) -> Place | None: ...
+    def fed(self, version: int) -> Checkpoint | None: ...
 
     def rows(self, version: int) -> pa.Table | None: ...
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampT
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, TableLog, Verdict
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableLog, Verdict
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.ranges import CHANGE, VERSION, RangeRead, ReadMethod, narrowed, net_changes, read_range, read_snapshot, touched
 from lakechime_dagster.spark.session import column, comparable_row, is_comparable
@@ -148,10 +148,10 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
 
 
 def is_from_nothing(job: TableJob, one: Input) -> bool:
-    """Whether the place of the consumer has nothing of an input that is read, be it whole or by single commits."""
+    """Whether the checkpoint of the consumer has nothing of an input that is read, be it whole or by single commits."""
     if one.read is None or job.start is None:
         return one.read is not None and one.read.is_first
-    return job.start.sources.get(one.job.table, SnapshotPlace()).snapshot_id is None
+    return job.start.sources.get(one.job.table, SnapshotCheckpoint()).snapshot_id is None
 
 
 def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:

@@ -11,7 +11,7 @@ from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
-from lakechime_dagster.triggers.consumers import Committed, Place, Span
+from lakechime_dagster.triggers.consumers import Checkpoint, Committed, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ class InputJob:
     """One input of a table's execution.
 
     `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the consumer's
-    place (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
+    checkpoint (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
     `key_columns` says by which columns of this input a column of the target is given (`LakeTable.key_columns`); columns that
     it does not name are taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
     `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
@@ -48,8 +48,8 @@ class TableJob:
 
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row; `personal` are columns of which the log tells nothing. `start` is the place of the consumer, where it is known.
-    `may_settle_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
+    true of each row; `personal` are columns of which the log tells nothing. `start` is the checkpoint of the consumer, where it is known.
+    `may_complete_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
     one as a fence. `has_committed` says that an earlier step of the consumer left a commit in the target, as the ledger knows.
     `always_write` replaces a full table even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill.
@@ -68,8 +68,8 @@ class TableJob:
     watermark: str | None = None
     personal: tuple[str, ...] = ()
     comment: str = ""
-    start: Place | None = None
-    may_settle_empty: bool = True
+    start: Checkpoint | None = None
+    may_complete_empty: bool = True
     has_committed: bool = False
     always_write: bool = False
     ordered: tuple[Span, ...] = ()
@@ -169,7 +169,7 @@ class Observer(Protocol):
 class TableResult:
     """What an attempt did.
 
-    `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's place.
+    `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's checkpoint.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more;

@@ -85,7 +85,7 @@ def plain_files(spark: SparkSession, location: str, paths: Iterable[str], schema
 
 
 def root_of(spark: SparkSession, location: str) -> str:
-    """How the paths of a place begin within its file system, as URLs spell them: Spark spells what is before them in several ways."""
+    """How the paths of a checkpoint begin within its file system, as URLs spell them: Spark spells what is before them in several ways."""
     files, root = _file_system(spark, location)
     return f"{files.makeQualified(root).toUri().getRawPath()}/"
 
@@ -104,7 +104,7 @@ def remove_folder(spark: SparkSession, location: str) -> None:
 
 
 def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
-    """The file system of a place, and the place in its words."""
+    """The file system of a checkpoint, and the checkpoint in its words."""
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc
     root = jvm.org.apache.hadoop.fs.Path(location)
@@ -143,7 +143,7 @@ def literal_filter(values: DataFrame, targets: Mapping[str, Column], most: int =
     """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
 
     Values that are no more than `most` are listed, many are bounded by the smallest and the largest. A column of `values` is
-    compared to its target column. Whether they are few is found out first, so that no place ever holds many.
+    compared to its target column. Whether they are few is found out first, so that no checkpoint ever holds many.
     """
     kinds = {field.name: field.dataType for field in values.schema if field.name in targets and has_literals(field.dataType)}
     if not kinds:

@@ -78,7 +78,7 @@ def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: C
         found = _planned(spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key)
         plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
         plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
-        if found.write is None and not job.may_settle_empty:
+        if found.write is None and not job.may_complete_empty:
             return lambda: append_nothing(spark, target)
         return found.write
 

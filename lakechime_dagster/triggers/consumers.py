@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import canonical_json
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 
 
 class OrderState(StrEnum):
@@ -114,7 +114,7 @@ class AnyFeed(Protocol):
 
 
 @dataclass(frozen=True)
-class FilesPlace:
+class FileOffsets:
     """Up to where the files of a folder are read.
 
     Attributes:
@@ -123,9 +123,9 @@ class FilesPlace:
 
     files: Mapping[str, int] = field(default_factory=dict)
 
-    def spans_after(self, place: "FilesPlace") -> dict[str, MessageSpan]:
-        """What lies between a place and this one, by file, in the order of their names."""
-        spans = {name: (place.files.get(name, 0), end) for name, end in sorted(self.files.items())}
+    def spans_after(self, checkpoint: "FileOffsets") -> dict[str, MessageSpan]:
+        """What lies between a checkpoint and this one, by file, in the order of their names."""
+        spans = {name: (checkpoint.files.get(name, 0), end) for name, end in sorted(self.files.items())}
         return {name: (start, end) for name, (start, end) in spans.items() if start < end}
 
     def to_json(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class FilesPlace:
 
 
 @dataclass(frozen=True)
-class TopicPlace:
+class TopicOffsets:
     """Up to where a topic is read: its name, and by partition the next offset to read."""
 
     name: str
@@ -144,14 +144,14 @@ class TopicPlace:
 
 
 @dataclass(frozen=True)
-class KafkaPlace:
+class KafkaOffsets:
     """Up to where topics are read, by their ids: a topic that was made anew under its name is another one."""
 
-    topics: Mapping[str, TopicPlace] = field(default_factory=dict)
+    topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
-    def spans_after(self, place: "KafkaPlace") -> dict[tuple[str, int], MessageSpan]:
-        """What lies between a place and this one, by topic id and partition, in the order of the topics' names."""
-        read = {topic_id: topic.offsets for topic_id, topic in place.topics.items()}
+    def spans_after(self, checkpoint: "KafkaOffsets") -> dict[tuple[str, int], MessageSpan]:
+        """What lies between a checkpoint and this one, by topic id and partition, in the order of the topics' names."""
+        read = {topic_id: topic.offsets for topic_id, topic in checkpoint.topics.items()}
         spans = {
             (topic_id, partition): (read.get(topic_id, {}).get(partition, 0), end)
             for topic_id, topic in sorted(self.topics.items(), key=lambda one: (one[1].name, one[0]))
@@ -167,18 +167,20 @@ class KafkaPlace:
         return {"topics": topics}
 
     def __str__(self) -> str:
-        places = ((topic.name, *place) for _, topic in sorted(self.topics.items()) for place in sorted(topic.offsets.items()))
-        return ", ".join(f"{name}[{partition}]@{offset}" for name, partition, offset in places)
+        checkpoints = (
+            (topic.name, *checkpoint) for _, topic in sorted(self.topics.items()) for checkpoint in sorted(topic.offsets.items())
+        )
+        return ", ".join(f"{name}[{partition}]@{offset}" for name, partition, offset in checkpoints)
 
 
-FeedPlace = FilesPlace | KafkaPlace
+SourceOffsets = FileOffsets | KafkaOffsets
 
 
-def spans_between(start: FeedPlace | None, end: FeedPlace) -> list[tuple[str, MessageSpan]]:
-    """What lies between two places, by file, or by topic and partition."""
-    if isinstance(end, FilesPlace):
-        return list(end.spans_after(start if isinstance(start, FilesPlace) else FilesPlace()).items())
-    spans = end.spans_after(start if isinstance(start, KafkaPlace) else KafkaPlace())
+def spans_between(start: SourceOffsets | None, end: SourceOffsets) -> list[tuple[str, MessageSpan]]:
+    """What lies between two checkpoints, by file, or by topic and partition."""
+    if isinstance(end, FileOffsets):
+        return list(end.spans_after(start if isinstance(start, FileOffsets) else FileOffsets()).items())
+    spans = end.spans_after(start if isinstance(start, KafkaOffsets) else KafkaOffsets())
     return [(f"{end.topics[topic_id].name}[{partition}]", span) for (topic_id, partition), span in spans.items()]
 
 
@@ -200,7 +202,7 @@ class FeedLag:
 
     @classmethod
     def seen(
-        cls, start: FeedPlace | None, end: FeedPlace, *, step: int, now_ms: int, before: "FeedLag | None", has_more: bool
+        cls, start: SourceOffsets | None, end: SourceOffsets, *, step: int, now_ms: int, before: "FeedLag | None", has_more: bool
     ) -> "FeedLag":
         """What a look at the feed tells, given what the last one did.
 
@@ -213,7 +215,7 @@ class FeedLag:
             has_more: The last execution left something of what was there, which has waited since then.
         """
         unread = sum(stop - first for _, (first, stop) in spans_between(start, end))
-        unit = "bytes" if isinstance(end, FilesPlace) else "events"
+        unit = "bytes" if isinstance(end, FileOffsets) else "events"
         since_ms = now_ms if unread else None
         if unread and before is not None and before.since_ms is not None and (before.step == step or has_more):
             since_ms = before.since_ms
@@ -227,23 +229,23 @@ class FeedLag:
         return cls(unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"])
 
 
-def feed_place(wire: Mapping[str, Any]) -> FeedPlace:
-    """The place that `to_json` wrote.
+def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
+    """The checkpoint that `to_json` wrote.
 
     Raises:
         ValueError: It is of a kind that a newer program wrote.
     """
     match wire:
         case {"files": files}:
-            return FilesPlace(dict(files))
+            return FileOffsets(dict(files))
         case {"topics": topics}:
-            return KafkaPlace(
+            return KafkaOffsets(
                 {
-                    topic_id: TopicPlace(name, {int(partition): offset for partition, offset in offsets.items()})
+                    topic_id: TopicOffsets(name, {int(partition): offset for partition, offset in offsets.items()})
                     for topic_id, (name, offsets) in topics.items()
                 }
             )
-    raise ValueError(f"a place in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
+    raise ValueError(f"a checkpoint in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
 
 
 COMMIT_METADATA_FORMAT = 1
@@ -272,7 +274,7 @@ class ExecutionState(StrEnum):
     """OPEN holds its consumer; the others are final."""
 
     OPEN = "OPEN"
-    SETTLED = "SETTLED"
+    COMPLETED = "COMPLETED"
     SKIPPED = "SKIPPED"
 
 
@@ -295,31 +297,31 @@ class ConsumerId:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a place in a feed.
+class Checkpoint:
+    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a checkpoint in a feed.
 
-    The position decides whether to run, the snapshots what is read; of a subscription that reads a feed its place decides both. All
-    move together, at settling only. The feed of one that `has_more` held more: a step's limit ended there.
+    The position decides whether to run, the snapshots what is read; of a subscription that reads a feed its checkpoint decides both. All
+    move together, at completing only. The feed of one that `has_more` held more: a step's limit ended there.
     """
 
     position: Position = Position.ORIGIN
-    sources: Mapping[str, SnapshotPlace] = field(default_factory=dict)
-    feed: FeedPlace | None = None
+    sources: Mapping[str, SnapshotCheckpoint] = field(default_factory=dict)
+    feed: SourceOffsets | None = None
     has_more: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        sources = {name: [place.table_uid, place.snapshot_id] for name, place in sorted(self.sources.items())}
+        sources = {name: [checkpoint.table_uid, checkpoint.snapshot_id] for name, checkpoint in sorted(self.sources.items())}
         wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
         wire |= {} if self.feed is None else {"feed": self.feed.to_json()}
         return wire | {"more": True} if self.has_more else wire
 
     @classmethod
-    def from_json(cls, wire: Mapping[str, Any]) -> "Place":
+    def from_json(cls, wire: Mapping[str, Any]) -> "Checkpoint":
         sources = {
-            name: SnapshotPlace(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
+            name: SnapshotCheckpoint(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
             for name, (uid, snapshot) in wire["sources"].items()
         }
-        feed = feed_place(wire["feed"]) if "feed" in wire else None
+        feed = source_offsets(wire["feed"]) if "feed" in wire else None
         return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed, has_more=wire.get("more", False))
 
 
@@ -337,15 +339,15 @@ class Execution:
     step: int
     state: ExecutionState
     cause: Cause
-    start: Place
-    end: Place
+    start: Checkpoint
+    end: Checkpoint
     attempt: int = 1
     run_id: str | None = None
     partition_key: str | None = None
     claimed_ts: int = 0
     lease_until: int | None = None
     next_attempt_ts: int | None = None
-    settled_ts: int | None = None
+    completed_ts: int | None = None
     version: str | None = None
     reason: str = ""
     backfill: str = ""
@@ -374,11 +376,11 @@ class Execution:
         return ranges_between(self.start, self.end)
 
 
-def ranges_between(start: Place, end: Place) -> dict[str, SnapshotRange]:
-    """Per source table the snapshots between two places; a source without a new snapshot is not in it."""
+def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRange]:
+    """Per source table the snapshots between two checkpoints; a source without a new snapshot is not in it."""
     ranges: dict[str, SnapshotRange] = {}
     for table, until in end.sources.items():
-        begun = start.sources.get(table, SnapshotPlace())
+        begun = start.sources.get(table, SnapshotCheckpoint())
         if until.snapshot_id is None or until == begun:
             continue
         ranges[table] = SnapshotRange(
@@ -391,14 +393,14 @@ def ranges_between(start: Place, end: Place) -> dict[str, SnapshotRange]:
 class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).
 
-    The end recorded in the commit that a step's target holds becomes the place of its consumer, whoever wrote it.
+    The end recorded in the commit that a step's target holds becomes the checkpoint of its consumer, whoever wrote it.
     `watermark` is event time in milliseconds: everything below it has been seen.
     """
 
     consumer: ConsumerId
     step: int
     attempt: int
-    end: Place
+    end: Checkpoint
     execution_id: str = ""
     watermark: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -437,7 +439,7 @@ class CommitMetadata:
             consumer=ConsumerId.parse(wire["consumer"]),
             step=wire["step"],
             attempt=wire["attempt"],
-            end=Place.from_json(wire["end"]),
+            end=Checkpoint.from_json(wire["end"]),
             execution_id=wire["execution"],
             watermark=wire["watermark"],
             tags=wire["tags"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import NO_ORDERS, ConsumerOrders, FeedPlace, Place
+from lakechime_dagster.triggers.consumers import NO_ORDERS, Checkpoint, ConsumerOrders, SourceOffsets
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
 
@@ -47,7 +47,7 @@ COMPACTED = "its earlier history is compacted: `store expire` kept only the tags
 class Firing:
     """One execution that should be claimed: its consumer's key, and why.
 
-    `settled` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `feed`
+    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `feed`
     is up to where the subscription's feed is to be read, which is asked before a claim, never within; the feed `has_more` where a step
     does not take all that it holds.
     """
@@ -55,8 +55,8 @@ class Firing:
     key: str = ""
     fire_key: FireKey | None = None
     reason: str
-    settled: int | None = None
-    feed: FeedPlace | None = None
+    completed: int | None = None
+    feed: SourceOffsets | None = None
     has_more: bool = False
 
 
@@ -84,7 +84,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """The matching events of one table after a consumer's place: how many, and their registration times.
+    """The matching events of one table after a consumer's checkpoint: how many, and their registration times.
 
     `unread` are those beside them that changed only columns that the consumer does not read.
     """
@@ -120,8 +120,8 @@ class ConsumerView:
     that is held is both: its open execution waits for a person. `orders` are those of backfills that its next claim takes.
     """
 
-    place: Place = field(default_factory=Place)
-    settled: int = 0
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    completed: int = 0
     open: str = ""
     blocked: str = ""
     orders: ConsumerOrders = NO_ORDERS
@@ -144,7 +144,7 @@ def decide_snapshot(
     passed_over = [_passed_over(name, unread, read_at)] if unread else []
 
     def answer(fires: bool, *reasons: str) -> Decision:
-        firings = (Firing(reason=reasons[0], settled=consumer.settled),) if fires else ()
+        firings = (Firing(reason=reasons[0], completed=consumer.completed),) if fires else ()
         waits = bool(total or unread or consumer.open or consumer.orders.ids)
         reasons = (*reasons, *passed_over)
         return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
@@ -304,7 +304,7 @@ def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing]
 
 
 def _firing(evidence: KeyEvidence, reason: str) -> Firing:
-    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, settled=evidence.consumer.settled)
+    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, completed=evidence.consumer.completed)
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, now_ms, reading, writing
 from lakechime_dagster.dce.events import Position, TableFormat, version_of
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers import evidence, schema
@@ -17,17 +17,17 @@ from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import (
     NO_ORDERS,
     Cause,
+    Checkpoint,
     Committed,
     ConsumerId,
     ConsumerOrders,
     ConsumerState,
     Execution,
     ExecutionState,
-    Place,
 )
 from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Decision, Firing, KeyEvidence, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.evidence import head_at
-from lakechime_dagster.triggers.interventions import Action, PlaceAt
+from lakechime_dagster.triggers.interventions import Action, CheckpointAt
 from lakechime_dagster.triggers.ledger import BLOCKED, MAX_ATTEMPTS, Claim, Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
@@ -59,11 +59,11 @@ class Moment:
 
     @property
     def views(self) -> dict[str, ConsumerView]:
-        """What a decision needs of each consumer: its place, and whether it is open or may not claim."""
+        """What a decision needs of each consumer: its checkpoint, and whether it is open or may not claim."""
         return {
             key: ConsumerView(
-                place=consumer.place,
-                settled=consumer.settled,
+                checkpoint=consumer.checkpoint,
+                completed=consumer.completed,
                 open=_open_sentence(self.opened[key]) if key in self.opened else "",
                 blocked=consumer.blocked_sentence(self.subscription),
                 orders=self.orders.get(key, NO_ORDERS),
@@ -123,12 +123,12 @@ def _open_sentence(execution: Execution) -> str:
 
 @dataclass(frozen=True)
 class _Move:
-    """A consumer went from one place to another, by settling a step or by a person."""
+    """A consumer went from one checkpoint to another, by completing a step or by a person."""
 
     ts: int
     key: str
-    before: Place
-    after: Place
+    before: Checkpoint
+    after: Checkpoint
 
 
 def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
@@ -153,7 +153,7 @@ def _open_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[s
 
 
 def consumers_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, ConsumerRow]:
-    """The consumers that were there then: their places, whether they had fired, and their states as far as that is kept."""
+    """The consumers that were there then: their checkpoints, whether they had fired, and their states as far as that is kept."""
     attempted = {execution.consumer.key: (execution, attempt) for execution, attempt in _attempted(connection, row, at_ms)}
     settlings = list(_settlings(connection, row))
     moves = sorted([*settlings, *_seeks(connection, row)], key=lambda move: move.ts)
@@ -164,12 +164,12 @@ def consumers_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> di
         if consumer.created_ts > at_ms:
             continue
         own = [move for move in moves if move.key == key]
-        place = next((move.before for move in own if move.ts > at_ms), consumer.place)
+        checkpoint = next((move.before for move in own if move.ts > at_ms), consumer.checkpoint)
         put_back = max((move.ts for move in own if move.ts <= at_ms and move.after.position < move.before.position), default=-1)
-        # one rebuilt from its target has settled steps that the ledger lost: it had fired when it was made
-        fired_ts = claims.get(key, consumer.created_ts if consumer.settled > steps[key] else -1)
+        # one rebuilt from its target has completed steps that the ledger lost: it had fired when it was made
+        fired_ts = claims.get(key, consumer.created_ts if consumer.completed > steps[key] else -1)
         state, reason = _state_at(consumer, *attempted.get(key, (None, None)), at_ms)
-        consumers[key] = replace(consumer, place=place, fired=fired_ts > put_back, state=state, state_reason=reason)
+        consumers[key] = replace(consumer, checkpoint=checkpoint, fired=fired_ts > put_back, state=state, state_reason=reason)
     return consumers
 
 
@@ -184,7 +184,7 @@ def _state_at(consumer: ConsumerRow, execution: Execution | None, attempt: Attem
             return ConsumerState.BLOCKED, f"attempt {attempt.number} of step {execution.step} failed: {attempt.error}"
         if attempt.outcome == BLOCKED:
             return ConsumerState.BLOCKED, attempt.error or ""
-    is_same = execution is not None and attempt is not None and execution.settled_ts is None and execution.attempt == attempt.number
+    is_same = execution is not None and attempt is not None and execution.completed_ts is None and execution.attempt == attempt.number
     if consumer.state is ConsumerState.STALE or (consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost):
         return consumer.state, f"{consumer.state_reason} (so it is now; since when is not kept)"
     return ConsumerState.ACTIVE, ""
@@ -202,7 +202,7 @@ def _attempted(connection: Connection, row: SubscriptionRow, at_ms: int) -> Iter
     was_open = (
         schema.consumer.c.subscription_id == row.subscription_id,
         schema.execution.c.claimed_ts <= at_ms,
-        sa.or_(schema.execution.c.settled_ts.is_(None), schema.execution.c.settled_ts > at_ms),
+        sa.or_(schema.execution.c.completed_ts.is_(None), schema.execution.c.completed_ts > at_ms),
     )
     of_subscription = schema.attempt.join(schema.execution).join(schema.consumer)
     query = sa.select(schema.attempt).select_from(of_subscription).where(*was_open, schema.attempt.c.due_ts <= at_ms)
@@ -212,24 +212,26 @@ def _attempted(connection: Connection, row: SubscriptionRow, at_ms: int) -> Iter
 
 
 def _settlings(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
-    query = EXECUTIONS.where(schema.consumer.c.subscription_id == row.subscription_id, schema.execution.c.settled_ts.is_not(None))
+    query = EXECUTIONS.where(schema.consumer.c.subscription_id == row.subscription_id, schema.execution.c.completed_ts.is_not(None))
     for execution in map(execution_from, connection.execute(query)):
-        yield _Move(execution.settled_ts or 0, execution.consumer.key, execution.start, execution.end)
+        yield _Move(execution.completed_ts or 0, execution.consumer.key, execution.start, execution.end)
 
 
 def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
-    """Where people put consumers, by `seek` or by `resume` from another place."""
+    """Where people put consumers, by `seek` or by `resume` from another checkpoint."""
     actions = [Action.SEEK.value, Action.RESUME.value]
     query = sa.select(schema.intervention).where(
         schema.intervention.c.subscription_id == row.subscription_id, schema.intervention.c.action.in_(actions)
     )
     for one in connection.execute(query.order_by(schema.intervention.c.intervention_id)):
         if one.action == Action.SEEK.value:
-            yield _Move(one.ts, one.consumer_key, Place.from_json(one.before["place"]), Place.from_json(one.after["place"]))
+            yield _Move(
+                one.ts, one.consumer_key, Checkpoint.from_json(one.before["checkpoint"]), Checkpoint.from_json(one.after["checkpoint"])
+            )
             continue
-        after = dict(one.after["places"])
-        for key, before in one.before["places"]:
-            yield _Move(one.ts, key, Place.from_json(before), Place.from_json(after[key]))
+        after = dict(one.after["checkpoints"])
+        for key, before in one.before["checkpoints"]:
+            yield _Move(one.ts, key, Checkpoint.from_json(before), Checkpoint.from_json(after[key]))
 
 
 def _last_claims(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, int]:
@@ -268,25 +270,25 @@ class Evaluator:
         """
         return self.ledger.ensure_subscription(subscription, lambda connection: self._start(connection, subscription))
 
-    def start_of(self, subscription: Subscription) -> Place:
+    def start_of(self, subscription: Subscription) -> Checkpoint:
         """Where the subscription would start, were it activated now."""
         with reading(self.engine) as connection:
             return self._start(connection, subscription)
 
-    def place_at(self, subscription: Subscription, where: StartFrom) -> PlaceAt:
-        """How to find the place of a point in the past, or of now, in the transaction that puts a consumer there.
+    def checkpoint_at(self, subscription: Subscription, where: StartFrom) -> CheckpointAt:
+        """How to find the checkpoint of a point in the past, or of now, in the transaction that puts a consumer there.
 
         It raises InvalidValueError for a position or a time that the store has not come to yet.
         """
 
-        def place(connection: Connection, consumer: ConsumerRow) -> Place:
+        def checkpoint(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
             head = head_within(connection)
             if where.position is not None and where.position > head:
                 raise InvalidValueError("position", where.where, f"the store has come to {head} only; give a position up to that, or now")
             _check_past(connection, "time", where)
-            return self._place(connection, subscription, where)
+            return self._checkpoint(connection, subscription, where)
 
-        return place
+        return checkpoint
 
     def consumers(self, row: SubscriptionRow, at_ms: int | None = None) -> dict[str, ConsumerRow]:
         """The consumers of a subscription by key, now or as they stood at a past time."""
@@ -339,12 +341,12 @@ class Evaluator:
             known = self.ledger.ensure_consumer(row, firing.key, committed, atoms)
             if committed is not None:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
-        if firing.settled is not None and known.settled != firing.settled:
-            return None  # somebody claimed and settled between the decision and this claim: what it saw is consumed
+        if firing.completed is not None and known.completed != firing.completed:
+            return None  # somebody claimed and completed between the decision and this claim: what it saw is consumed
         waiting = self.orders(row, firing.key)  # before the end is read: what the orders of its inputs made is within it
         if waiting.held_back:
             return None
-        knows_all = all(table in known.place.sources for table in subscription.trigger.tables)
+        knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
         end = replace(
             self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
             feed=firing.feed,
@@ -367,8 +369,8 @@ class Evaluator:
         except ConsumerConflictError:
             return None
 
-    def end_of(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, most: int | None = None) -> Place:
-        """The place that a claim of this consumer ends at, now: the newest position, and per source the snapshot to read up to.
+    def end_of(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, most: int | None = None) -> Checkpoint:
+        """The checkpoint that a claim of this consumer ends at, now: the newest position, and per source the snapshot to read up to.
 
         With `most` it is that after so many commits, where more came.
         """
@@ -376,11 +378,11 @@ class Evaluator:
             through = head_within(connection)
             if most is not None:
                 tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
-                through = evidence.through_commits(connection, tables, consumer.place.position, through, most)
+                through = evidence.through_commits(connection, tables, consumer.checkpoint.position, through, most)
             # what any consumer of the subscription has seen already need not be searched again for the newest snapshot
             consumers = [consumer, *consumers_of(connection, row.subscription_id).values()] if subscription.is_partitioned else [consumer]
-            known = max((one.place for one in consumers), key=lambda place: place.position)
-            return Place(position=through, sources=self._sources(connection, subscription, known, known.position, through))
+            known = max((one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position)
+            return Checkpoint(position=through, sources=self._sources(connection, subscription, known, known.position, through))
 
     def orders(self, row: SubscriptionRow, key: str) -> ConsumerOrders:
         """The orders of backfills that wait for a consumer."""
@@ -393,7 +395,7 @@ class Evaluator:
             with reading(self.engine) as connection:
                 through = head_within(connection)
                 tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
-                questions = [evidence.Question(table, consumer.place.position, subscription.trigger.tags) for table in tables]
+                questions = [evidence.Question(table, consumer.checkpoint.position, subscription.trigger.tags) for table in tables]
                 return any(table.count for table in evidence.waiting_events(connection, questions, through))
         return bool(self.ready(subscription, row, [key]))
 
@@ -402,7 +404,9 @@ class Evaluator:
         with reading(self.engine) as connection:
             through = head_within(connection)
             consumers = consumers_of(connection, row.subscription_id)
-            fired = {key.text: consumers[key.text].place.position for key in keys if key.text in consumers and consumers[key.text].fired}
+            fired = {
+                key.text: consumers[key.text].checkpoint.position for key in keys if key.text in consumers and consumers[key.text].fired
+            }
             late = evidence.late_consumers(connection, row.subscription_id, min(fired.values(), default=through), through)
             pending = [key for key in keys if key.text not in fired]
             states = evidence.atom_states(connection, [atom for key in pending for atom in key.atoms], subscription.trigger.tags, through)
@@ -410,7 +414,7 @@ class Evaluator:
         return [*complete, *(key for key in keys if key.text in late)]
 
     def looked_through(self, row: SubscriptionRow, position: Position) -> None:
-        """Remember that nothing up to a position can fire this subscription any more, but for what its consumers' places say."""
+        """Remember that nothing up to a position can fire this subscription any more, but for what its consumers' checkpoints say."""
         self.all_looked_through([row], position)
 
     def all_looked_through(self, rows: Iterable[SubscriptionRow], position: Position) -> None:
@@ -454,9 +458,9 @@ class Evaluator:
                     connection, subscription, trigger, row, moment, accepts.get(subscription.name, any_key)
                 )
                 continue
-            consumer = moment.views.get("") or ConsumerView(place=row.start, orders=moment.orders.get("", NO_ORDERS))
+            consumer = moment.views.get("") or ConsumerView(checkpoint=row.start, orders=moment.orders.get("", NO_ORDERS))
             snapshots.append((subscription.name, trigger, replace(consumer, blocked=moment.blocked) if moment.blocked else consumer))
-            since = max(consumer.place.position, row.looked)
+            since = max(consumer.checkpoint.position, row.looked)
             questions += [
                 evidence.Question((subscription.cluster, table), since, trigger.tags, subscription.unread.get(table, frozenset()))
                 for table in trigger.tables
@@ -485,7 +489,7 @@ class Evaluator:
         for atom, near in evidence.near_misses(connection, [atom for atom in absent if atom not in states][:EXPLAINED]).items():
             states[atom] = AtomState(available=False, near_miss=near)
         late = evidence.late_consumers(connection, row.subscription_id, row.looked, through) if trigger.late is Late.REFIRE else {}
-        start = ConsumerView(place=row.start)
+        start = ConsumerView(checkpoint=row.start)
         new = {text: replace(start, orders=orders) for text, orders in moment.orders.items()}  # which have no consumer yet
         found = [
             KeyEvidence(
@@ -510,28 +514,30 @@ class Evaluator:
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
 
-    def _start(self, connection: Connection, subscription: Subscription) -> Place:
+    def _start(self, connection: Connection, subscription: Subscription) -> Checkpoint:
         _check_past(connection, "start_from", subscription.trigger.start_from)
-        return self._place(connection, subscription, subscription.trigger.start_from)
+        return self._checkpoint(connection, subscription, subscription.trigger.start_from)
 
-    def _place(self, connection: Connection, subscription: Subscription, where: StartFrom) -> Place:
-        """The place before whatever was registered from that point on."""
+    def _checkpoint(self, connection: Connection, subscription: Subscription, where: StartFrom) -> Checkpoint:
+        """The checkpoint before whatever was registered from that point on."""
         head = head_within(connection)
         if where.where == "now":
             position = head
         else:
-            position = min(where.position, head) if where.position is not None else evidence.place_before(connection, where.time_ms, head)
+            position = (
+                min(where.position, head) if where.position is not None else evidence.checkpoint_before(connection, where.time_ms, head)
+            )
         if position == Position.ORIGIN:
-            return Place()
-        return Place(position=position, sources=self._sources(connection, subscription, Place(), Position.ORIGIN, position))
+            return Checkpoint()
+        return Checkpoint(position=position, sources=self._sources(connection, subscription, Checkpoint(), Position.ORIGIN, position))
 
     def _sources(
-        self, connection: Connection, subscription: Subscription, place: Place, after: Position, through: Position
-    ) -> dict[str, SnapshotPlace]:
+        self, connection: Connection, subscription: Subscription, checkpoint: Checkpoint, after: Position, through: Position
+    ) -> dict[str, SnapshotCheckpoint]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else where the consumer stands."""
-        sources: dict[str, SnapshotPlace] = {}
+        sources: dict[str, SnapshotCheckpoint] = {}
         for table in subscription.pinned:
-            stands = place.sources.get(table)
+            stands = checkpoint.sources.get(table)
             tags = (
                 subscription.trigger.tags
                 if table in subscription.trigger.tables and isinstance(subscription.trigger, SnapshotTrigger)
@@ -555,11 +561,11 @@ def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:
     return atom in states and states[atom].available
 
 
-def newer(stands: SnapshotPlace | None, found: SnapshotPlace, table_format: TableFormat) -> SnapshotPlace:
-    """The later of a consumer's place in a table and the snapshot found after it, of this format.
+def newer(stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat) -> SnapshotCheckpoint:
+    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this format.
 
     Another table uid is always later, an older Delta version never is; the ids of other formats say nothing of their
-    order, so that what was registered after the place is later.
+    order, so that what was registered after the checkpoint is later.
     """
     if stands is None or (stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None):
         return found
@@ -571,7 +577,7 @@ def newer(stands: SnapshotPlace | None, found: SnapshotPlace, table_format: Tabl
 
 def _unreadable(connection: Connection, subscription: Subscription, moment: Moment) -> str:
     """A sentence when the subscription reads a table that has no snapshot yet; asked only until some consumer has read them all."""
-    if any(set(subscription.reads) <= set(consumer.place.sources) for consumer in moment.consumers.values()):
+    if any(set(subscription.reads) <= set(consumer.checkpoint.sources) for consumer in moment.consumers.values()):
         return ""
     missing = without_snapshot(connection, [(subscription.cluster, table) for table in subscription.reads], moment.through)
     return f"{missing[0]} has no snapshot yet, and {subscription.name} reads it" if missing else ""

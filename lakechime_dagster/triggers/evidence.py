@@ -39,14 +39,14 @@ NO_TAGS = Tags()
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
-    """The newest position of the events registered before a time, folded ones too: information about the past, never a place."""
+    """The newest position of the events registered before a time, folded ones too: information about the past, never a checkpoint."""
     queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY]
     before = sa.union_all(*queries).subquery()
     row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
 
 
-def place_before(connection: Connection, time_ms: int, head: Position) -> Position:
+def checkpoint_before(connection: Connection, time_ms: int, head: Position) -> Position:
     """The newest position, up to the head, before whatever was registered at a time or later, folded events too.
 
     Positions do not follow the clock: what was registered earlier may come after it.
@@ -157,12 +157,12 @@ def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElem
     return ~sa.exists(missing)
 
 
-def through_commits(connection: Connection, tables: Sequence[TableKey], place: Position, through: Position, most: int) -> Position:
-    """The position up to which at most so many changes of data came to the tables after a place; `through` where there are no more."""
+def through_commits(connection: Connection, tables: Sequence[TableKey], checkpoint: Position, through: Position, most: int) -> Position:
+    """The position up to which at most so many changes of data came to the tables after a checkpoint; `through` where there are no more."""
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
         sa.select(event.c.tx_id, event.c.seq).where(
-            event.c.table_id.in_(ids), changes_data(event), is_after(place, event), is_through(through, event)
+            event.c.table_id.in_(ids), changes_data(event), is_after(checkpoint, event), is_through(through, event)
         )
         for event in HISTORY
     ]
@@ -297,11 +297,11 @@ def _retyped_value(value: object) -> list[object]:
 def late_consumers(
     connection: Connection, subscription_id: int, looked: Position, through: Position, of: TableKey | None = None
 ) -> dict[str, int]:
-    """Per fired consumer of a subscription the data-changing events in its partitions after its place: what came late.
+    """Per fired consumer of a subscription the data-changing events in its partitions after its checkpoint: what came late.
 
     Only events in (looked, through] are looked at, of one table or of all.
     """
-    place = sa.tuple_(ledger.consumer.c.place_tx, ledger.consumer.c.place_seq)
+    checkpoint = sa.tuple_(ledger.consumer.c.checkpoint_tx, ledger.consumer.c.checkpoint_seq)
     query = (
         sa.select(ledger.consumer.c.key, sa.func.count().label("events"))
         .select_from(dce_event)
@@ -321,7 +321,7 @@ def late_consumers(
             is_data,
             is_after(looked),
             is_through(through),
-            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > place,
+            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > checkpoint,
             sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
         .group_by(ledger.consumer.c.key)

@@ -12,13 +12,13 @@ from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import TICK_NOTE_MS, ConsumerRow, SubscriptionRow, consumers_of, hold_places, nothing_looked
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, ConsumerRow, SubscriptionRow, consumers_of, hold_checkpoints, nothing_looked
 from lakechime_dagster.triggers.requests import cancel_unclaimed
 
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
-PlaceAt = Callable[[Connection, ConsumerRow], Place]  # where a consumer should stand, found in the transaction that moves it
+CheckpointAt = Callable[[Connection, ConsumerRow], Checkpoint]  # where a consumer should stand, found in the transaction that moves it
 
 
 class Action(StrEnum):
@@ -77,15 +77,15 @@ class Interventions:
             record(connection, subscription, Action.PAUSE, by, {"paused": subscription.paused_reason}, {"paused": by.reason})
 
     def resume(
-        self, subscription: SubscriptionRow, by: By, place_at: PlaceAt | None = None, ends: Mapping[str, Place] | None = None
+        self, subscription: SubscriptionRow, by: By, checkpoint_at: CheckpointAt | None = None, ends: Mapping[str, Checkpoint] | None = None
     ) -> None:
-        """Go on; with `place_at` every consumer is put there first (`latest`, `since`), without it all that waited is consumed.
+        """Go on; with `checkpoint_at` every consumer is put there first (`latest`, `since`), without it all that waited is consumed.
 
         A consumer that is BLOCKED because its feed or its step asked for a person goes on too: who resumes has decided. The step is
-        tried again, up to the place that `ends` names for its consumer, else just as before.
+        tried again, up to the checkpoint that `ends` names for its consumer, else just as before.
         """
         with writing(self.ledger.engine) as connection:
-            moved = self._move(connection, subscription, None, place_at) if place_at else []
+            moved = self._move(connection, subscription, None, checkpoint_at) if checkpoint_at else []
             values = {"paused_ts": None, "paused_reason": None}
             connection.execute(
                 sa.update(schema.subscription).where(schema.subscription.c.subscription_id == subscription.subscription_id).values(**values)
@@ -94,7 +94,7 @@ class Interventions:
             before = {
                 "paused": subscription.paused_reason,
                 "held": released,
-                "places": [[consumer.key, consumer.place.to_json()] for consumer, _ in moved],
+                "checkpoints": [[consumer.key, consumer.checkpoint.to_json()] for consumer, _ in moved],
             }
             record(
                 connection,
@@ -102,30 +102,31 @@ class Interventions:
                 Action.RESUME,
                 by,
                 before,
-                {"places": [[consumer.key, place.to_json()] for consumer, place in moved]},
+                {"checkpoints": [[consumer.key, checkpoint.to_json()] for consumer, checkpoint in moved]},
             )
 
     def seek(
-        self, subscription: SubscriptionRow, key: str | None, by: By, place_at: PlaceAt, *, dry_run: bool = False
-    ) -> list[tuple[ConsumerRow, Place]]:
-        """Put one consumer, or all of a subscription, at another place; returns the consumers as they were, each with its new place.
+        self, subscription: SubscriptionRow, key: str | None, by: By, checkpoint_at: CheckpointAt, *, dry_run: bool = False
+    ) -> list[tuple[ConsumerRow, Checkpoint]]:
+        """Put one consumer, or all of a subscription, at another checkpoint; returns the consumers as they were, each with its new
+        checkpoint.
 
         A fired key that is put back counts as not fired, so that it fires again when it is complete.
 
         Raises:
-            ConsumerConflictError: when a consumer has an open execution: settle, skip or wait for it first.
+            ConsumerConflictError: when a consumer has an open execution: complete, skip or wait for it first.
         """
         with writing(self.ledger.engine) as connection:
-            moved = self._move(connection, subscription, key, place_at, dry_run=dry_run)
+            moved = self._move(connection, subscription, key, checkpoint_at, dry_run=dry_run)
             if not dry_run:
-                for consumer, place in moved:
+                for consumer, checkpoint in moved:
                     record(
                         connection,
                         subscription,
                         Action.SEEK,
                         by,
-                        {"place": consumer.place.to_json()},
-                        {"place": place.to_json()},
+                        {"checkpoint": consumer.checkpoint.to_json()},
+                        {"checkpoint": checkpoint.to_json()},
                         consumer_key=consumer.key,
                     )
             return moved
@@ -136,7 +137,7 @@ class Interventions:
             current = self.ledger.locked(connection, execution.execution_id)
             subscription = self._open_subscription(connection, current)
             self.ledger.close(connection, current, ExecutionState.SKIPPED, current.end, None, f"skipped by {by.who}: {by.reason}")
-            before, after = {"place": current.start.to_json()}, {"place": current.end.to_json()}
+            before, after = {"checkpoint": current.start.to_json()}, {"checkpoint": current.end.to_json()}
             record(
                 connection,
                 subscription,
@@ -148,7 +149,7 @@ class Interventions:
                 execution_id=current.execution_id,
             )
 
-    def retry(self, execution: Execution, by: By, end: Place | None = None) -> Execution:
+    def retry(self, execution: Execution, by: By, end: Checkpoint | None = None) -> Execution:
         """Try an open execution again at once, also one that is held; up to another end where one is given.
 
         Raises:
@@ -204,7 +205,7 @@ class Interventions:
                     current,
                     Action.FORGET,
                     by,
-                    {"places": [[consumer.key, consumer.place.to_json()] for consumer in consumers]},
+                    {"checkpoints": [[consumer.key, consumer.checkpoint.to_json()] for consumer in consumers]},
                     {},
                 )
                 _drop(connection, current)
@@ -231,9 +232,9 @@ class Interventions:
         ]
 
     def _move(
-        self, connection: Connection, subscription: SubscriptionRow, key: str | None, place_at: PlaceAt, *, dry_run: bool = False
-    ) -> list[tuple[ConsumerRow, Place]]:
-        hold_places(connection)
+        self, connection: Connection, subscription: SubscriptionRow, key: str | None, checkpoint_at: CheckpointAt, *, dry_run: bool = False
+    ) -> list[tuple[ConsumerRow, Checkpoint]]:
+        hold_checkpoints(connection)
         consumers = consumers_of(connection, subscription.subscription_id, None if key is None else [key], lock=True)
         if not consumers and key is not None:
             raise NotFoundError(
@@ -246,12 +247,16 @@ class Interventions:
                 raise ConsumerConflictError(
                     f"{subscription.name} {consumer.key}".strip() + " has an open execution; wait for it, or skip it first"
                 )
-            place = place_at(connection, consumer)
-            moved.append((consumer, place))
+            checkpoint = checkpoint_at(connection, consumer)
+            moved.append((consumer, checkpoint))
             if not dry_run:
-                values = {"place": place.to_json(), "place_tx": place.position.tx_id, "place_seq": place.position.seq}
+                values = {
+                    "checkpoint": checkpoint.to_json(),
+                    "checkpoint_tx": checkpoint.position.tx_id,
+                    "checkpoint_seq": checkpoint.position.seq,
+                }
                 values |= {
-                    "fired": consumer.fired and place.position >= consumer.place.position,
+                    "fired": consumer.fired and checkpoint.position >= consumer.checkpoint.position,
                     "state": ConsumerState.ACTIVE.value,
                     "state_reason": "",
                 }
@@ -268,7 +273,7 @@ class Interventions:
             )
         return moved
 
-    def _released(self, connection: Connection, subscription: SubscriptionRow, ends: Mapping[str, Place]) -> list[list[str]]:
+    def _released(self, connection: Connection, subscription: SubscriptionRow, ends: Mapping[str, Checkpoint]) -> list[list[str]]:
         """The consumers that waited for a person's choice, with why; they are active now, and a step that asked for it is tried again."""
         consumers = consumers_of(connection, subscription.subscription_id, lock=True).values()
         busy, steps = self.ledger.open_consumers(connection, subscription), self.ledger.held_steps(connection, subscription)
@@ -276,7 +281,7 @@ class Interventions:
             consumer
             for consumer in consumers
             if consumer.state is ConsumerState.BLOCKED
-            and (consumer.consumer_id in steps or (consumer.place.feed is not None and consumer.consumer_id not in busy))
+            and (consumer.consumer_id in steps or (consumer.checkpoint.feed is not None and consumer.consumer_id not in busy))
         ]
         active = {"state": ConsumerState.ACTIVE.value, "state_reason": ""}
         for consumer in found:

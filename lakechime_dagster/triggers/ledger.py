@@ -16,7 +16,7 @@ from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import requests, schema
 from lakechime_dagster.triggers import schema as ledger
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import Cause, Committed, ConsumerState, Execution, ExecutionState, Place
+from lakechime_dagster.triggers.consumers import Cause, Checkpoint, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     Attempt,
@@ -58,7 +58,7 @@ class Claim:
     `orders` are those that waited for the consumer before its end was read.
     """
 
-    end: Place
+    end: Checkpoint
     cause: Cause = Cause.TRIGGER
     reason: str = ""
     partition_key: str | None = None
@@ -68,7 +68,7 @@ class Claim:
 
 
 class Ledger(Registry):
-    """The executions of one deployment's consumers: claimed, attempted, settled."""
+    """The executions of one deployment's consumers: claimed, attempted, completed."""
 
     # Claims
 
@@ -76,7 +76,7 @@ class Ledger(Registry):
         """Take the next step of a consumer, as seen in `consumer`, with its range frozen.
 
         A consumer that was rebuilt from its target begins with attempt 2: an attempt that the lost ledger knew may still be
-        at work, so that nothing but a commit may settle this step.
+        at work, so that nothing but a commit may complete this step.
 
         Raises:
             ConsumerConflictError: when the consumer has moved since, is not active, has an open execution, or other orders than were
@@ -87,24 +87,27 @@ class Ledger(Registry):
             if claim.cause is Cause.TRIGGER and (paused := self.subscription_in(connection, subscription.name).blocked_sentence):
                 raise ConsumerConflictError(f"{subscription.name} is {paused}")
             current = consumer_at(connection, subscription.subscription_id, consumer.key, lock=True)
-            if (current.settled, current.place) != (consumer.settled, consumer.place) or current.state is not ConsumerState.ACTIVE:
+            if (current.completed, current.checkpoint) != (
+                consumer.completed,
+                consumer.checkpoint,
+            ) or current.state is not ConsumerState.ACTIVE:
                 raise ConsumerConflictError(
-                    f"consumer {subscription.name} {consumer.key} moved on (step {current.settled}, {current.state.value})"
+                    f"consumer {subscription.name} {consumer.key} moved on (step {current.completed}, {current.state.value})"
                 )
             if _open_of(connection, current.consumer_id) is not None:
                 raise ConsumerConflictError(f"consumer {subscription.name} {consumer.key} has an open execution")
             now = now_ms(connection)
-            attempt = 2 if current.settled and not _has_history(connection, current.consumer_id) else 1
+            attempt = 2 if current.completed and not _has_history(connection, current.consumer_id) else 1
             execution_id = uuid.uuid4().hex
             connection.execute(
                 sa.insert(schema.execution).values(
                     execution_id=execution_id,
                     consumer_id=current.consumer_id,
-                    step=current.settled + 1,
+                    step=current.completed + 1,
                     state=ExecutionState.OPEN.value,
                     cause=claim.cause.value,
-                    start_place=current.place.to_json(),
-                    end_place=claim.end.to_json(),
+                    start_checkpoint=current.checkpoint.to_json(),
+                    end_checkpoint=claim.end.to_json(),
                     attempt=attempt,
                     partition_key=claim.partition_key,
                     claimed_ts=now,
@@ -127,7 +130,7 @@ class Ledger(Registry):
             return self._find(connection, execution_id)
 
     def has_committed(self, execution: Execution) -> bool:
-        """Whether an earlier step of the execution's consumer was settled by a commit."""
+        """Whether an earlier step of the execution's consumer was completed by a commit."""
         of_consumer = sa.select(schema.execution.c.consumer_id).where(schema.execution.c.execution_id == execution.execution_id)
         earlier = sa.select(schema.execution.c.step).where(
             schema.execution.c.consumer_id == of_consumer.scalar_subquery(),
@@ -156,7 +159,7 @@ class Ledger(Registry):
         run is of is kept, for the runs of later attempts.
 
         Raises:
-            ConsumerConflictError: when it is settled, skipped or held, or another run is at it; the message names what to do.
+            ConsumerConflictError: when it is completed, skipped or held, or another run is at it; the message names what to do.
         """
         with writing(self.engine) as connection:
             execution = self.locked(connection, execution_id)
@@ -229,7 +232,7 @@ class Ledger(Registry):
         with reading(self.engine) as connection:
             return [attempt_from(row) for row in connection.execute(query)]
 
-    def lose(self, execution: Execution, error: str, end: Place | None = None, *, immediately: bool = False) -> Execution | None:
+    def lose(self, execution: Execution, error: str, end: Checkpoint | None = None, *, immediately: bool = False) -> Execution | None:
         """Call the newest attempt lost: the next one is due after a pause and may read further; after the fifth the consumer is BLOCKED.
 
         The target must have been asked before. Returns the execution at its next attempt, or None when it is held.
@@ -257,7 +260,7 @@ class Ledger(Registry):
         """Let a consumer, as seen in `consumer`, wait for a person; False when it moved on since, or a step of it is open."""
         with writing(self.engine) as connection:
             current = consumer_at(connection, subscription.subscription_id, consumer.key, lock=True)
-            if (current.settled, current.place) != (consumer.settled, consumer.place) or _open_of(
+            if (current.completed, current.checkpoint) != (consumer.completed, consumer.checkpoint) or _open_of(
                 connection, current.consumer_id
             ) is not None:
                 return False
@@ -279,14 +282,14 @@ class Ledger(Registry):
 
     # Settling
 
-    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
-        """Close a step: its consumer's place becomes the end recorded in the commit, else the attempt's own end.
+    def complete(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
+        """Close a step: its consumer's checkpoint becomes the end recorded in the commit, else the attempt's own end.
 
         What is to be kept of it `beside` is written in the same transaction.
 
         The commit's event must have been registered. Without a commit (nothing to do, or a subscription without a lake target)
         the attempt must still be the newest, and the first one where a target takes commits: an earlier attempt may
-        still commit there. True when this call settled; False when somebody had.
+        still commit there. True when this call completed; False when somebody had.
 
         Raises:
             ConsumerConflictError: without a commit, when another attempt exists: write a fence instead. With one whose commit metadata is
@@ -298,7 +301,8 @@ class Ledger(Registry):
                 return False
             if committed is None and current.attempt != execution.attempt:
                 raise ConsumerConflictError(
-                    f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not settle without a commit"
+                    f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not complete without a "
+                    f"commit"
                 )
             if (
                 committed is None
@@ -315,30 +319,30 @@ class Ledger(Registry):
             else:
                 end = committed.commit_metadata.end if committed and not committed.is_commit_metadata_lost else current.end
                 version = committed.version if committed else None
-                self.close(connection, current, ExecutionState.SETTLED, end, version, reason or current.reason)
+                self.close(connection, current, ExecutionState.COMPLETED, end, version, reason or current.reason)
                 if beside is not None:
                     beside(connection)
-                _end_attempt(connection, current, "settled", None, now_ms(connection))
+                _end_attempt(connection, current, "completed", None, now_ms(connection))
         if is_end_unknown:
             raise ConsumerConflictError(_end_unknown(current))
         return True
 
     def close(
-        self, connection: Connection, execution: Execution, state: ExecutionState, end: Place, version: str | None, reason: str
+        self, connection: Connection, execution: Execution, state: ExecutionState, end: Checkpoint, version: str | None, reason: str
     ) -> None:
         """Close a step; its consumer goes on, but a STALE one only when a person gives the step up: its events are still lost."""
         connection.execute(
             sa.update(schema.execution)
             .where(schema.execution.c.execution_id == execution.execution_id)
-            .values(state=state.value, end_place=end.to_json(), settled_ts=now_ms(connection), version=version, reason=reason)
+            .values(state=state.value, end_checkpoint=end.to_json(), completed_ts=now_ms(connection), version=version, reason=reason)
         )
-        requests.close(connection, execution.execution_id, is_done=state is ExecutionState.SETTLED)
+        requests.close(connection, execution.execution_id, is_done=state is ExecutionState.COMPLETED)
         consumer = self.consumer_of(connection, execution)
         values = {
-            "settled": execution.step,
-            "place": end.to_json(),
-            "place_tx": end.position.tx_id,
-            "place_seq": end.position.seq,
+            "completed": execution.step,
+            "checkpoint": end.to_json(),
+            "checkpoint_tx": end.position.tx_id,
+            "checkpoint_seq": end.position.seq,
         }
         if consumer.state is not ConsumerState.STALE or state is ExecutionState.SKIPPED:
             values |= {"state": ConsumerState.ACTIVE.value, "state_reason": ""}
@@ -377,12 +381,12 @@ class Ledger(Registry):
         )
         return consumer_from(connection.execute(sa.select(schema.consumer).where(schema.consumer.c.consumer_id == of_execution)).one())
 
-    def next_attempt(self, connection: Connection, execution: Execution, end: Place, *, due_ts: int) -> Execution:
+    def next_attempt(self, connection: Connection, execution: Execution, end: Checkpoint, *, due_ts: int) -> Execution:
         number = execution.attempt + 1
         connection.execute(
             sa.update(schema.execution)
             .where(schema.execution.c.execution_id == execution.execution_id)
-            .values(attempt=number, end_place=end.to_json())
+            .values(attempt=number, end_checkpoint=end.to_json())
         )
         connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
         return self._execution(connection, execution.execution_id)
@@ -456,8 +460,8 @@ def _fires_again(connection: Connection, subscription: Subscription, execution: 
     if not isinstance(subscription.trigger, PartitionTrigger) or subscription.trigger.late is not Late.REFIRE or execution.step == 1:
         return False
     of_consumer, step = ledger.execution.c.consumer_id == _consumer_of(execution), ledger.execution.c.step == execution.step - 1
-    before = connection.execute(sa.select(ledger.execution.c.start_place).where(of_consumer, step)).scalar_one_or_none()
-    return before is None or Place.from_json(before).position < execution.start.position
+    before = connection.execute(sa.select(ledger.execution.c.start_checkpoint).where(of_consumer, step)).scalar_one_or_none()
+    return before is None or Checkpoint.from_json(before).position < execution.start.position
 
 
 def _consumer_of(execution: Execution) -> sa.ScalarSelect[int]:

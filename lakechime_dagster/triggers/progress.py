@@ -11,9 +11,9 @@ from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.queries import is_after, is_data, is_visible
 from lakechime_dagster.dce.schema import dce_event, dce_table
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
@@ -65,7 +65,7 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     )
     own_consumer = sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
     consumers = (
-        sa.select(*columns, subscription.feed_lag, consumer.place_tx, consumer.place_seq)
+        sa.select(*columns, subscription.feed_lag, consumer.checkpoint_tx, consumer.checkpoint_seq)
         .select_from(schema.subscription.outerjoin(schema.consumer, own_consumer))
         .where(subscription.deployment == deployment, subscription.forgotten_ts.is_(None))
         .order_by(subscription.name)
@@ -74,7 +74,7 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
 
 
 def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
-    started = Position.parse(row.start["position"]) if row.place_tx is None else Position(row.place_tx, row.place_seq)
+    started = Position.parse(row.start["position"]) if row.checkpoint_tx is None else Position(row.checkpoint_tx, row.checkpoint_seq)
     consumed = max(started, Position(row.looked_tx, row.looked_seq))
     unread = (
         sa.select(
@@ -153,8 +153,8 @@ class ConsumerAt:
     writes: bool
     state: ConsumerState = ConsumerState.ACTIVE
     state_reason: str = ""
-    read: SnapshotPlace | None = None
-    pinned: SnapshotPlace | None = None
+    read: SnapshotCheckpoint | None = None
+    pinned: SnapshotCheckpoint | None = None
     open_since: int | None = None
 
 
@@ -193,20 +193,20 @@ def _consumers(connection: Connection, subscription: SubscriptionRow, table: str
     for key, consumer in consumers.items():
         execution = opened.get(key)
         if subscription.is_partitioned:  # a key that was done is read again only by a later change, and then from where that is
-            yield _consumer_at(subscription, table, key, execution.start if execution else Place(), consumer, execution)
+            yield _consumer_at(subscription, table, key, execution.start if execution else Checkpoint(), consumer, execution)
         else:
-            yield _consumer_at(subscription, table, key, consumer.place, consumer, execution)
+            yield _consumer_at(subscription, table, key, consumer.checkpoint, consumer, execution)
 
 
 def _consumer_at(
-    subscription: SubscriptionRow, table: str, key: str, place: Place, consumer: ConsumerRow | None, execution: Execution | None
+    subscription: SubscriptionRow, table: str, key: str, checkpoint: Checkpoint, consumer: ConsumerRow | None, execution: Execution | None
 ) -> ConsumerAt:
     return ConsumerAt(
         consumer=ConsumerId(subscription.deployment, subscription.name, key),
         writes=table == subscription.target,
         state=consumer.state if consumer else ConsumerState.ACTIVE,
         state_reason=consumer.state_reason if consumer else "",
-        read=place.sources.get(table),
+        read=checkpoint.sources.get(table),
         pinned=execution.end.sources.get(table) if execution else None,
         open_since=execution.claimed_ts if execution else None,
     )

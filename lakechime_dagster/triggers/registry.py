@@ -12,7 +12,7 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import Cause, Committed, ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag, Place
+from lakechime_dagster.triggers.consumers import Cause, Checkpoint, Committed, ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag
 from lakechime_dagster.triggers.subscription import Subscription
 
 
@@ -33,7 +33,7 @@ class SubscriptionRow:
     job: str | None
     asset_keys: tuple[str, ...]
     activated_ts: int
-    start: Place
+    start: Checkpoint
     paused_ts: int | None
     paused_reason: str | None
     looked: Position
@@ -62,20 +62,20 @@ class SubscriptionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerRow:
-    """A consumer as the ledger keeps it; `settled` steps so far, its next step is one more."""
+    """A consumer as the ledger keeps it; `completed` steps so far, its next step is one more."""
 
     consumer_id: int
     key: str
     state: ConsumerState
     state_reason: str
-    settled: int
-    place: Place
+    completed: int
+    checkpoint: Checkpoint
     fired: bool
     created_ts: int
 
     def blocked_sentence(self, subscription: str) -> str:
         """Why the consumer may not claim, with the remedy; empty when it may."""
-        move = "seek" if self.place.feed is None else "resume"
+        move = "seek" if self.checkpoint.feed is None else "resume"
         return blocked_sentence(f"{subscription} {self.key}".strip(), subscription, self.state, self.state_reason, move)
 
 
@@ -136,7 +136,7 @@ def subscription_from(row: sa.Row[Any]) -> SubscriptionRow:
         job=row.job,
         asset_keys=tuple(row.asset_keys),
         activated_ts=row.activated_ts,
-        start=Place.from_json(row.start),
+        start=Checkpoint.from_json(row.start),
         paused_ts=row.paused_ts,
         paused_reason=row.paused_reason,
         looked=Position(row.looked_tx, row.looked_seq),
@@ -154,8 +154,8 @@ def consumer_from(row: sa.Row[Any]) -> ConsumerRow:
         key=row.key,
         state=ConsumerState(row.state),
         state_reason=row.state_reason,
-        settled=row.settled,
-        place=Place.from_json(row.place),
+        completed=row.completed,
+        checkpoint=Checkpoint.from_json(row.checkpoint),
         fired=row.fired,
         created_ts=row.created_ts,
     )
@@ -168,15 +168,15 @@ def execution_from(row: sa.Row[Any]) -> Execution:
         step=row.step,
         state=ExecutionState(row.state),
         cause=Cause(row.cause),
-        start=Place.from_json(row.start_place),
-        end=Place.from_json(row.end_place),
+        start=Checkpoint.from_json(row.start_checkpoint),
+        end=Checkpoint.from_json(row.end_checkpoint),
         attempt=row.attempt,
         run_id=row.run_id,
         partition_key=row.partition_key,
         claimed_ts=row.claimed_ts,
         lease_until=row.lease_until,
         next_attempt_ts=row.due_ts,
-        settled_ts=row.settled_ts,
+        completed_ts=row.completed_ts,
         reason=row.reason,
         version=row.version,
         backfill=row.backfill or "",
@@ -198,7 +198,7 @@ def attempt_from(row: sa.Row[Any]) -> Attempt:
 
 
 TICK_NOTE_MS = 60_000
-_PLACES = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move places back; any number that is ours
+_CHECKPOINTS = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
 
 
 class Registry:
@@ -208,13 +208,13 @@ class Registry:
         self.engine = engine
         self.deployment = deployment
 
-    def ensure_subscription(self, subscription: Subscription, start: Callable[[Connection], Place] | None = None) -> SubscriptionRow:
+    def ensure_subscription(self, subscription: Subscription, start: Callable[[Connection], Checkpoint] | None = None) -> SubscriptionRow:
         """The subscription as the ledger keeps it; activated now, from `start`, when it is new or was forgotten."""
         found = self.subscription(subscription.name)
         if found is not None and found.describes(subscription):
             return found
         with writing(self.engine) as connection:
-            hold_places(connection)
+            hold_checkpoints(connection)
             values = {
                 "description": subscription.condition,
                 "tables": list(subscription.pinned),
@@ -231,8 +231,8 @@ class Registry:
                 schema.subscription.c.deployment == self.deployment, schema.subscription.c.name == subscription.name
             )
             if not connection.execute(update.where(IS_KNOWN).values(**values)).rowcount:
-                place = start(connection) if start else Place()
-                values |= {"activated_ts": now_ms(connection), "start": place.to_json(), "forgotten_ts": None}
+                checkpoint = start(connection) if start else Checkpoint()
+                values |= {"activated_ts": now_ms(connection), "start": checkpoint.to_json(), "forgotten_ts": None}
                 if not connection.execute(update.where(~IS_KNOWN).values(**values)).rowcount:
                     insert = insert_if_absent(connection, schema.subscription)
                     connection.execute(insert.values(deployment=self.deployment, name=subscription.name, **values))
@@ -342,14 +342,14 @@ class Registry:
         return subscription_from(row) if row else None
 
 
-def hold_places(connection: Connection) -> None:
+def hold_checkpoints(connection: Connection) -> None:
     """Until the transaction ends, let nobody else put a consumer back, declare a subscription otherwise, or fold what subscriptions do
     not need.
 
     On SQLite a transaction that writes keeps the others out anyway.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_PLACES)))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CHECKPOINTS)))
 
 
 def nothing_looked(connection: Connection) -> dict[str, int]:
@@ -362,7 +362,7 @@ def make_consumer(connection: Connection, subscription: SubscriptionRow, key: st
 
     Where that commit no longer says up to where it read, the consumer is BLOCKED: from the start, all of it would be read again.
     """
-    place = committed.commit_metadata.end if committed else subscription.start
+    checkpoint = committed.commit_metadata.end if committed else subscription.start
     state, reason = ConsumerState.ACTIVE, ""
     if committed and committed.is_commit_metadata_lost:
         state, reason = (
@@ -374,12 +374,12 @@ def make_consumer(connection: Connection, subscription: SubscriptionRow, key: st
         "key": key,
         "state": state.value,
         "state_reason": reason,
-        "settled": committed.commit_metadata.step if committed else 0,
+        "completed": committed.commit_metadata.step if committed else 0,
         "fired": committed is not None,
         "created_ts": now_ms(connection),
-        "place": place.to_json(),
-        "place_tx": place.position.tx_id,
-        "place_seq": place.position.seq,
+        "checkpoint": checkpoint.to_json(),
+        "checkpoint_tx": checkpoint.position.tx_id,
+        "checkpoint_seq": checkpoint.position.seq,
     }
     return bool(connection.execute(insert_if_absent(connection, schema.consumer).values(**values)).rowcount)
 

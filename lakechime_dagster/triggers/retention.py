@@ -33,7 +33,7 @@ from lakechime_dagster.triggers.registry import (
     SubscriptionRow,
     consumers_of,
     execution_from,
-    hold_places,
+    hold_checkpoints,
     make_consumer,
     subscription_from,
 )
@@ -45,7 +45,7 @@ Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
-    `needed` events are old enough but come after the place of a live consumer: held back, or removed all the same when
+    `needed` events are old enough but come after the checkpoint of a live consumer: held back, or removed all the same when
     `forced`; whoever needed them up to `through` is stale then. `lost_tags` are the keys of tags of expiring events that
     are not kept: a trigger that asks for one of them later does not find it on these.
     """
@@ -163,7 +163,7 @@ class _Fold:
 
 
 def _expiring(
-    connection: Connection, table: TableRow, before_ms: int, place: Position | None, force: bool
+    connection: Connection, table: TableRow, before_ms: int, checkpoint: Position | None, force: bool
 ) -> tuple[ExpiredTable, list[ColumnElement[bool]]]:
     """What expires of a table, in numbers, and by which conditions."""
     visible_below = high_water(connection)
@@ -172,9 +172,9 @@ def _expiring(
         return and_(event.c.table_id == table.table_id, event.c.event_ts < before_ms, event.c.tx_id < visible_below)
 
     def may_go(event: FromClause) -> ColumnElement[bool]:
-        return is_old(event) if place is None or force else and_(is_old(event), is_through(place, event))
+        return is_old(event) if checkpoint is None or force else and_(is_old(event), is_through(checkpoint, event))
 
-    needed = 0 if place is None else _count(connection, [is_old(dce_event), is_after(place)])
+    needed = 0 if checkpoint is None else _count(connection, [is_old(dce_event), is_after(checkpoint)])
     expiring = [may_go(dce_event), _goes_whole(may_go)]
     folded, newest = _count(connection, expiring), _newest(connection, expiring)
     forced = bool(needed) and force
@@ -240,7 +240,7 @@ class Need:
 def needs(engine: Engine) -> dict[str, Need]:
     """Per table name the oldest need, and whose it is; a table that no subscription reads is not in it.
 
-    A snapshot trigger needs what is after its consumer's place, or after what was looked through in vain. A partition
+    A snapshot trigger needs what is after its consumer's checkpoint, or after what was looked through in vain. A partition
     trigger finds folded partitions too, so it needs what it has not looked through; any subscription what its open executions read.
     """
     found: dict[str, Need] = {}
@@ -255,7 +255,7 @@ def needs(engine: Engine) -> dict[str, Need]:
 
 def needed_after(connection: Connection, table: str) -> Position | None:
     """The position after which a table's events are needed, None when nobody needs any; it holds until the transaction ends."""
-    hold_places(connection)
+    hold_checkpoints(connection)
     readers = [subscription for subscription in _subscriptions(connection) if table in subscription.tables]
     return min((_subscription_needs_after(connection, subscription) for subscription in readers), default=None)
 
@@ -284,8 +284,8 @@ def _subscription_needs_after(connection: Connection, subscription: Subscription
     starts = _open_starts(connection, subscription)
     if any(key for key in consumers):
         return min([subscription.looked, *starts.values()])
-    place = consumers[""].place.position if consumers else subscription.start.position
-    return place if starts else max(place, subscription.looked)
+    checkpoint = consumers[""].checkpoint.position if consumers else subscription.start.position
+    return checkpoint if starts else max(checkpoint, subscription.looked)
 
 
 def _losing(connection: Connection, subscription: SubscriptionRow, table: TableKey, through: Position) -> list[int]:
@@ -304,7 +304,7 @@ def _needs(consumer: ConsumerRow, starts: dict[str, Position], subscription: Sub
     """Whether a consumer still needs something at or before `through`, but for late changes."""
     if consumer.key in starts:
         return starts[consumer.key] < through
-    return not consumer.key and max(consumer.place.position, subscription.looked) < through
+    return not consumer.key and max(consumer.checkpoint.position, subscription.looked) < through
 
 
 def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:

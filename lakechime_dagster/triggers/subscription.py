@@ -23,7 +23,7 @@ class Subscription:
 
     `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
     lake table that the subscription writes (at `location`, where that is not the warehouse's own), None for a subscription without
-    one: it settles by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
+    one: it completes by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
     find its subscription. A partition that the trigger waits for is one of the subscription's `cluster`, unless its condition names
     another.
     A subscription with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`

@@ -149,7 +149,7 @@ class PartitionTrigger:
 
 @dataclass(frozen=True, init=False)
 class SnapshotTrigger:
-    """Fires when any of the tables has a matching event after the consumer's place.
+    """Fires when any of the tables has a matching event after the consumer's checkpoint.
 
     `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
     fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.

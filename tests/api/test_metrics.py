@@ -1,4 +1,4 @@
-"""What Prometheus is told is what settled steps left in the store, whoever settled them, and is bounded."""
+"""What Prometheus is told is what completed steps left in the store, whoever completed them, and is bounded."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,14 +14,14 @@ from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import GroupResult, TypeResult
-from lakechime_dagster.silver.schema import KnownType, Learning, TypePlace, learned
+from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint, learned
 from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
 from tests.store.test_event_types import prototype, result
-from tests.support.world import World, a_subscription, place
+from tests.support.world import World, a_subscription, checkpoint
 
 Value = Callable[..., float | None]
 
@@ -44,7 +44,9 @@ def value(types: SqlEventTypes) -> Value:
 
 
 def new_type(name: str) -> Learning:
-    one = learned(KnownType(type=name, table=name, place=TypePlace(uid="u", version=2)), [prototype(a=1), prototype(b="x")], Contract())
+    one = learned(
+        KnownType(type=name, table=name, checkpoint=TypeCheckpoint(uid="u", version=2)), [prototype(a=1), prototype(b="x")], Contract()
+    )
     assert one is not None
     return one
 
@@ -56,18 +58,18 @@ def further_kinds(types: SqlEventTypes, **fields: Any) -> None:
     types.learn("shop", [one])
 
 
-def settle(types: SqlEventTypes, execution: str, *results: TypeResult, **more: dict[str, float]) -> None:
+def complete(types: SqlEventTypes, execution: str, *results: TypeResult, **more: dict[str, float]) -> None:
     with writing(types.engine) as connection:
-        types.settle(connection, "shop", execution, results, "u")
+        types.complete(connection, "shop", execution, results, "u")
         refused = {reason: int(rows) for reason, rows in more.get("refused", {}).items()}
         add_to_group(connection, "test", "shop", GroupResult(types=results, refused=refused, seconds=more.get("seconds", {})))
 
 
-def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value: Value) -> None:
+def test_counters_are_the_sums_of_all_completed_steps(types: SqlEventTypes, value: Value) -> None:
     types.learn("shop", [new_type("buy")])
-    settle(types, "e1", replace(result(5, step=1, rows=3), columns_added=2), refused={"not_json": 2}, seconds={"write": 1.5})
+    complete(types, "e1", replace(result(5, step=1, rows=3), columns_added=2), refused={"not_json": 2}, seconds={"write": 1.5})
     second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
-    settle(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
+    complete(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
     told = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
     assert told == {
@@ -84,31 +86,31 @@ def test_counters_are_the_sums_of_all_settled_steps(types: SqlEventTypes, value:
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
 
 
-def test_rows_behind_a_place_are_those_that_wait_or_that_a_failure_left(types: SqlEventTypes, value: Value) -> None:
+def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(types: SqlEventTypes, value: Value) -> None:
     def behind() -> float | None:
         return value("type_lag_rows", group="shop", type="buy")
 
     types.learn("shop", [new_type("buy")])
-    settle(types, "e1", TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
+    complete(types, "e1", TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
     assert behind() == 5
     failed = TypeResult(type="buy", table="buy", start=0, end=0, error="no room", left=7)
-    settle(types, "e2", failed)
+    complete(types, "e2", failed)
     assert behind() == 7
-    settle(types, "e3", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
-    settle(types, "e4", replace(failed, left=None))
+    complete(types, "e3", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
+    complete(types, "e4", replace(failed, left=None))
     assert behind() == 7
-    settle(types, "e5", result(5, step=1, rows=7))
+    complete(types, "e5", result(5, step=1, rows=7))
     assert behind() == 0
 
 
 def test_events_that_wait_are_counted_once_however_many_steps_see_them(types: SqlEventTypes, value: Value) -> None:
     types.learn("shop", [new_type("buy")])
     waits = TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen")
-    settle(types, "e1", waits)
-    settle(types, "e2", replace(waits, rows=6, pending=6))
+    complete(types, "e1", waits)
+    complete(types, "e2", replace(waits, rows=6, pending=6))
     assert value("type_rows_pending", group="shop", type="buy") == 6
     assert value("type_events_total", group="shop", type="buy") == 0
-    settle(types, "e3", result(5, step=1, rows=6))
+    complete(types, "e3", result(5, step=1, rows=6))
     assert value("type_rows_pending", group="shop", type="buy") == 0
     assert value("type_events_total", group="shop", type="buy") == 6
 
@@ -119,14 +121,14 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
         return states, measures(types).groups[0].stuck_ts is not None
 
     types.learn("shop", [new_type("buy"), new_type("sell")])
-    settle(types, "e1", result(5, step=1))
+    complete(types, "e1", result(5, step=1))
     assert told() == (["idle"], False)
-    settle(types, "e2", result(6, error="no room", rows=0))
+    complete(types, "e2", result(6, error="no room", rows=0))
     assert told() == (["failed"], True)
-    settle(types, "e3", TypeResult(type="buy", table="buy", start=5, end=5, put_off="no room"))
+    complete(types, "e3", TypeResult(type="buy", table="buy", start=5, end=5, put_off="no room"))
     assert told() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
-    settle(types, "e4", result(6, step=2))
+    complete(types, "e4", result(6, step=2))
     assert (told(), types.left("shop")) == ((["idle"], False), [])
 
 
@@ -134,13 +136,13 @@ def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: S
     world = World(types.engine)
     types.learn("shop", [new_type("buy")])
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
-    world.ledger.settle(world.claim(row), None)
+    world.ledger.complete(world.claim(row), None)
 
     def state() -> list[str]:
         return [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
 
     assert state() == ["idle"]
-    world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=place(2)))
+    world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=checkpoint(2)))
     assert state() == ["live"]
     with writing(types.engine) as connection:
         connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))

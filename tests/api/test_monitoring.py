@@ -17,7 +17,7 @@ from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.store_schema import event_type
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState
-from tests.api.test_metrics import further_kinds, new_type, settle
+from tests.api.test_metrics import complete, further_kinds, new_type
 from tests.store.test_event_types import result
 from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, running_prometheus
@@ -38,9 +38,9 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     types.learn("shop", [new_type("buy"), new_type("sell")])
     waits = TypeResult(type="sell", table="sell", start=0, end=0, rows=5, pending=5, waits="frozen")
     bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
-    settle(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
+    complete(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
-    world.ledger.settle(world.claim(row), None)
+    world.ledger.complete(world.claim(row), None)
     for version in (0, 1):
         world.change(version=version)
     with writing(sqlite_engine) as connection:
@@ -65,12 +65,12 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
         connection.execute(sa.update(schema.consumer).values(state=ConsumerState.ACTIVE))
         connection.execute(sa.update(event_type).where(event_type.c.behind_ts.is_not(None)).values(behind_ts=now - HOUR_MS))
     claimed = world.claim(row, 1_000)
-    world.ledger.settle(claimed, None)
-    settle(types, "e2", replace(waits, rows=0, pending=0, error="no room"))
+    world.ledger.complete(claimed, None)
+    complete(types, "e2", replace(waits, rows=0, pending=0, error="no room"))
     with writing(sqlite_engine) as connection:
         connection.execute(sa.update(event_type).where(event_type.c.type == "sell").values(pending=0))
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
-    settle(types, "e3", replace(result(6, step=1), type="sell", table="sell"))
+    complete(types, "e3", replace(result(6, step=1), type="sell", table="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)
     assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
 

@@ -40,7 +40,7 @@ def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: W
     table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
     world.change("shop.orders__changes", version=0)
     (first,) = world.fire(subscription_of(table))
-    world.ledger.settle(first, None)
+    world.ledger.complete(first, None)
     for version in range(1, MAX_COMMITS + 2):
         world.change("shop.orders__changes", version=version)
     (execution,) = world.fire(subscription_of(table))

@@ -19,7 +19,7 @@ from lakechime_dagster.tables.databases import Database, Debezium, Dms, Maxwell
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import FilesPlace
+from lakechime_dagster.triggers.consumers import FileOffsets
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb
@@ -111,7 +111,9 @@ def test_what_a_person_launches_reads_all_that_waits_and_a_lost_ledger_reads_not
     assert [topic for topic, _, _ in messages(location)] == ["a.jsonl", "a.jsonl"]
     row = location.platform.ledger.subscription("shop.orders__changes")
     assert row is not None
-    assert location.platform.ledger.consumers(row)[""].place.feed == FilesPlace({"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))})
+    assert location.platform.ledger.consumers(row)[""].checkpoint.feed == FileOffsets(
+        {"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))}
+    )
 
 
 def schemaless(envelope: Debezium | Dms, database: str) -> dict[str, Any]:

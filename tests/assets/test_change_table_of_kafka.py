@@ -18,7 +18,7 @@ from lakechime_dagster.tables.cdc import CDCMerge, change_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import KafkaPlace
+from lakechime_dagster.triggers.consumers import KafkaOffsets
 from tests.assets.test_table import Location, checks, shown
 from tests.support.follows import read
 from tests.support.kafka import Kafka
@@ -98,7 +98,7 @@ def held_by(feed: KafkaTopic) -> int:
     """The last stable offset of the topic of rows; 0 while it is not there."""
     with suppress(FeedUnreadableError):
         end = KafkaFeed(feed, ENVIRONMENT, is_ordered_by_position=True).look(None).end
-        assert isinstance(end, KafkaPlace)
+        assert isinstance(end, KafkaOffsets)
         return sum(sum(topic.offsets.values()) for topic in end.topics.values() if topic.name == ROWS)
     return 0
 

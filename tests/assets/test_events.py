@@ -22,7 +22,7 @@ from lakechime_dagster.silver import store_schema as event_schema
 from lakechime_dagster.silver.dry_run import would_rebuild
 from lakechime_dagster.silver.requests import event_replays, event_types
 from lakechime_dagster.silver.results import Replayed
-from lakechime_dagster.silver.schema import KnownType, TypePlace
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
@@ -177,7 +177,11 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert [(row["n"], row["title"]) for row in game.kept("shop.buy")] == [(1, "web"), (3, "web")]
     assert game.numbers("shop.sell") == [2]
     assert game.events("shop.shop__buy") == game.events("shop.shop__sell") == [("0", None, {"schema_version": "1"})]
-    assert (game.executions(), game.known("shop.buy").place.version, game.known("shop.buy").place.commits) == ([(1, "SETTLED")], 1, 1)
+    assert (game.executions(), game.known("shop.buy").checkpoint.version, game.known("shop.buy").checkpoint.commits) == (
+        [(1, "COMPLETED")],
+        1,
+        1,
+    )
 
     assert game.tick("shop").run_requests == []
     second = game.step(buy(4, item="hat"))
@@ -206,7 +210,7 @@ def test_what_a_person_launches_for_types_does_a_step_of_all(game: Game) -> None
     tags = {"dagster/asset_partition_range_start": "shop.buy", "dagster/asset_partition_range_end": "shop.sell"}
     third = game.run("ev__shop", tags=tags)
     assert (third.success, game.numbers("shop.sell")) == (True, [3, 4])
-    assert game.executions() == [(1, "SETTLED"), (2, "SETTLED"), (3, "SETTLED")]
+    assert game.executions() == [(1, "COMPLETED"), (2, "COMPLETED"), (3, "COMPLETED")]
     idle = game.run("ev__shop")
     assert (idle.success, checks(idle)) == (True, FINE)
 
@@ -256,9 +260,9 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     Path(game.location("shop.buy")).write_text("no folder")
     first = game.step(buy(1), sell(2))
     assert checks(first) == {**FINE, "no_type_fails": False}
-    assert (told(first), game.numbers("shop.sell"), game.executions()) == ({"shop.sell": 1}, [2], [(1, "SETTLED")])
+    assert (told(first), game.numbers("shop.sell"), game.executions()) == ({"shop.sell": 1}, [2], [(1, "COMPLETED")])
     known = game.known("shop.buy")
-    assert (known.place.version, known.place.commits, known.failures, bool(known.error)) == (-1, 0, 1, True)
+    assert (known.checkpoint.version, known.checkpoint.commits, known.failures, bool(known.error)) == (-1, 0, 1, True)
     assert game.tick("shop").run_requests == []
 
     second = game.step(sell(3))
@@ -291,10 +295,10 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     Path(game.location("shop.buy")).write_text("no folder")
     game.step(sell(1))
     with monkeypatch.context() as patched:
-        patched.setattr(events, "settle_group", dies)
+        patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
             game.step(buy(2), sell(3), event("shop.gift", n=7))
-    assert (game.numbers("shop.sell"), game.executions()) == ([1, 3], [(1, "SETTLED"), (2, "OPEN")])
+    assert (game.numbers("shop.sell"), game.executions()) == ([1, 3], [(1, "COMPLETED"), (2, "OPEN")])
     assert len(game.events("shop.shop__sell")) == 1
     Path(game.location("shop.buy")).unlink()
     game.ingest(sell(4))
@@ -305,7 +309,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2], [1, 3, 4])
     assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
     assert (game.numbers("shop.gift"), [snapshot for snapshot, _, _ in game.events("shop.shop__gift")]) == ([7], ["0"])
-    assert (told(second)["shop.gift"], game.known("shop.gift").place.commits) == (1, 1)
+    assert (told(second)["shop.gift"], game.known("shop.gift").checkpoint.commits) == (1, 1)
     assert checks(second) == FINE
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))
@@ -330,7 +334,7 @@ def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game
     prices = sorted((row["n"], row["price"]) for row in read(game.platform.location("gold.buys")))
     assert prices == [(1, 3), (2, None)]
 
-    newest = TypePlace(uid=game.known("shop.buy").place.uid, version=game.known("shop.buy").place.version)
+    newest = TypeCheckpoint(uid=game.known("shop.buy").checkpoint.uid, version=game.known("shop.buy").checkpoint.version)
     would = would_rebuild(game.platform, shop, game.known("shop.buy"), newest, print)
     assert (would.replaced, would.added, would.removed, would.is_same) == (2, 0, 0, False)
     assert would.lost == (("price", "long"), ("price__v_string", "string"))

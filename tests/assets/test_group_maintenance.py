@@ -93,7 +93,11 @@ def test_files_of_types_are_joined_while_steps_replays_and_readers_of_changes_go
 
     following = game.step(buy(6), sell(6), event("shop.gift", n=6))
     assert checks(following) == {**FINE, "is_written": True}
-    assert (game.numbers("shop.buy"), game.known("shop.buy").place.commits, bought(game)) == ([1, 2, 3, 4, 5, 6], 6, [1, 2, 3, 4, 5, 6])
+    assert (game.numbers("shop.buy"), game.known("shop.buy").checkpoint.commits, bought(game)) == (
+        [1, 2, 3, 4, 5, 6],
+        6,
+        [1, 2, 3, 4, 5, 6],
+    )
     assert operations(game, "shop.buy") == ["WRITE"] * 5 + ["OPTIMIZE", "WRITE"]
 
     DeltaTable(game.location("shop.buy")).delete("n = 2")

@@ -108,18 +108,18 @@ def test_a_run_tells_where_its_columns_come_from(shop: Shop, monkeypatch: pytest
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
 
 
-def test_a_run_that_dies_when_its_step_is_settled_has_told_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_dies_when_its_step_is_completed_has_told_its_lineage(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
-    settle = Ledger.settle
+    complete = Ledger.complete
 
-    def settle_and_die(*given: Any, **more: Any) -> bool:
-        settle(*given, **more)
+    def complete_and_die(*given: Any, **more: Any) -> bool:
+        complete(*given, **more)
         raise KilledError
 
-    monkeypatch.setattr(Ledger, "settle", settle_and_die)
+    monkeypatch.setattr(Ledger, "complete", complete_and_die)
     with pytest.raises(KilledError):
         shop.run("silver.paid")
-    assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.SETTLED]
+    assert [one.state for one in shop.platform.ledger.executions()] == [ExecutionState.COMPLETED]
     assert [column.column for column in shop.current("silver.paid").columns] == ["id", "twice"]
 
 

@@ -21,7 +21,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
 from tests.cli.test_cdc import MARIADB, told
-from tests.cli.test_cdc_moves import held, settled
+from tests.cli.test_cdc_moves import completed, held
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Cli
 from tests.support.follows import BRONZE
@@ -52,7 +52,7 @@ def shop(lakechime: Cli, clock: Clock, tmp_path: Path) -> Shop:
 def a_shop(lakechime: Cli, folder: Path, monitor: Monitor) -> Shop:
     shop = Shop.declared(lakechime, monitor=monitor, source=JsonLines(str(folder / "in")))
     shop.tell(told(1, 10), told(2, 11))
-    settled(lakechime, ToldRuns())
+    completed(lakechime, ToldRuns())
     return shop
 
 
@@ -88,7 +88,7 @@ def heartbeat(shop: Shop, minutes: float) -> None:
     arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.timezone.utc)
     reader = format_of(shop.table.bronze).reader()
     shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
-    settled(shop.lakechime, ToldRuns())
+    completed(shop.lakechime, ToldRuns())
 
 
 def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Clock) -> None:
@@ -102,7 +102,7 @@ def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Cl
 def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text("{}\n")
     shop.tell(told(3, 12, "u", name="__debezium_unavailable_value"))
-    settled(shop.lakechime, ToldRuns())
+    completed(shop.lakechime, ToldRuns())
     passed, metadata = looked(shop)
     assert (passed, metadata["unread in the feed"], metadata["rows waiting"]) == (False, 3, 1)
     assert metadata["beyond limits"].splitlines() == [

@@ -53,7 +53,7 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     wide = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("shop", stream, match="s*")])))
     with monkeypatch.context() as patched:
-        patched.setattr(events, "settle_group", dies)
+        patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
             wide.step()  # though nothing came
     wide.tick("shop")

@@ -1,4 +1,4 @@
-"""Audit tables are read by subscriptions of their own: sensor, consumer, attempts, and a place that moves with what was kept."""
+"""Audit tables are read by subscriptions of their own: sensor, consumer, attempts, and a checkpoint that moves with what was kept."""
 
 import datetime as dt
 import shutil
@@ -43,8 +43,8 @@ class Shop:
         rows = [{"sql": sql, "at": at, "who": who} for sql, who in statements]
         self.write("audit/queries", pa.Table.from_pylist(rows, schema=SCHEMA))
 
-    def write(self, place: str, data: pa.Table, mode: str = "append") -> None:
-        folder = self.home / "warehouse" / place
+    def write(self, checkpoint: str, data: pa.Table, mode: str = "append") -> None:
+        folder = self.home / "warehouse" / checkpoint
         folder.mkdir(parents=True, exist_ok=True)
         write_deltalake(str(folder), data, mode=mode)  # type: ignore[call-overload]
 

@@ -87,7 +87,7 @@ def test_a_reprocess_whose_run_died_after_its_commit_is_closed_by_the_sensor(
     reprocesses.ask("game.events", ME)
     (request,) = game.tick("game_events").run_requests
     with monkeypatch.context() as dying:
-        dying.setattr("lakechime_dagster.assets.tables.settle", dies)
+        dying.setattr("lakechime_dagster.assets.tables.complete", dies)
         died = game.run("ev__tables", tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=False)
     assert (died.success, reprocesses.open("game.events")) == (False, 1)
     assert game.tick("game_events").run_requests == []

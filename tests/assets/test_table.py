@@ -179,12 +179,12 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(locatio
     assert location.rows("gold.totals") == [(10, 1)]
     executions = {execution.consumer.subscription: execution for execution in location.platform.ledger.executions()}
     assert {name: (one.step, one.state.value) for name, one in executions.items()} == {
-        "silver.orders": (1, "SETTLED"),
-        "gold.totals": (1, "SETTLED"),
+        "silver.orders": (1, "COMPLETED"),
+        "gold.totals": (1, "COMPLETED"),
     }
     assert (executions["silver.orders"].cause.value, executions["gold.totals"].cause.value) == ("trigger", "manual")
     late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
-    assert "step 1 of silver.orders is settled" in shown(late)["last fired because"]
+    assert "step 1 of silver.orders is completed" in shown(late)["last fired because"]
     assert location.rows("silver.orders") == [(1, MAY[0], 10)]
 
 

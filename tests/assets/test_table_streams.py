@@ -14,7 +14,7 @@ from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.resource import declared_subscriptions
-from lakechime_dagster.runtime.sources import place_at
+from lakechime_dagster.runtime.sources import checkpoint_at
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
@@ -113,7 +113,7 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     assert game.step("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2, 3]
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"):
-        place_at(game.platform, declared_subscriptions()["game.events"], StartFrom("beginning"))
+        checkpoint_at(game.platform, declared_subscriptions()["game.events"], StartFrom("beginning"))
 
 
 @spark

@@ -8,13 +8,13 @@ from lakechime_dagster.assets.events import types_to_tell
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import KnownType
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
 TOLD_EVERY_MS = 300_000
 
 
 def result(kind: str, *, commit: bool = True, **fields: Any) -> TypeResult:
-    commit_metadata = CommitMetadata(consumer=ConsumerId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Place())
+    commit_metadata = CommitMetadata(consumer=ConsumerId("test", "shop", kind), step=1, attempt=1, execution_id="e", end=Checkpoint())
     commits = (Committed(version=SnapshotId("7"), commit_metadata=commit_metadata),) if commit else ()
     return TypeResult(type=kind, table=kind, start=0, end=1, commits=commits, **fields)
 

@@ -13,7 +13,7 @@ from deltalake.schema import PrimitiveType
 from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog, add_folder
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.tables import rows, write
 
 CONSUMER = ConsumerId("test", "game", "buy")
@@ -35,7 +35,7 @@ def staged(log: DeltaLog, name: str, *ids: int) -> str:
 
 def commit_metadata(step: int, attempt: int = 1) -> CommitMetadata:
     return CommitMetadata(
-        consumer=CONSUMER, step=step, attempt=attempt, execution_id=f"e{attempt}", end=Place(), tags={"schema_version": "3"}
+        consumer=CONSUMER, step=step, attempt=attempt, execution_id=f"e{attempt}", end=Checkpoint(), tags={"schema_version": "3"}
     )
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import CHANGED_TAG, OperationType, Position, SnapshotId, TableUid, changed_fact
-from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotPlace
+from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, FileOffsets
 from tests.support.tables import rows, write
 
 DAY = dt.date(2013, 1, 1)
@@ -35,8 +35,8 @@ def hourly(location: Path, *hours: int, **options: object) -> None:
 
 
 def commit_metadata(step: int, end: int, attempt: int = 1, **more: object) -> CommitMetadata:
-    sources = {"bronze.flights": SnapshotPlace(table_uid=TableUid("u"), snapshot_id=SnapshotId(str(end)))}
-    return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, end=Place(position=Position(0, end), sources=sources), **more)  # type: ignore[arg-type]
+    sources = {"bronze.flights": SnapshotCheckpoint(table_uid=TableUid("u"), snapshot_id=SnapshotId(str(end)))}
+    return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, end=Checkpoint(position=Position(0, end), sources=sources), **more)  # type: ignore[arg-type]
 
 
 def forget(location: Path, *versions: int) -> None:
@@ -252,13 +252,13 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(lo
 
 
 def test_up_to_where_a_feed_was_read_by_a_version_is_told_by_the_newest_commit_of_its_consumer(location: Path) -> None:
-    log, places = log_of(location), [Place(feed=FilesPlace({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
+    log, checkpoints = log_of(location), [Checkpoint(feed=FileOffsets({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
     hourly(location, 0)
     assert log.fed(0) is None
-    for step, end in enumerate(places, start=1):
+    for step, end in enumerate(checkpoints, start=1):
         hourly(location, step, user_metadata=CommitMetadata(consumer=CONSUMER, step=step, attempt=1, end=end).to_text())
         hourly(location, step, user_metadata=commit_metadata(step, 10).to_text())
-    assert [log.fed(version) for version in range(1, 5)] == [places[0], places[0], places[1], places[1]]
+    assert [log.fed(version) for version in range(1, 5)] == [checkpoints[0], checkpoints[0], checkpoints[1], checkpoints[1]]
 
 
 def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:
@@ -272,10 +272,12 @@ def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location:
     assert log_of(location).committed(CONSUMER, 2) is None
 
 
-def test_a_place_out_of_reach_is_not_one_without_a_table(location: Path) -> None:
+def test_a_checkpoint_out_of_reach_is_not_one_without_a_table(location: Path) -> None:
     location.parent.mkdir(parents=True)
     location.touch()
-    with pytest.raises(TableUnreadableError, match=r"bronze\.flights: the log at .* cannot be read; check the place and its access rights"):
+    with pytest.raises(
+        TableUnreadableError, match=r"bronze\.flights: the log at .* cannot be read; check the location and its access rights"
+    ):
         log_of(location).exists()
 
 

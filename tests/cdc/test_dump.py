@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakechime_dagster.cdc.change import BinlogPlace, Change, Position, StatedPlace, WalPlace, stated_place
+from lakechime_dagster.cdc.change import BinlogPosition, Change, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.dump import Dump
 from lakechime_dagster.cdc.load import DumpColumn, DumpError, DumpWriter, Form, dump_position, form_of, writer_of
@@ -58,16 +58,16 @@ def streamed(name: str, topic: str) -> list[tuple[Position, Record]]:
     return [(change.order.position, record) for change, record in told if change.snapshot is None]
 
 
-def place_at(position: Position) -> StatedPlace:
-    return BinlogPlace(position[:2]) if len(position) == 3 else WalPlace(position[0])
+def place_at(position: Position) -> StatedPosition:
+    return BinlogPosition(position[:2]) if len(position) == 3 else WalPosition(position[0])
 
 
-def is_in(position: Position, place: StatedPlace) -> bool:
+def is_in(position: Position, place: StatedPosition) -> bool:
     """Whether a dump that was taken at the place of one of the streamed changes has a change."""
     return position[: len(place.position)] < place.position
 
 
-def written_at(name: str, topic: str, place: StatedPlace) -> DumpWriter:
+def written_at(name: str, topic: str, place: StatedPosition) -> DumpWriter:
     """What writes a dump of that place, with the columns that the table had then."""
     told, messages = streamed(name, topic), MessageFormat(envelope=Debezium(), keys=CAPTURES[name].keys[topic])
     position, newest = max((one for one in told if one[0][: len(place.position)] <= place.position), key=lambda one: one[0])
@@ -140,7 +140,7 @@ def form(**source: Any) -> Form:
 
 def writer(columns: Sequence[str] = tuple(ROW), then: Form | None = None) -> DumpWriter:
     now = form()
-    return writer_of(now, then or now, dump_position(now, BinlogPlace((3, 1234)), ()), ("id",), columns)
+    return writer_of(now, then or now, dump_position(now, BinlogPosition((3, 1234)), ()), ("id",), columns)
 
 
 def told(row: Mapping[str, Any], by: DumpWriter | None = None) -> Change:
@@ -225,7 +225,7 @@ def test_a_place_is_of_the_log_of_the_tables_database() -> None:
         dump_position(form(), stated_place("0/16B3748"), ())
     with pytest.raises(DumpError, match="as_of binlog 3:1234 is no place of postgresql; state one of PostgreSQL, such as 0/16B3748"):
         dump_position(of_wal, stated_place("mysql-bin.000003:1234"), ())
-    assert dump_position(of_wal, WalPlace(95), (90, 100)) == (90, 0)
+    assert dump_position(of_wal, WalPosition(95), (90, 100)) == (90, 0)
 
 
 def test_most_captures_are_dumped() -> None:

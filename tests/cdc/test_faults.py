@@ -53,14 +53,14 @@ class Watched:
     def follow(self) -> None:
         """A step."""
         self.shop.follow()
-        self.settle()
+        self.complete()
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """The sensor of the table ticks, and the ledger knows that all that came is read."""
         bronze = self.platform.log_at(self.shop.lake.bronze, self.table.bronze.name)
         reconcile_table(self.platform, bronze, self.table.bronze.levels)
         for execution in run_tick(self.platform, subscription_of(self.table), ToldRuns()).launches:
-            self.platform.ledger.settle(execution, None)
+            self.platform.ledger.complete(execution, None)
 
     def compared(self, *later: int) -> tuple[dg.AssetCheckResult, dict[str, Fault]]:
         """The check `same_as_database`, and what is wrong with each key; these rows come after the cut, so that it is sure."""
@@ -162,7 +162,7 @@ def of_streams(watched: Watched) -> dict[str, str]:
 
     late, in_time = (at(shop.messages[-1], server, ms) for server, ms in (("west", TOLD_MS), ("shop", TOLD_MS + 59 * MINUTE)))
     shop.lake.tell([late, in_time])
-    watched.settle()
+    watched.complete()
     faults["delayed shard"] = words(watched, watched.keeps_up())
 
     shop.snapshot(13, 14)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import DELETE, READ, BinlogPlace, WalPlace
+from lakechime_dagster.cdc.change import DELETE, READ, BinlogPosition, WalPosition
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison
 from lakechime_dagster.cdc.load import Form, RowWriter, Texts, UnrepairableError, form_of, left_out, snapshot_position
 from lakechime_dagster.cdc.readers import MessageFormat
@@ -16,7 +16,7 @@ from lakechime_dagster.tables.databases import Debezium, Maxwell
 from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of
 from tests.cdc.factories import BINLOG, WAL, encoded, envelope_schema, make_payload, make_record
 
-CUT = BinlogPlace((12, 345))
+CUT = BinlogPosition((12, 345))
 AT = Record(topic="t", topic_id="lakechime-repair/t", value=None)
 ORDERS = MessageFormat(envelope=Debezium(), keys=("id",))
 
@@ -28,7 +28,7 @@ def messages_of(name: str, table: str) -> MessageFormat:
 def writer_of(name: str, table: str) -> RowWriter:
     first = next(record for record in CAPTURES[name].of(topic_of(name, table)) if record.value is not None)
     form = form_of(table, first, messages_of(name, table), 1_700_000_000_000)
-    position = snapshot_position(form, WalPlace(346) if form.connector == "postgresql" else CUT, 12)
+    position = snapshot_position(form, WalPosition(346) if form.connector == "postgresql" else CUT, 12)
     return RowWriter(form=form, position=position, comparison=comparison(name, table, told(name, table).types))
 
 
@@ -116,15 +116,15 @@ def form(**source: object) -> Form:
 
 
 def test_a_snapshot_of_postgresql_is_above_what_was_streamed_and_below_what_comes_later() -> None:
-    assert snapshot_position(form(**WAL), WalPlace(500), 90) == (90, 499)
+    assert snapshot_position(form(**WAL), WalPosition(500), 90) == (90, 499)
 
 
 def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
     remedy = r"let Monitor\(database=…\) name the server that the connector reads"
     with pytest.raises(UnrepairableError, match=rf"messages have log 0/5A, which the database, at log 0/59, has not reached; {remedy}"):
-        snapshot_position(form(**WAL), WalPlace(89), 90)
+        snapshot_position(form(**WAL), WalPosition(89), 90)
     with pytest.raises(UnrepairableError, match=rf"its messages are those of mariadb, and log 0/1F4 is no place of it; {remedy}"):
-        snapshot_position(form(**BINLOG), WalPlace(500), 0)
+        snapshot_position(form(**BINLOG), WalPosition(500), 0)
     with pytest.raises(UnrepairableError, match=rf"its messages are those of postgresql, and binlog 12:345 is no place of it; {remedy}"):
         snapshot_position(form(**WAL), CUT, 90)
 

@@ -22,7 +22,7 @@ from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup, event_group, event_stream, is_matched, table_of
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from tests.support.cli import Cli
 
 GAME = event_stream("game", source=JsonLines("in"))
@@ -130,12 +130,12 @@ class Game:
         several = [known.get(name, one) for name, one in of_type.items() if is_matched(group.match, name)]
         results = [self._step_of(group, one, (fails or {}).get(one.type, ""), (waits or {}).get(one.type, "")) for one in several]
         with writing(self.types.engine) as connection:
-            self.types.settle(connection, group.name, f"e{self.steps}", results, str(DeltaTable(self.location).metadata().id))
+            self.types.complete(connection, group.name, f"e{self.steps}", results, str(DeltaTable(self.location).metadata().id))
 
     def _step_of(self, group: EventGroup, one: KnownType, error: str, waits: str) -> TypeResult:
         """What a step does for a type: it learns, and commits once, where nothing hinders it."""
-        rows = [row for row in self.rows if row.told.type == one.type and row.version > one.place.version]
-        contract, start = group.contract_of(one.type), one.place.version
+        rows = [row for row in self.rows if row.told.type == one.type and row.version > one.checkpoint.version]
+        contract, start = group.contract_of(one.type), one.checkpoint.version
         kept = self.types.variations(group.name, [one.type])[one.type]
         first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept}
         found = [] if waits else [row.prototype for row in reversed(first.values())]
@@ -147,7 +147,7 @@ class Game:
             return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
         rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", group.name, one.type), step=one.place.commits + 1, attempt=1, end=Place()
+            consumer=ConsumerId("test", group.name, one.type), step=one.checkpoint.commits + 1, attempt=1, end=Checkpoint()
         )
-        commits = (Committed(version=SnapshotId(str(one.place.commits)), commit_metadata=commit_metadata),) if rows else ()
+        commits = (Committed(version=SnapshotId(str(one.checkpoint.commits)), commit_metadata=commit_metadata),) if rows else ()
         return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, commits=commits)

@@ -65,7 +65,7 @@ class Shop:
         before = len(self.merged.state)
         self.merged.step(changes)
         ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
-        self.remember(*self.merged.state[before:], *ends, *_places(changes))
+        self.remember(*self.merged.state[before:], *ends, *_checkpoints(changes))
         columns = {name: {**ARROW, "date": pa.date32()}[ddl] for name, ddl in types.items()}
         ended = {key: end for key, (_, end) in self.merged.kept_rows.items()}
         rows = [
@@ -96,7 +96,7 @@ class Shop:
         write_deltalake(self.location(suffix), data, mode="append")
 
 
-def _places(changes: Iterable[Change]) -> list[StateRow]:
+def _checkpoints(changes: Iterable[Change]) -> list[StateRow]:
     """How far the partitions of the sources came."""
     newest: dict[tuple[str, str, int], tuple[Order, int]] = {}
     for change in changes:

@@ -61,7 +61,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for subscription in declared_subscriptions(manual=True).values():
         row = platform.evaluator.activate(subscription)
         for execution in platform.evaluator.fire(subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None):
-            platform.ledger.settle(execution, None)
+            platform.ledger.complete(execution, None)
     told = [
         make_statement("silver.flights", id="bronze.weather.id", day="bronze.weather.day", wind="bronze.weather.wind"),
         make_statement("gold.daily", day="silver.flights.day", wind=source("silver.flights.wind", Kind.AGGREGATION)),

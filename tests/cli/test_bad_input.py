@@ -106,13 +106,13 @@ CASES = {
     "quotes for a table": Bad(["table", "show", "a\"b'c"]),
     "unicode for an execution": Bad(["execution", "show", "größe-表-\u202e"]),
     "markup for a table": Bad(["table", "show", "[bold red]x[/]"]),
-    # positions, limits, places
+    # positions, limits, checkpoints
     "position that is none": Bad(["dce", "list", "--after", "5"]),
     "limit of nothing": Bad(["dce", "list", "--limit", "0"]),
     "limit that is no number": Bad(["execution", "show", "--limit", "x"]),
     "state that is none": Bad(["execution", "show", "--state", "closed"]),
     "executions of nobody": Bad(["execution", "show", "--trigger", "nosuch"]),
-    "place that is none": Bad(["trigger", "seek", "silver.flights", "--to", "noon", "--reason", "x"]),
+    "checkpoint that is none": Bad(["trigger", "seek", "silver.flights", "--to", "noon", "--reason", "x"]),
     "resume from nowhere": Bad(["trigger", "resume", "silver.flights", "--from", "somewhere", "--reason", "x"]),
     "empty reason": Bad(["trigger", "pause", "silver.flights", "--reason", ""]),
     "age that is none": Bad(["store", "expire", "--before", "soon"]),

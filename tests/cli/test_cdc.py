@@ -39,7 +39,7 @@ def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, sho
     (table,) = lakechime("cdc", "list", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (NAME, "in/*.jsonl", "Debezium", ["id"])
     assert (table["rows"], table["deleted"], table["remembered"], table["waiting"], table["quarantined"]) == (1, None, 4, 0, 1)
-    assert table["consumers"][NAME] == {"state": None, "reason": "", "settled": 0}
+    assert table["consumers"][NAME] == {"state": None, "reason": "", "completed": 0}
     shown = lakechime("cdc", "list").out
     assert (NAME in shown, "not begun" in shown) == (True, True)
 
@@ -66,7 +66,7 @@ def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(lakech
 def test_list_of_tables_that_hold_nothing_yet(lakechime: Cli) -> None:
     Shop.declared(lakechime)
     (table,) = lakechime("cdc", "list", "--json").json["tables"]
-    assert (table["rows"], table["remembered"], table["waiting"], table["quarantined"], table["place"]) == (0, 0, 0, 0, None)
+    assert (table["rows"], table["remembered"], table["waiting"], table["quarantined"], table["checkpoint"]) == (0, 0, 0, 0, None)
 
 
 def test_a_lake_without_such_tables_says_so(lakechime: Cli) -> None:
@@ -123,8 +123,8 @@ def test_a_key_is_told_by_the_types_of_its_columns(lakechime: Cli) -> None:
 
 def test_quarantine_tells_where_each_refused_message_stands_and_why(lakechime: Cli, shop: Shop) -> None:
     assert lakechime("cdc", "quarantine", NAME).out == f"{NAME} has refused nothing\n"
-    place = '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
-    shop.refuse((1, "value: it is no JSON", place % 7), (2, "op: it is none", place % 9))
+    checkpoint = '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
+    shop.refuse((1, "value: it is no JSON", checkpoint % 7), (2, "op: it is none", checkpoint % 9))
     document = lakechime("cdc", "quarantine", NAME, "--json").json
     assert document["total"] == 2
     assert [(one["step"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]] == [

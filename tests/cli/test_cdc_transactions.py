@@ -21,8 +21,8 @@ def shop(lakechime: Cli) -> Shop:
     return Shop.declared(lakechime, source=JsonLines("in", records=True, transactions="m.transaction"))
 
 
-def change(transaction: str, place: int, at: int) -> Record:
-    return told(at, at, transaction={"id": transaction, "total_order": place, "data_collection_order": place})
+def change(transaction: str, checkpoint: int, at: int) -> Record:
+    return told(at, at, transaction={"id": transaction, "total_order": checkpoint, "data_collection_order": checkpoint})
 
 
 def end(transaction: str, changes: int) -> Record:

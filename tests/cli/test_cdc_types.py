@@ -20,7 +20,7 @@ WRITTEN = """types={
     "at": "timestamp",
     "seen": "timestamp_ntz",
     "paid": "boolean",
-    # "place": point has no exact type
+    # "checkpoint": point has no exact type
 },
 """
 
@@ -30,7 +30,7 @@ def shop(mariadb: MariaDB) -> Iterator[Database]:
     with on_mariadb(mariadb) as found:
         found.run(
             'CREATE TABLE orders (id BIGINT UNSIGNED PRIMARY KEY, amount DECIMAL(10,2), `of "whom"` VARCHAR(9), at TIMESTAMP,'
-            " seen DATETIME(6), paid BIT(1), place POINT)"
+            " seen DATETIME(6), paid BIT(1), checkpoint POINT)"
         )
         yield found
 
@@ -55,9 +55,9 @@ def test_types_are_written_as_they_are_declared_and_what_has_none_is_named(lakec
     Shop.declared(lakechime, envelope=Maxwell())
     answer = written(lakechime, *of_database(shop))
     assert (answer.code, answer.out) == (1, WRITTEN)
-    assert 'no exact type for place (point): declare "string" to keep the text that the tool writes' in answer.err
+    assert 'no exact type for checkpoint (point): declare "string" to keep the text that the tool writes' in answer.err
     document = written(lakechime, *of_database(shop), "--json").json
-    assert (document["source_table"], document["refused"]) == (f"{shop.schema}.orders", {"place": "point"})
+    assert (document["source_table"], document["refused"]) == (f"{shop.schema}.orders", {"checkpoint": "point"})
     assert ast.literal_eval(answer.out.strip().removeprefix("types=").removesuffix(",")) == document["types"]
 
 

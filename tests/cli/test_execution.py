@@ -21,7 +21,7 @@ def held(lakechime: Cli) -> Execution:
 def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     change(lakechime, 1)
     first = claim(lakechime)
-    lakechime.platform.ledger.settle(first, None)
+    lakechime.platform.ledger.complete(first, None)
     change(lakechime, 2)
     second = claim(lakechime)
     ids = {first.execution_id, second.execution_id}

@@ -1,4 +1,4 @@
-"""`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the place with what it took."""
+"""`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the checkpoint with what it took."""
 
 import datetime as dt
 import shutil
@@ -33,8 +33,8 @@ def shop(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return lakechime
 
 
-def write(shop: Cli, place: str, data: pa.Table, mode: str = "append") -> None:
-    folder = shop.home / "warehouse" / place
+def write(shop: Cli, checkpoint: str, data: pa.Table, mode: str = "append") -> None:
+    folder = shop.home / "warehouse" / checkpoint
     folder.mkdir(parents=True, exist_ok=True)
     write_deltalake(str(folder), data, mode=mode)  # type: ignore[call-overload]
 

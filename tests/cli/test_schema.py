@@ -53,7 +53,7 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "table": "shop.shop_buy",
         "layout_version": 2,
         "columns": 7,
-        "place": 1,
+        "checkpoint": 1,
         "newest": 2,
         "behind": 1,
         "written": 3,
@@ -66,11 +66,11 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "failures": 0,
         "due_ts": None,
     }
-    assert [other[fact] for fact in ("group", "place", "behind", "waiting")] == ["game_other", None, 3, 4]
+    assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 3, 4]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
     assert lakechime("schema", "list", "shop", "--json").json == {"types": [one]}
     assert [line.split() for line in lakechime("schema", "list", "shop").out.splitlines()] == [
-        ["group", "type", "table", "layout", "columns", "place", "behind", "written", "rescued", "state"],
+        ["group", "type", "table", "layout", "columns", "checkpoint", "behind", "written", "rescued", "state"],
         ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
     ]
 
@@ -94,10 +94,10 @@ def test_rows_with_something_rescued_are_counted_among_those_written(lakechime: 
     assert (one["written"], one["rescued"]) == (2, 1)
 
 
-def test_a_stream_that_was_made_anew_is_before_all_places(lakechime: Cli, bought: Game) -> None:
+def test_a_stream_that_was_made_anew_is_before_all_checkpoints(lakechime: Cli, bought: Game) -> None:
     shutil.rmtree(bought.location)
     (one,) = lakechime("schema", "list", "--json").json["types"]
-    assert (one["place"], one["newest"], one["behind"]) == (1, None, None)
+    assert (one["checkpoint"], one["newest"], one["behind"]) == (1, None, None)
     bought.come(HAT)
     (one,) = lakechime("schema", "list", "--json").json["types"]
     assert (one["newest"], one["behind"]) == (0, 1)

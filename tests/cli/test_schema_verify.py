@@ -11,12 +11,12 @@ from lakechime_dagster.tables.events import EventGroup
 from tests.cli.game import Game, event
 from tests.support.cli import Cli
 
-WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, place=9, events=7, rows=6, discarded=1, sampled=5)
+WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
 WRONG = Verified(
     type="shop_sell",
     table="shop.shop_sell",
     version=1,
-    place=9,
+    checkpoint=9,
     events=3,
     rows=2,
     gone=1,
@@ -27,7 +27,7 @@ WRONG = Verified(
 
 
 class Looked:
-    """In place of Spark, which tests of its own start: what was asked, and what is found."""
+    """In checkpoint of Spark, which tests of its own start: what was asked, and what is found."""
 
     def __init__(self, *found: Verified) -> None:
         self.found = found

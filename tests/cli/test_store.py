@@ -10,7 +10,7 @@ from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cli import subscriptions
-from tests.cli.test_trigger import change, claim, settle, subscriptions_by_name
+from tests.cli.test_trigger import change, claim, complete, subscriptions_by_name
 from tests.support.cli import Cli
 from tests.support.world import World
 
@@ -28,7 +28,7 @@ def test_upgrade_creates_the_tables_of_a_store(lakechime_anew: Cli) -> None:
 
 def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
     change(lakechime, 1)
-    settle(lakechime)
+    complete(lakechime)
     change(lakechime, 2)
     lakechime("dce", "register", "--table", "other.table", "--snapshot-id", "1")
     would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run", "--json").json
@@ -43,7 +43,7 @@ def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
 
 def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
     change(lakechime, 1)
-    settle(lakechime)
+    complete(lakechime)
     change(lakechime, 2)
     assert lakechime("store", "expire", *ALL, *MODULE, "--force", "--json").json["tables"][0]["forced"] is True
     shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
@@ -58,7 +58,7 @@ def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(la
 
 def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(lakechime: Cli) -> None:
     change(lakechime, 1)
-    settle(lakechime)
+    complete(lakechime)
     change(lakechime, 2)
     assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 1
     why = ["--reason", "it was removed from the code"]

@@ -50,13 +50,13 @@ def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_i
     assert (answer["decision"], "shop, owner: 'nobody' is neither" in answer["reasons"][0]) == ("not_yet", True)
 
 
-def settle(lakechime: Cli) -> None:
-    lakechime.platform.ledger.settle(claim(lakechime), None)
+def complete(lakechime: Cli) -> None:
+    lakechime.platform.ledger.complete(claim(lakechime), None)
 
 
 def position_of_consumer(lakechime: Cli) -> str:
     (consumer,) = trigger(lakechime, "show", subscriptions.ORDERS).json["consumers"]
-    return consumer["place"]["position"]
+    return consumer["checkpoint"]["position"]
 
 
 def subscriptions_by_name() -> dict[str, Any]:
@@ -79,12 +79,12 @@ def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> No
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
     before_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(first["event_ts"])).json
     after_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
-    settle(lakechime)
-    settled = trigger(lakechime, "show", subscriptions.ORDERS).json
+    complete(lakechime)
+    completed = trigger(lakechime, "show", subscriptions.ORDERS).json
     past = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
     assert (before_all["decision"], before_all["events"]) == ("not_yet", [])
     assert (after_all["decision"], after_all["events"]) == ("fire", [first, second])
-    assert settled["decision"] == "not_yet"
+    assert completed["decision"] == "not_yet"
     assert past["events"] == [first, second]
 
 
@@ -148,7 +148,7 @@ def test_resume_since_a_position_consumes_what_came_after_it(lakechime: Cli) -> 
 
 def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
-    settle(lakechime)
+    complete(lakechime)
     answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", events[0]["position"], *WHY)
     assert answer.code == 0
     (moved,) = answer.json["consumers"]
@@ -163,7 +163,7 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
 
 def test_a_dry_run_says_where_consumers_would_go_and_moves_none(lakechime: Cli) -> None:
     change(lakechime, 1)
-    settle(lakechime)
+    complete(lakechime)
     before = position_of_consumer(lakechime)
     for verb, arguments in (("seek", ["--to", "beginning"]), ("resume", ["--from", "since:2013-01-01T00:00Z"])):
         answer = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY, "--dry-run")

@@ -28,7 +28,7 @@ def ticked(lakechime: Cli) -> str:
     """A tick of the sensor, with a run that ends at once."""
     tick = run_tick(lakechime.platform, fed, ToldRuns())
     for execution in tick.launches:
-        lakechime.platform.ledger.settle(execution, None)
+        lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)
 
 
@@ -41,7 +41,7 @@ def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -
 def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
     (consumer,) = trigger(lakechime, "show", "--json").json["consumers"]
-    assert consumer["place"]["feed"] == {"files": {"a.jsonl": 4}}
+    assert consumer["checkpoint"]["feed"] == {"files": {"a.jsonl": 4}}
     shown = trigger(lakechime, "show").out
     assert "messages of in/*.jsonl, as they come" in shown
     assert "4 bytes of 1 file" in shown

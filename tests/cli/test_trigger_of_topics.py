@@ -33,7 +33,7 @@ def ticked(lakechime: Cli, subscription: Subscription) -> str:
     """A tick of the sensor, with a run that ends at once."""
     tick = run_tick(lakechime.platform, subscription, ToldRuns())
     for execution in tick.launches:
-        lakechime.platform.ledger.settle(execution, None)
+        lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)
 
 

@@ -170,10 +170,10 @@ class Deployment:
         version = log.version
         self.await_true(lambda: (self.platform.store.register(log.events_of_commit(version)), True)[1], f"the store takes {point.source}")
 
-    def settled_steps(self, point: Point) -> int:
+    def completed_steps(self, point: Point) -> int:
         subscription = self.platform.ledger.subscription(point.target)
         consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
-        return consumer.settled if consumer else 0
+        return consumer.completed if consumer else 0
 
     def is_consumed(self, point: Point) -> bool:
         """Whether the consumer stands at its source's newest commit, with nothing open."""
@@ -181,8 +181,8 @@ class Deployment:
         consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
         if subscription is None or consumer is None or self.platform.ledger.open_executions(subscription):
             return False
-        place = consumer.place.sources.get(point.source)
-        return place is not None and place.snapshot_id == str(self.platform.log(point.source).version)
+        checkpoint = consumer.checkpoint.sources.get(point.source)
+        return checkpoint is not None and checkpoint.snapshot_id == str(self.platform.log(point.source).version)
 
     def unfinished_runs(self) -> list[dg.DagsterRun]:
         return [run for run in self.instance.get_runs() if not run.is_finished]
@@ -220,7 +220,7 @@ class Deployment:
         consumers = self.platform.ledger.consumers(subscription) if subscription else {}
         opened = self.platform.ledger.open_executions(subscription) if subscription else []
         return (
-            f"{point.target}: {[consumer.blocked_sentence(point.target) or consumer.place for consumer in consumers.values()]}, open "
+            f"{point.target}: {[consumer.blocked_sentence(point.target) or consumer.checkpoint for consumer in consumers.values()]}, open "
             f"{opened}"
         )
 

@@ -68,13 +68,13 @@ def install() -> None:
     running_module.RENEW_SECONDS = 2.0
     after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.consumer.subscription))
     after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.consumer.subscription))
-    before(tables, "settle", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.subscription.name))
-    before(Ledger, "settle", _before_settling)
+    before(tables, "complete", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.subscription.name))
+    before(Ledger, "complete", _before_completing)
     _wrap_runs()
 
 
-def _before_settling(ledger: Ledger, execution: Any, *_: Any) -> None:
-    if getattr(in_run, "yes", False):  # a sensor that settles what a dead run left is not the one
+def _before_completing(ledger: Ledger, execution: Any, *_: Any) -> None:
+    if getattr(in_run, "yes", False):  # a sensor that completes what a dead run left is not the one
         switch.die(Point.AFTER_REGISTRATION, execution.consumer.subscription)
 
 

@@ -21,7 +21,7 @@ class Point(StrEnum):
     AFTER_RUN_START = "after_run_start"
     DURING_SPARK_JOB = "during_spark_job"
     AFTER_COMMIT = "after_commit_before_dce"
-    AFTER_REGISTRATION = "after_dce_before_settle"
+    AFTER_REGISTRATION = "after_dce_before_complete"
     ZOMBIE = "zombie"
     CODE_SERVER = "code_server"
     DAEMON = "daemon"

@@ -278,16 +278,16 @@ def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCE
 
 def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
     store.register([make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)])
-    place, read = Position.ORIGIN, []
+    checkpoint, read = Position.ORIGIN, []
 
     for _ in range(5):
-        page = store.feed(place, limit=3)
+        page = store.feed(checkpoint, limit=3)
         read += page.events
-        place = page.through
+        checkpoint = page.through
 
     assert snapshots(read) == [str(number) for number in range(10)]
-    assert store.feed(place).events == ()
-    assert store.feed(place).through >= place
+    assert store.feed(checkpoint).events == ()
+    assert store.feed(checkpoint).through >= checkpoint
 
 
 def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:

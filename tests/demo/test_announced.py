@@ -42,7 +42,7 @@ def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
         Replayer(tmp_path, SqlDCEStore(fresh_memory()), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
         streams[0].ingest()
         for number, one in enumerate(streams):
-            one.settle(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")
+            one.complete(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")
     return warehouse_location(tmp_path)
 
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.demo.flights import KAFKA, flights_lake
 from lakechime_dagster.demo.plan import Plan, Written
@@ -21,7 +21,7 @@ from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import Finding, TableCheck, build_expected, relation_name, verify, verify_events, warehouse_location
 from lakechime_dagster.tables.events import table_of
 from lakechime_dagster.tables.sources import FeedTable
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.stores import fresh_memory
 
 pytestmark = pytest.mark.tier2
@@ -81,8 +81,8 @@ class World:
 
     def write(self, name: str, rows: pa.Table, consumed: dict[str, int] | None = None) -> None:
         """Replace a table, in a commit that says up to which commits it has consumed its sources."""
-        sources = {source: SnapshotPlace(snapshot_id=SnapshotId(str(version))) for source, version in (consumed or {}).items()}
-        commit_metadata = CommitMetadata(consumer=ConsumerId("test", name), step=1, attempt=1, end=Place(sources=sources))
+        sources = {source: SnapshotCheckpoint(snapshot_id=SnapshotId(str(version))) for source, version in (consumed or {}).items()}
+        commit_metadata = CommitMetadata(consumer=ConsumerId("test", name), step=1, attempt=1, end=Checkpoint(sources=sources))
         properties = CommitProperties(custom_metadata={"userMetadata": commit_metadata.to_text()})
         write_deltalake(self.location(name), rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
 

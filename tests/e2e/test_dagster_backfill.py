@@ -30,7 +30,7 @@ def test_a_backfill_that_dagster_launches_does_what_is_there_and_tells_all_parti
     runs = shop.graphql(RUNS, filter=wanted)["runsOrError"]["results"]
     assert {one["partition"] for run in runs for one in run["assetMaterializations"]} == {*DAYS}
     done = [one for one in shop.lakechime("execution", "show")["executions"] if one["trigger"] == TABLE]
-    assert {(one["key"], one["state"], one["cause"]) for one in done} == {(f"day={day}", "SETTLED", "manual") for day in DAYS}
+    assert {(one["key"], one["state"], one["cause"]) for one in done} == {(f"day={day}", "COMPLETED", "manual") for day in DAYS}
     assert shop.lakechime("trigger", "show", TABLE)["decision"] == "not_yet"
 
 

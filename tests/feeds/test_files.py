@@ -13,7 +13,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.sources.source import open_feed
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import FilesPlace
+from lakechime_dagster.triggers.consumers import FileOffsets
 
 
 @pytest.fixture
@@ -24,49 +24,49 @@ def feed(tmp_path: Path) -> FilesFeed:
 def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b'{"id":1}\n{"id":2}\n{"id"')
     look = feed.look(None)
-    assert look.end == FilesPlace({"a.jsonl": 18})
+    assert look.end == FileOffsets({"a.jsonl": 18})
     assert look.came == f"18 bytes came in a.jsonl of {feed.folder}"
     assert look.rest == "5 bytes at the end of a.jsonl wait for the end of their line"
     (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
     look = feed.look(look.end)
-    assert (look.end, look.rest) == (FilesPlace({"a.jsonl": 27}), "")
+    assert (look.end, look.rest) == (FileOffsets({"a.jsonl": 27}), "")
 
 
 def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b"1\n")
     (feed.folder / "a.json").write_bytes(b"1\n")
-    place = feed.look(None).end
+    checkpoint = feed.look(None).end
     (feed.folder / "b.jsonl").write_bytes(b"22\n")
     (feed.folder / "c.jsonl").write_bytes(b"333\n")
-    look = feed.look(place)
-    assert look.end == FilesPlace({"a.jsonl": 2, "b.jsonl": 3, "c.jsonl": 4})
+    look = feed.look(checkpoint)
+    assert look.end == FileOffsets({"a.jsonl": 2, "b.jsonl": 3, "c.jsonl": 4})
     assert look.came == f"7 bytes came in 2 files of {feed.folder}"
 
 
 def test_a_pattern_may_go_into_folders(tmp_path: Path) -> None:
     (tmp_path / "2024" / "05").mkdir(parents=True)
     (tmp_path / "2024" / "05" / "a.jsonl").write_bytes(b"1\n")
-    assert FilesFeed(tmp_path, "**/*.jsonl").look(None).end == FilesPlace({"2024/05/a.jsonl": 2})
+    assert FilesFeed(tmp_path, "**/*.jsonl").look(None).end == FileOffsets({"2024/05/a.jsonl": 2})
 
 
 def test_a_file_that_shrank_needs_a_person_and_hides_no_other(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b"1\n")
     (feed.folder / "b.jsonl").write_bytes(b"1\n")
-    look = feed.look(FilesPlace({"a.jsonl": 1_500}))
-    assert look.end == FilesPlace({"a.jsonl": 1_500, "b.jsonl": 2})
+    look = feed.look(FileOffsets({"a.jsonl": 1_500}))
+    assert look.end == FileOffsets({"a.jsonl": 1_500, "b.jsonl": 2})
     (problem,) = look.problems
     assert problem.startswith(f"{feed.folder}/a.jsonl holds 2 bytes, and 1,500 of it were read: it is not what it was; put it back")
 
 
 def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b'{"id":1,"name":"x"}\n')
-    (problem,) = feed.look(FilesPlace({"a.jsonl": 9})).problems
+    (problem,) = feed.look(FileOffsets({"a.jsonl": 9})).problems
     assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was written anew" in problem
 
 
 def test_a_folder_that_is_not_there_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(FeedUnreadableError, match=r"/none is no folder, or not yet; its files \*\.jsonl are to be read"):
-        FilesFeed(tmp_path / "none", "*.jsonl").look(FilesPlace({"a.jsonl": 5}))
+        FilesFeed(tmp_path / "none", "*.jsonl").look(FileOffsets({"a.jsonl": 5}))
 
 
 def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:
@@ -78,7 +78,7 @@ def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:
 def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_bytes(b"1\n")
-    assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).look(None).end == FilesPlace({"a.log": 2})
+    assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).look(None).end == FileOffsets({"a.log": 2})
     topic = KafkaTopic("orders", bootstrap="broker:9092")
     assert open_feed(JsonLines("in", max_bytes=7), tmp_path.joinpath, {}) == FilesFeed(tmp_path / "in", "*.jsonl", 7)
     told_of_schemas = JsonLines("in", records=True, ddl="shop", max_bytes=7)
@@ -97,18 +97,18 @@ def test_files_that_grow_in_any_steps_of_any_limit_give_each_whole_line_once(
     writes: list[tuple[str, bytes]], limit: int | None, data: st.DataObject
 ) -> None:
     with TemporaryDirectory() as folder:
-        feed, place = FilesFeed(Path(folder), "*.jsonl", limit), FilesPlace()
+        feed, checkpoint = FilesFeed(Path(folder), "*.jsonl", limit), FileOffsets()
         held: dict[str, bytes] = {}
         read: dict[str, bytes] = {}
         for name, raw in [*writes, *[("a.jsonl", b"")] * 90]:
             held[name] = held.get(name, b"") + raw
             (feed.folder / name).open("ab").write(raw)
             if (name, raw) == ("a.jsonl", b"") or data.draw(st.booleans()):
-                look = feed.look(place)
+                look = feed.look(checkpoint)
                 end = look.step_end or look.end
-                assert isinstance(end, FilesPlace)
-                for part, (start, stop) in end.spans_after(place).items():
+                assert isinstance(end, FileOffsets)
+                for part, (start, stop) in end.spans_after(checkpoint).items():
                     read[part] = read.get(part, b"") + (feed.folder / part).read_bytes()[start:stop]
-                place = end
+                checkpoint = end
         whole = {name: raw[: raw.rfind(b"\n") + 1] for name, raw in held.items()}
         assert read == {name: raw for name, raw in whole.items() if raw}

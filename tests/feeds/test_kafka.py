@@ -10,7 +10,7 @@ from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
 from lakechime_dagster.sources.files import Look
 from lakechime_dagster.sources.kafka import KafkaFeed, TopicState, judged
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import KafkaPlace, TopicPlace, feed_place
+from lakechime_dagster.triggers.consumers import KafkaOffsets, TopicOffsets, source_offsets
 from tests.support.kafka import PASSWORD
 from tests.support.processes import free_port
 from tests.support.topics import ENVIRONMENT, LOGIN, Topics
@@ -65,7 +65,7 @@ def test_partitions_that_grew_are_a_finding_where_messages_tell_no_position(topi
 
 
 @pytest.mark.services
-def test_what_was_deleted_above_the_place_is_a_finding_with_both_offsets_and_the_choices(topics: Topics) -> None:
+def test_what_was_deleted_above_the_checkpoint_is_a_finding_with_both_offsets_and_the_choices(topics: Topics) -> None:
     topics.create("orders")
     topics.send("orders", "a")
     first = look_at(topics)
@@ -88,8 +88,8 @@ def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topic
     topics.create("orders")
     topics.send("orders", "c")
     (problem,) = look_at(topics, between).problems
-    (now,) = (topic_id for topic_id, topic in place_of(look_at(topics)).topics.items() if topic.name == topics.named("orders"))
-    (before,) = (topic_id for topic_id, topic in place_of(first).topics.items() if topic.name == topics.named("orders"))
+    (now,) = (topic_id for topic_id, topic in checkpoint_of(look_at(topics)).topics.items() if topic.name == topics.named("orders"))
+    (before,) = (topic_id for topic_id, topic in checkpoint_of(first).topics.items() if topic.name == topics.named("orders"))
     assert problem.startswith(f"{topics.named('orders')} was made anew: it was read with id {before} up to [0]@2, and has id {now} now")
 
 
@@ -99,7 +99,7 @@ def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None
     topics.send("orders", *"abcdefgh")
     topics.send("orders", *"ij", partition=1)
     look = KafkaFeed(topics.feed(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).look(None)
-    assert isinstance(look.step_end, KafkaPlace)
+    assert isinstance(look.step_end, KafkaOffsets)
     assert [dict(topic.offsets) for topic in look.step_end.topics.values()] == [{0: 3, 1: 1}]
     assert look.left == "a step takes at most 5 offsets, so that 6 are left to the next ones"
 
@@ -135,40 +135,40 @@ def test_an_option_that_the_environment_does_not_have_is_named() -> None:
 
 
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
-    look = judged(FEED, KafkaPlace(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
-    assert look == Look(end=KafkaPlace({"A": TopicPlace("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
+    look = judged(FEED, KafkaOffsets(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
+    assert look == Look(end=KafkaOffsets({"A": TopicOffsets("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
 
 
 def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
-    place = KafkaPlace(
-        {"A": TopicPlace("orders", {0: 7, 1: 2, 2: 9}), "B": TopicPlace("planes", {0: 4}), "C": TopicPlace("deleted", {0: 1})}
+    checkpoint = KafkaOffsets(
+        {"A": TopicOffsets("orders", {0: 7, 1: 2, 2: 9}), "B": TopicOffsets("planes", {0: 4}), "C": TopicOffsets("deleted", {0: 1})}
     )
     topics = [
         TopicState(topic_id="A", name="orders", spans={0: (0, 5), 1: (3, 8), 2: (0, 9), 3: (1, 2)}),
         TopicState(topic_id="D", name="planes", spans={0: (2, 6)}),
     ]
-    look = judged(FEED, place, topics, is_ordered_by_position=False)
+    look = judged(FEED, checkpoint, topics, is_ordered_by_position=False)
     assert len(look.problems) == 5
-    assert look.kept == KafkaPlace({"A": TopicPlace("orders", {0: 5, 1: 3, 2: 9, 3: 1}), "C": TopicPlace("deleted", {0: 1})})
-    assert isinstance(look.kept, KafkaPlace)
+    assert look.kept == KafkaOffsets({"A": TopicOffsets("orders", {0: 5, 1: 3, 2: 9, 3: 1}), "C": TopicOffsets("deleted", {0: 1})})
+    assert isinstance(look.kept, KafkaOffsets)
     goes_on = judged(FEED, look.kept, topics, is_ordered_by_position=False)
     assert (goes_on.problems, goes_on.kept, goes_on.came) == ((), None, "3 partitions grew of orders at broker:9092")
 
 
 def look_at(topics: Topics, before: Look | None = None, *, is_ordered_by_position: bool = True) -> Look:
     """A look at a test's topics after another one, whose end went through its JSON."""
-    place = before and feed_place(place_of(before).to_json())
-    return KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(place)
+    checkpoint = before and source_offsets(checkpoint_of(before).to_json())
+    return KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(checkpoint)
 
 
-def place_of(look: Look) -> KafkaPlace:
-    assert isinstance(look.end, KafkaPlace)
+def checkpoint_of(look: Look) -> KafkaOffsets:
+    assert isinstance(look.end, KafkaOffsets)
     return look.end
 
 
 def offsets(look: Look) -> dict[str, dict[int, int]]:
     """By the topic's name in the test."""
-    return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in place_of(look).topics.values()}
+    return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in checkpoint_of(look).topics.values()}
 
 
 def threads() -> set[int]:

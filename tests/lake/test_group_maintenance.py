@@ -1,4 +1,4 @@
-"""The commit that tells a type's place stays in its table's log, whatever maintenance commits behind it."""
+"""The commit that tells a type's checkpoint stays in its table's log, whatever maintenance commits behind it."""
 
 import datetime as dt
 

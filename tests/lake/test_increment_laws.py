@@ -69,7 +69,7 @@ def changes(draw: st.DrawFn) -> Change:
     for _ in range(2):
         old = draw(some_rows)
         gone, came = draw(st.integers(0, 2 * len(old))), draw(st.lists(st.tuples(cells, cells, cells), max_size=1))
-        states += [old, [row for place, row in enumerate(old) if place != gone] + came]
+        states += [old, [row for checkpoint, row in enumerate(old) if checkpoint != gone] + came]
     return Change(*states)
 
 
@@ -80,7 +80,7 @@ class State:
         self._connection = duckdb.connect(config={"threads": 1})  # small tables; and windows over them race in 1.5.5
         self._connection.execute("CREATE SCHEMA s")
         for name, rows in (("f", f), ("w", w)):
-            columns = [pa.array([row[place] for row in rows], pa.int64()) for place in range(3)]
+            columns = [pa.array([row[checkpoint] for row in rows], pa.int64()) for checkpoint in range(3)]
             self._connection.register("rows", pa.table(columns, schema=ROWS))
             self._connection.execute(f"CREATE TABLE s.{name} AS FROM rows")
 
@@ -166,7 +166,7 @@ def group_queries() -> list[LakeTable]:
     terms = [["f.a"], ["f.b"], ["w.a"], ["w.b"], ["f.a", "f.b"], ["f.a + f.b"], ["f.a", "w.b"], ["coalesce(f.a, 0)"]]
     several = []
     for grouped, join, where, tail in product(terms, JOINS, FILTERS, ["", "HAVING count(*) > 1", "LIMIT 1"]):
-        keys = tuple(f"k{place}" for place in range(len(grouped)))
+        keys = tuple(f"k{checkpoint}" for checkpoint in range(len(grouped)))
         columns = ", ".join(f"{term} AS {key}" for term, key in zip(grouped, keys, strict=True))
         sql = f"SELECT {columns}, count(*) AS n, sum(f.v) AS s FROM s.f f {join} {where} GROUP BY {', '.join(grouped)} {tail}"
         several.append(accepted(sql, "affected_keys", keys=keys))

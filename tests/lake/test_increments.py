@@ -57,7 +57,7 @@ def test_every_function_that_spark_folds_rows_by_or_calls_nondeterministic_is_re
     registry = classes.loadClass("org.apache.spark.sql.catalyst.analysis.FunctionRegistry$").getField("MODULE$").get(None).builtin()
     nondeterministic = classes.loadClass("org.apache.spark.sql.catalyst.expressions.Nondeterministic")
     names = registry.listFunction().toList()
-    known = [registry.lookupFunction(names.apply(place)).get() for place in range(names.size())]
+    known = [registry.lookupFunction(names.apply(checkpoint)).get() for checkpoint in range(names.size())]
     folding = {one.getName() for one in known if one.getGroup() == "agg_funcs"}
     unstable = {one.getName() for one in known if nondeterministic.isAssignableFrom(classes.loadClass(one.getClassName()))}
     assert ({"mean"} <= folding, {"uuid"} <= unstable) == (True, True)

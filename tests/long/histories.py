@@ -47,7 +47,7 @@ def _changes(table: FollowedTable) -> Iterable[Change]:
 
 
 def _once(changes: Iterable[Change]) -> list[Change]:
-    """Each change as it was told first: what a connector tells again after it was killed has the same place in the log."""
+    """Each change as it was told first: what a connector tells again after it was killed has the same checkpoint in the log."""
     first: dict[tuple[Any, ...], Change] = {}
     for change in sorted(changes, key=lambda one: (one.order.topic, one.order.partition, one.order.offset)):
         first.setdefault((change.source, change.order.position, change.order.rank, change.key), change)

@@ -29,20 +29,20 @@ SHOWN = 5  # of what is wrong
 
 
 class Lag(Background):
-    """How many events of those that were offered no settled step has told of, by the part of the time that has passed."""
+    """How many events of those that were offered no completed step has told of, by the part of the time that has passed."""
 
     def __init__(self, lake: EventLake, writer: Writer) -> None:
         super().__init__(pause=1)
         self._lake = lake
         self._writer = writer
         self.told: list[tuple[float, int]] = []
-        self.settled = 0
+        self.completed = 0
 
     def turn(self) -> None:
         offered = self._writer.events
         types = measures(self._lake.repository).types
-        self.settled = sum(one.written + one.discarded + one.pending for one in types)
-        self.told.append((self._writer.files / DRIFT.seconds, offered - self.settled))
+        self.completed = sum(one.written + one.discarded + one.pending for one in types)
+        self.told.append((self._writer.files / DRIFT.seconds, offered - self.completed))
 
     def largest(self, begin: float, end: float) -> int:
         """Of a part of the time."""
@@ -64,12 +64,12 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake:
     killed = []
     with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(lake.prepared) as writer:
         with Lag(lake, writer) as lag:
-            settled = 0
+            completed = 0
             for part in KILLED_AT:
                 await_found(lambda part=part: writer.files > part * DRIFT.seconds, f"{part:.0%} of the time", 3_600, writer.expect_health)
-                await_found(lambda before=settled: lag.settled > before, "another step is settled", 3_600, writer.expect_health)
+                await_found(lambda before=completed: lag.completed > before, "another step is completed", 3_600, writer.expect_health)
                 killed.append(lake.kill_in_mid_step())
-                settled = lag.settled
+                completed = lag.completed
             await_found(lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health)
         assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
         lines = writer.lines

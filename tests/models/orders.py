@@ -37,10 +37,10 @@ MUTANTS = {
     "no_hold": "a consumer is claimed while an order of its inputs is open",
     "end_before_hold": "the newest versions are read before it is asked whether an order of its inputs is open",
     "two_claims": "a claim for what came leaves the order for another one",
-    "end_is_place": "a claim of an order reads up to the place only",
+    "end_is_checkpoint": "a claim of an order reads up to the checkpoint only",
     "closed_at_claim": "an order is closed when it is claimed",
     "closed_before_registered": "an order is closed before the commit's event is registered",
-    "closed_by_any": "settling closes the order of the consumer, whether the execution took it or not",
+    "closed_by_any": "completing closes the order of the consumer, whether the execution took it or not",
     "closed_by_commit_only": "a step that finds everything equal leaves its order open",
     "next_attempt_forgets": "the next attempt does what came, and not what was ordered",
     "next_attempt_takes": "the next attempt takes an order that came after the claim",
@@ -97,8 +97,8 @@ class Commit(NamedTuple):
 
 
 class Consumer(NamedTuple):
-    place: tuple[int, ...]
-    settled: int = 0
+    checkpoint: tuple[int, ...]
+    completed: int = 0
     version: int = 0  # of the table: commits that changed data
     seen: int = 0  # of these, how many are registered
     look: Look | None = None
@@ -108,7 +108,7 @@ class Consumer(NamedTuple):
     order: int = NONE
     made: int = 0  # the version that the order's step made, 0 for none
     read: tuple[int, ...] | None = None  # the end of the step that did the order
-    fired: int = 0  # steps settled since the plan
+    fired: int = 0  # steps completed since the plan
 
 
 class State(NamedTuple):
@@ -129,7 +129,7 @@ class Orders:
         self.is_key, self.new, self.completes = shape.is_key, shape.new, shape.completes
 
     def start(self) -> State:
-        first, second, third = (Consumer(place=(0,) * len(reads)) for reads in READS)
+        first, second, third = (Consumer(checkpoint=(0,) * len(reads)) for reads in READS)
         return State((first, second, third))
 
     def moves(self, state: State) -> Iterator[tuple[str, State]]:
@@ -147,14 +147,14 @@ class Orders:
         for number in (A, B, D):
             yield from self._claims(state, number)
             yield from self._attempts(state, number)
-            yield from self._settles(state, number)
+            yield from self._completes(state, number)
 
     def problem(self, state: State) -> str | None:
         for number, consumer in enumerate(state.consumers):
             if consumer.order == DONE and consumer.read is None and self.broken != "closed_at_claim":
                 return f"the order of {NAMES[number]} is closed, and no step did it"
-            has_fired = number == self.new and consumer.settled > 0 and consumer.order not in (WAITING, TAKEN) and not state.is_cancelled
-            if (read := consumer.place if has_fired else consumer.read) is not None:
+            has_fired = number == self.new and consumer.completed > 0 and consumer.order not in (WAITING, TAKEN) and not state.is_cancelled
+            if (read := consumer.checkpoint if has_fired else consumer.read) is not None:
                 late = [one for at, one in enumerate(READS[number]) if self._is_awaited(one) and state.consumers[one].made > read[at]]
                 if late:
                     return f"{NAMES[number]} did its order without what the order of {NAMES[late[0]]} made"
@@ -169,11 +169,11 @@ class Orders:
             for consumer in consumers
         )
         behind = any(
-            not consumers[number].settled
+            not consumers[number].completed
             if state.is_complete
             else False
             if number == self.new
-            else consumers[number].place != self._newest(state, number)
+            else consumers[number].checkpoint != self._newest(state, number)
             for number in (A, B, D)
             if not self._is_key(number)
         )
@@ -181,7 +181,7 @@ class Orders:
 
     def _planned(self, state: State) -> State:
         orders = [WAITING if number in self.planned else NONE for number in (A, B, D)]
-        if self.new is not None and not (state.consumers[self.new].opened or state.consumers[self.new].settled):
+        if self.new is not None and not (state.consumers[self.new].opened or state.consumers[self.new].completed):
             orders[self.new] = NONE if self.broken == "new_key_has_no_order" else LATER
         consumers = [consumer._replace(order=order, fired=0) for consumer, order in zip(state.consumers, orders, strict=True)]
         return state._replace(consumers=(consumers[0], consumers[1], consumers[2]), is_planned=True)
@@ -212,10 +212,10 @@ class Orders:
         newest, is_held = self._newest(state, number), self._is_held(state, number)
         is_void = not any(one.order in (WAITING, TAKEN) for one in state.consumers)
         is_ordered = consumer.order == WAITING and not (self.broken == "key_is_not_forced" and self._is_key(number))
-        has_come = newest != consumer.place and not self._is_key(number)
+        has_come = newest != consumer.checkpoint and not self._is_key(number)
         is_seen = is_ordered
         if number == self.new:  # whose void order must have been seen too: what made it void is in no end that was read before
-            has_come, is_seen = state.is_complete and not consumer.settled, is_ordered or consumer.order == LATER
+            has_come, is_seen = state.is_complete and not consumer.completed, is_ordered or consumer.order == LATER
             is_ordered = is_ordered or (consumer.order == LATER and not is_void and has_come)
         if consumer.look is None:
             if (is_ordered or has_come) and (not is_held or self.broken == "end_before_hold"):
@@ -223,33 +223,33 @@ class Orders:
             return
         end, saw = consumer.look
         gone = consumer._replace(look=None)
-        is_moot = not has_come if number == self.new else end == consumer.place or self._is_key(number)
+        is_moot = not has_come if number == self.new else end == consumer.checkpoint or self._is_key(number)
         if is_held or (is_seen and not saw and self.broken != "void_is_forgotten") or (not is_ordered and is_moot):
             yield f"{name} is not claimed", _with(state, number, gone)
             return
         took = is_ordered and not (self.broken == "two_claims" and has_come)
-        end = consumer.place if took and self.broken == "end_is_place" else end
+        end = consumer.checkpoint if took and self.broken == "end_is_checkpoint" else end
         order = consumer.order if not took else DONE if self.broken == "closed_at_claim" else TAKEN
-        runs = (*consumer.runs, Run(1, consumer.settled + 1, end, took))
+        runs = (*consumer.runs, Run(1, consumer.completed + 1, end, took))
         claimed = gone._replace(opened=Opened(end, took), runs=runs, order=order)
         yield f"{name} is claimed{' with its order' if took else ''}", _with(state, number, claimed)
 
     def _attempts(self, state: State, number: int) -> Iterator[tuple[str, State]]:
         consumer, name = state.consumers[number], NAMES[number]
         opened = consumer.opened
-        has_committed = consumer.commit is not None and consumer.commit.step == consumer.settled + 1
+        has_committed = consumer.commit is not None and consumer.commit.step == consumer.completed + 1
         if opened and state.losses < self.losses and not has_committed:
             took, order = opened.took, consumer.order
             if self.broken == "next_attempt_takes" and order == WAITING and not self._is_held(state, number):
                 took, order = True, TAKEN
             end, attempt = self._newest(state, number), opened.attempt + 1
-            run = Run(attempt, consumer.settled + 1, end, took and self.broken != "next_attempt_forgets")
+            run = Run(attempt, consumer.completed + 1, end, took and self.broken != "next_attempt_forgets")
             lost = consumer._replace(opened=Opened(end, took, attempt), runs=(*consumer.runs, run), order=order)
             yield f"attempt {opened.attempt} of {name} is called lost", _with(state, number, lost)._replace(losses=state.losses + 1)
         for run in consumer.runs:
             rest = consumer._replace(runs=tuple(one for one in consumer.runs if one != run))
             who = f"attempt {run.attempt} of {name}"
-            if consumer.settled >= run.step or (consumer.commit is not None and consumer.commit.step >= run.step):
+            if consumer.completed >= run.step or (consumer.commit is not None and consumer.commit.step >= run.step):
                 yield f"{who} is too late", _with(state, number, rest)
                 continue
             commit = Commit(run.step, run.end, run.is_ordered)
@@ -257,24 +257,24 @@ class Orders:
                 yield f"{who} commits", _with(state, number, rest._replace(commit=commit, version=consumer.version + 1))
             is_equal = number not in self.planned or run.is_ordered
             if is_equal and opened and (run.attempt, opened.attempt) == (1, 1):
-                yield f"{who} finds nothing", _with(state, number, self._settled(rest, commit, 0))
+                yield f"{who} finds nothing", _with(state, number, self._completed(rest, commit, 0))
             elif is_equal and run.attempt > 1:
                 yield f"{who} leaves a fence", _with(state, number, rest._replace(commit=commit))
 
-    def _settles(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+    def _completes(self, state: State, number: int) -> Iterator[tuple[str, State]]:
         consumer, name = state.consumers[number], NAMES[number]
         if consumer.seen < consumer.version:
             yield f"the commit of {name} is registered", _with(state, number, consumer._replace(seen=consumer.version))
         is_told = consumer.seen == consumer.version or self.broken == "closed_before_registered"
-        if consumer.opened and consumer.commit and consumer.commit.step == consumer.settled + 1 and is_told:
-            yield f"{name} is settled", _with(state, number, self._settled(consumer, consumer.commit, consumer.version))
+        if consumer.opened and consumer.commit and consumer.commit.step == consumer.completed + 1 and is_told:
+            yield f"{name} is completed", _with(state, number, self._completed(consumer, consumer.commit, consumer.version))
 
-    def _settled(self, consumer: Consumer, commit: Commit, version: int) -> Consumer:
+    def _completed(self, consumer: Consumer, commit: Commit, version: int) -> Consumer:
         assert consumer.opened is not None
         closes = consumer.opened.took or (self.broken == "closed_by_any" and consumer.order == WAITING)
         if self.broken == "closed_by_commit_only" and not version:
             closes = False
-        done = consumer._replace(place=commit.end, settled=commit.step, opened=None, fired=consumer.fired + 1)
+        done = consumer._replace(checkpoint=commit.end, completed=commit.step, opened=None, fired=consumer.fired + 1)
         if commit.is_ordered:
             done = done._replace(made=version, read=commit.end)
         return done._replace(order=DONE) if closes else done

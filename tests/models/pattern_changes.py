@@ -4,15 +4,17 @@ A state machine, all of whose states are visited: `python -m tests.models.patter
 mutant, which must show a counterexample, and every variation, which must hold.
 
 The protocol. Two groups read a stream, `new` and `old`; one type is of `old` by the first patterns and of `new` by the second. A group's
-step reads the versions behind its place, and of a type that is known those behind the type's own. A type that the store does not know
-begins, where the patterns are those of the group's last settled step, at the group's place; else with the stream. Of two groups that
-learn of it at once the store lets one in. Settling moves the place and keeps the patterns in one transaction. A group with other patterns
+step reads the versions behind its checkpoint, and of a type that is known those behind the type's own. A type that the store does not know
+begins, where the patterns are those of the group's last completed step, at the group's checkpoint; else with the stream. Of two groups that
+learn of it at once the store lets one in. Settling moves the checkpoint and keeps the patterns in one transaction. A group with other
+patterns
 than it has kept is run though nothing came. A type that is known to the other group waits until its move is declared.
 
-That it begins with the stream, and at no later place, is needed: once the patterns have changed a group's place tells no more what it
+That it begins with the stream, and at no later checkpoint, is needed: once the patterns have changed a group's checkpoint tells no more
+what it
 has left unread for another.
 
-Folded: an attempt does all of its step at once, or learns of the type and dies. That types move with their tables is `type_places`.
+Folded: an attempt does all of its step at once, or learns of the type and dies. That types move with their tables is `type_checkpoints`.
 """
 
 import sys
@@ -27,9 +29,9 @@ NAMES = ("new", "old")
 EVENTS = (1, 3)  # the versions that hold events of the type
 LAST = 3
 MUTANTS = {
-    "own_place": "a type that is new begins at the place of its group, whatever the patterns were",
-    "oldest_place": "it begins at the oldest place of both groups",
-    "kept_at_claim": "the new patterns are kept before the step is settled",
+    "own_checkpoint": "a type that is new begins at the checkpoint of its group, whatever the patterns were",
+    "oldest_checkpoint": "it begins at the oldest checkpoint of both groups",
+    "kept_at_claim": "the new patterns are kept before the step is completed",
     "not_woken": "a group is run for events alone",
     "both_learn": "the store lets both groups learn of the type",
 }
@@ -50,9 +52,9 @@ class Run(NamedTuple):
 class State(NamedTuple):
     head: int = 0
     patterns: int = 0
-    places: tuple[int | None, int | None] = (None, None)
+    checkpoints: tuple[int | None, int | None] = (None, None)
     kept: tuple[int | None, int | None] = (None, None)
-    known: tuple[int | None, int | None] = (None, None)  # the type's place, by the group that knows it
+    known: tuple[int | None, int | None] = (None, None)  # the type's checkpoint, by the group that knows it
     written: tuple[int, ...] = ()
     runs: tuple[Run, ...] = ()
     deaths: int = 0
@@ -90,17 +92,17 @@ class Patterns:
     def _wanted(self, state: State) -> Iterator[int]:
         for group in GROUPS:
             is_gone = self.broken == "without_old" and group == OLD and state.patterns
-            has_come = (state.places[group] or 0) < state.head
+            has_come = (state.checkpoints[group] or 0) < state.head
             if not is_gone and (has_come or (self.broken != "not_woken" and state.kept[group] != state.patterns)):
                 yield group
 
     def _unread(self, state: State, group: int) -> int | None:
-        """From where the group looks for a type that is new; None for its own place."""
+        """From where the group looks for a type that is new; None for its own checkpoint."""
         if self.broken == "always_from_the_beginning":
             return 0
-        if self.broken == "own_place" or state.kept[group] == state.patterns:
+        if self.broken == "own_checkpoint" or state.kept[group] == state.patterns:
             return None
-        return min(place or 0 for place in state.places) if self.broken == "oldest_place" else 0
+        return min(checkpoint or 0 for checkpoint in state.checkpoints) if self.broken == "oldest_checkpoint" else 0
 
     def _claims(self, state: State, group: int) -> Iterator[tuple[str, State]]:
         if state.head and group in {*self._wanted(state)} and all(run.group != group for run in state.runs):
@@ -115,19 +117,21 @@ class Patterns:
             if known[1 - run.group] is not None and self.broken != "both_learn":
                 yield f"{NAMES[run.group]} is refused", state
                 return
-            known = _with(known, run.group, (state.places[run.group] or 0) if run.unread is None else run.unread)
+            known = _with(known, run.group, (state.checkpoints[run.group] or 0) if run.unread is None else run.unread)
         if state.deaths < self.deaths:
             yield f"{NAMES[run.group]} dies", state._replace(known=known, deaths=state.deaths + 1)
-        done = state._replace(places=_with(state.places, run.group, run.end), kept=_with(state.kept, run.group, run.patterns), known=known)
-        place = known[run.group]
-        if place is not None and self._owner(run) == run.group:
-            rows = tuple(one for one in EVENTS if place < one <= run.end)
+        done = state._replace(
+            checkpoints=_with(state.checkpoints, run.group, run.end), kept=_with(state.kept, run.group, run.patterns), known=known
+        )
+        checkpoint = known[run.group]
+        if checkpoint is not None and self._owner(run) == run.group:
+            rows = tuple(one for one in EVENTS if checkpoint < one <= run.end)
             done = done._replace(known=_with(known, run.group, run.end), written=(*state.written, *rows))
-        yield f"{NAMES[run.group]} settles up to {run.end}", done
+        yield f"{NAMES[run.group]} completes up to {run.end}", done
 
     def _meets_it(self, state: State, run: Run) -> bool:
         """Whether an attempt meets the type, of which it knew nothing when it began."""
-        start = (state.places[run.group] or 0) if run.unread is None else run.unread
+        start = (state.checkpoints[run.group] or 0) if run.unread is None else run.unread
         return not run.waits and state.known[run.group] is None and any(start < one <= run.end for one in EVENTS)
 
     def _owner(self, run: Run) -> int:

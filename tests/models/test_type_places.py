@@ -27,7 +27,7 @@ def test_the_step_of_the_group_as_version_applies_rows_twice_when_a_lost_attempt
     path = explored("group_step_as_version").path
     assert path[-6:] == (
         "attempt 2 of step 1 at A fails",
-        "attempt 2 of step 1 settles",
+        "attempt 2 of step 1 completes",
         "step 2 gets attempt 1 up to 1",
         "attempt 1 of step 2 begins",
         "attempt 1 of step 1 at A commits (0, 1] as 1",
@@ -35,7 +35,7 @@ def test_the_step_of_the_group_as_version_applies_rows_twice_when_a_lost_attempt
     )
 
 
-def test_the_places_of_the_consumer_for_all_types_lose_the_rows_of_one_that_failed():
+def test_the_checkpoints_of_the_consumer_for_all_types_lose_the_rows_of_one_that_failed():
     found = explored("consumer_start_for_all")
     assert found.problem == "A lost rows: it holds those of the bronze commits [3]"
     assert "attempt 1 of step 1 at A fails" in found.path

@@ -17,7 +17,7 @@ def test_a_rule_that_is_broken_is_caught(name: str):
     assert_caught(explored(name))
 
 
-def test_a_place_that_moves_loses_a_commit_when_the_lineage_is_wrong():
-    found = explored("place_moves")
+def test_a_checkpoint_that_moves_loses_a_commit_when_the_lineage_is_wrong():
+    found = explored("checkpoint_moves")
     assert found.problem == "a commit of a column that the code reads is never read"
-    assert found.path[-1] == "a look moves the place"
+    assert found.path[-1] == "a look moves the checkpoint"

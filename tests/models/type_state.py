@@ -7,14 +7,14 @@ TYPES = tuple(ROWS)
 LAST = 3  # bronze commits
 
 
-class TypePlace(NamedTuple):
+class TypeCheckpoint(NamedTuple):
     """A type's next step, and the bronze commit up to which its table holds its rows; of two that are true the greater is the later."""
 
     step: int = 1
-    place: int = 0
+    checkpoint: int = 0
 
 
-UNKNOWN = TypePlace(0, 0)
+UNKNOWN = TypeCheckpoint(0, 0)
 
 
 class Commit(NamedTuple):
@@ -27,9 +27,9 @@ class Commit(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A type in an attempt: from where it is to be written, or what settling will tell of it."""
+    """A type in an attempt: from where it is to be written, or what completing will tell of it."""
 
-    known: TypePlace
+    known: TypeCheckpoint
     is_due: bool
 
 
@@ -50,10 +50,10 @@ class Open(NamedTuple):
 
 class State(NamedTuple):
     head: int = 0  # bronze commits that were seen
-    place: int = 0
-    settled: int = 0
+    checkpoint: int = 0
+    completed: int = 0
     open: Open | None = None
-    types: tuple[TypePlace, ...] = (TypePlace(),) * len(TYPES)
+    types: tuple[TypeCheckpoint, ...] = (TypeCheckpoint(),) * len(TYPES)
     tables: tuple[tuple[Commit, ...], ...] = ((),) * len(TYPES)
     runs: tuple[Run, ...] = ()
     left: int = 0

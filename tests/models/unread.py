@@ -5,8 +5,10 @@ mutant, which must show a counterexample.
 
 The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a consumer reads some, and its lineage
 says which: rightly, wrongly, or it is not known, as of code that changed since. A look wakes the consumer if one of the commits behind its
-place does not tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer reads all commits behind
-its place, and its place moves to the newest; the place of one that is not woken stays, and what waits for it is looked at again.
+checkpoint does not tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer reads all commits
+behind
+its checkpoint, and its checkpoint moves to the newest; the checkpoint of one that is not woken stays, and what waits for it is looked at
+again.
 
 A day passes only when no look would wake the consumer: looks are much more frequent. A consumer whose lineage is right, or not known, must
 have read by then what its code reads; one whose lineage is wrong reads it right after.
@@ -20,7 +22,7 @@ from tests.models.exploring import Exploration, explore
 from tests.models.reporting import main
 
 MUTANTS = {
-    "place_moves": "the place of a consumer that is not woken moves",
+    "checkpoint_moves": "the checkpoint of a consumer that is not woken moves",
     "search_moves": "what did not wake a consumer is not looked at again",
     "no_day": "what is not read waits for ever",
     "unknown_is_unread": "code whose lineage is not known reads nothing",
@@ -36,7 +38,7 @@ KINDS = ("a", "b", "ab", "?a")  # the columns that a commit updates; with ? it d
 class State(NamedTuple):
     commits: tuple[str, ...] = ()
     read: frozenset[int] = frozenset()
-    place: int = 0
+    checkpoint: int = 0
     searched: int = 0
     old: int = 0  # so many commits are a day old
     code: str = "a"  # the columns that it reads
@@ -58,13 +60,13 @@ class Consumer:
     def problem(self, state: State) -> str | None:
         if state.is_late:
             return "what the code reads was not read within a day"
-        passed = range(max(state.place, state.searched))
+        passed = range(max(state.checkpoint, state.searched))
         if any(at not in state.read and set(state.commits[at]) & set(state.code) for at in passed):
             return "a commit of a column that the code reads is never read"
         return None
 
     def is_quiet(self, state: State) -> bool:
-        return max(state.place, state.searched) == len(state.commits)
+        return max(state.checkpoint, state.searched) == len(state.commits)
 
     def moves(self, state: State) -> Iterator[tuple[str, State]]:
         if len(state.commits) < COMMITS:
@@ -76,12 +78,12 @@ class Consumer:
         if not state.changes:
             lineage = state.lineage if self.broken == "stale_lineage" else None
             yield "the code reads b instead", state._replace(code="b", lineage=lineage, changes=1)
-        waking = [at for at in range(max(state.place, state.searched), len(state.commits)) if self._wakes(state, at)]
+        waking = [at for at in range(max(state.checkpoint, state.searched), len(state.commits)) if self._wakes(state, at)]
         if waking:
             yield "a look wakes the consumer", self._read_all(state, waking[0])
         elif not self.is_quiet(state):
-            if self.broken == "place_moves":
-                yield "a look moves the place", state._replace(place=len(state.commits))
+            if self.broken == "checkpoint_moves":
+                yield "a look moves the checkpoint", state._replace(checkpoint=len(state.commits))
             if self.broken == "search_moves":
                 yield "a look is done with it", state._replace(searched=len(state.commits))
             yield "a day passes", state._replace(old=len(state.commits), is_late=self._is_late(state))
@@ -98,13 +100,13 @@ class Consumer:
         return meets(column in state.lineage for column in told)
 
     def _read_all(self, state: State, first: int) -> State:
-        start = first if self.broken == "range_from_needed" else state.place
+        start = first if self.broken == "range_from_needed" else state.checkpoint
         head = len(state.commits)
-        return state._replace(read=state.read | set(range(start, head)), place=head, searched=head)
+        return state._replace(read=state.read | set(range(start, head)), checkpoint=head, searched=head)
 
     def _is_late(self, state: State) -> bool:
         is_right = state.lineage is None or set(state.code) <= set(state.lineage) or self.broken == "stale_lineage"
-        waiting = [kind for at, kind in enumerate(state.commits) if at not in state.read and at >= state.place]
+        waiting = [kind for at, kind in enumerate(state.commits) if at not in state.read and at >= state.checkpoint]
         is_read = any(kind.startswith("?") or set(kind) & set(state.code) for kind in waiting)
         return is_read and is_right
 

@@ -28,7 +28,7 @@ DRAIN = "reprocessing 1: what was refused is looked at again"
 def world(sqlite_engine: Engine) -> World:
     world = World(sqlite_engine)
     world.change("lake.t", 1)
-    world.ledger.settle(world.fire(SHOP)[0], None)
+    world.ledger.complete(world.fire(SHOP)[0], None)
     with writing(sqlite_engine) as connection:
         Patterns(sqlite_engine, world.deployment).keep(connection, "shop", SHOP.patterns)
     return world
@@ -39,18 +39,18 @@ def leave(platform: Platform, due_ts: int) -> None:
     one = registered(KnownType(type="buy", table="buy"))
     assert one is not None
     event_types(platform).learn("shop", [one])
-    settle(platform, TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts))
+    complete(platform, TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts))
 
 
-def settle(platform: Platform, one: TypeResult) -> None:
+def complete(platform: Platform, one: TypeResult) -> None:
     with writing(platform.store.engine) as connection:
-        event_types(platform).settle(connection, "shop", f"e{one.due_ts}", [one], "u")
+        event_types(platform).complete(connection, "shop", f"e{one.due_ts}", [one], "u")
 
 
 def ask(platform: Platform) -> None:
     """A replay of a type that has a table."""
     event_types(platform).learn("shop", [learning(NEW, prototype(a=1))])
-    settle(platform, result(1, step=1))
+    complete(platform, result(1, step=1))
     event_replays(platform).ask("shop", ["buy"], By(who="me", reason="prices matter"))
 
 
@@ -59,7 +59,7 @@ def test_events_that_a_step_left_are_told_before_and_when_they_are_due(world: Wo
     waiting = explain(platform, SHOP)
     assert (waiting.fires, waiting.reasons[-1]) == (False, "left by a step for later: buy")
     leave_due = TypeResult(type="buy", table="buy", start=0, end=0, due_ts=AT_ONCE)
-    settle(platform, leave_due)
+    complete(platform, leave_due)
     due = explain(platform, SHOP)
     assert (due.fires, due.reasons[0]) == (True, "left by a step, and due: buy")
 
@@ -80,7 +80,7 @@ def test_a_group_with_other_patterns_than_it_has_read_by_is_run_for_what_nobody_
 
 
 def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:
-    world.ledger.settle(world.fire(EVENTS)[0], None)
+    world.ledger.complete(world.fire(EVENTS)[0], None)
     event_reprocesses(platform).ask("lake.events", By(who="me", reason="mended"))
     alone = explain(platform, EVENTS)
     assert (alone.fires, alone.reasons) == (True, (DRAIN,))

@@ -13,7 +13,7 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
-from tests.support.world import a_subscription, place
+from tests.support.world import a_subscription, checkpoint
 
 WEEK = dt.timedelta(days=7)
 BY = By(who="ann", reason="it is not used any more")
@@ -74,7 +74,7 @@ def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platf
 def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Platform) -> None:
     for name in ("shop.orders__changes", "shop.orders"):
         row = platform.evaluator.activate(a_subscription(name, "elsewhere", target=name))
-    platform.ledger.claim(row, platform.ledger.ensure_consumer(row, ""), Claim(end=place(1)))
+    platform.ledger.claim(row, platform.ledger.ensure_consumer(row, ""), Claim(end=checkpoint(1)))
     with pytest.raises(ConsumerConflictError, match="open execution"):
         drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
     assert (len(platform.ledger.subscriptions()), dropped(platform)) == (2, [])

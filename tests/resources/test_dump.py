@@ -41,7 +41,7 @@ def dumped(shop: Shop, folder: Path) -> Snapshot:
     """The database's table as it is now, and where its log stands."""
     lines = [line.split("\t") for line in shop.database.run("SELECT id, note, amount FROM orders ORDER BY note, id")]
     rows = [{"id": int(one), "note": note, "amount": Decimal(amount), "placed": PLACED} for one, note, amount in lines]
-    return stored(rows, folder, "{}:{}".format(*shop.place()))
+    return stored(rows, folder, "{}:{}".format(*shop.checkpoint()))
 
 
 def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Snapshot:
@@ -115,7 +115,7 @@ def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump
 @pytest.mark.tier3
 def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path: Path):
     row = {"id": 1, "note": "it", "amount": Decimal("1.50"), "placed": PLACED}
-    as_of = "{}:{}".format(*shop.place())
+    as_of = "{}:{}".format(*shop.checkpoint())
     wrong = {
         r"orders\.parquet, row 2: amount: Decimal\('1\.505'\) is no decimal\(10,2\)": [row | {"id": 2, "amount": Decimal("1.505")}],
         r"orders: key \[\"1\"\] is there twice, at orders\.parquet, row 1 and orders\.parquet, row 3, and nobody": [row | {"id": 2}, row],
@@ -125,7 +125,7 @@ def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path:
             next(load(shop.task, stored([row, *more], tmp_path / "dump", as_of), 1))
     with pytest.raises(DumpError, match="the dump has no column id of the key"):
         next(load(shop.task, stored([{"note": "it"}], tmp_path / "dump", as_of)))
-    with pytest.raises(DumpError, match="as_of log 0/1 is no place of mariadb"):
+    with pytest.raises(DumpError, match="as_of log 0/1 is no checkpoint of mariadb"):
         next(load(shop.task, stored([row], tmp_path / "dump", "0/1")))
     assert list(load(shop.task, Snapshot(stored([], tmp_path / "dump", as_of).path, as_of=as_of))) == []
     shop.lake.envelope = Canal()

@@ -22,10 +22,10 @@ BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
 
 
 def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> LoadTask:
-    """A table whose stream told of changes: where the transaction before had ended, their own places, keys and notes."""
+    """A table whose stream told of changes: where the transaction before had ended, their own checkpoints, keys and notes."""
     records = []
-    for offset, (before, place, identity, note) in enumerate(told):
-        source = {**WAL, "sequence": json.dumps([before and str(before), str(place)]), "lsn": place, "ts_ms": 1_000 + place}
+    for offset, (before, checkpoint, identity, note) in enumerate(told):
+        source = {**WAL, "sequence": json.dumps([before and str(before), str(checkpoint)]), "lsn": checkpoint, "ts_ms": 1_000 + checkpoint}
         payload = make_payload("u", source=source, after={"id": identity, "note": note})
         records.append(Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA)))
     append_messages(str(folder / "orders__changes"), records, FORMAT)
@@ -68,6 +68,6 @@ def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_
         load(task, tmp_path, 49, (1, "dumped"))
     with pytest.raises(DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"):
         load(task, tmp_path, 95, (1, "dumped"))
-    with pytest.raises(DumpError, match=r"above the dump's place was streamed yet, .*; wait for a change of a row"):
+    with pytest.raises(DumpError, match=r"above the dump's checkpoint was streamed yet, .*; wait for a change of a row"):
         load(task, tmp_path, 180, (1, "dumped"))
     load(task, tmp_path, 179, (1, "dumped"))

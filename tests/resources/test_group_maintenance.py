@@ -12,15 +12,15 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.silver.maintenance import look_at_group
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
-from lakechime_dagster.silver.schema import KnownType, TypePlace
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import LOG, Maintenance
 from lakechime_dagster.tables.maintenance_plan import Kind, Reader, plan
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
-from tests.resources.test_maintenance import add_rows, settle
+from tests.resources.test_maintenance import add_rows, complete
 from tests.store.test_event_types import learning, prototype
 from tests.support.older import make_older
 from tests.support.tables import rows, write
@@ -39,20 +39,20 @@ def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: P
     platform = open_platform()
     for _ in range(4):
         add_rows(platform, EVENTS)
-    settle(platform, "shop", 3, STREAM.table)
+    complete(platform, "shop", 3, STREAM.table)
     return platform
 
 
 def stands(platform: Platform, name: str, version: int) -> None:
     """A type becomes known that has been read up to a version of the stream's table."""
-    place = TypePlace(uid=str(platform.log(EVENTS).uid), version=version)
-    event_types(platform).learn("shop", [learning(KnownType(type=name, table=name, place=place), prototype(a=1))])
+    checkpoint = TypeCheckpoint(uid=str(platform.log(EVENTS).uid), version=version)
+    event_types(platform).learn("shop", [learning(KnownType(type=name, table=name, checkpoint=checkpoint), prototype(a=1))])
 
 
 def commits(platform: Platform, name: str, steps: int = 3) -> None:
     """So many steps write a type's table."""
     consumer, uid = ConsumerId(platform.ledger.deployment, "shop", name), str(platform.log(EVENTS).uid)
-    written = [CommitMetadata(consumer=consumer, step=step, attempt=1, end=Place()) for step in range(1, steps + 1)]
+    written = [CommitMetadata(consumer=consumer, step=step, attempt=1, end=Checkpoint()) for step in range(1, steps + 1)]
     for commit_metadata in written:
         location = platform.location(f"shop.{name}")
         write(
@@ -64,7 +64,7 @@ def commits(platform: Platform, name: str, steps: int = 3) -> None:
     held = Committed(version=SnapshotId(str(steps - 1)), commit_metadata=written[-1])
     result = TypeResult(type=name, table=name, start=-1, end=3, rows=steps, written=steps, commits=(held,))
     with writing(platform.store.engine) as connection:
-        event_types(platform).settle(connection, "shop", f"e-{name}", [result], uid)
+        event_types(platform).complete(connection, "shop", f"e-{name}", [result], uid)
 
 
 def read_by(platform: Platform) -> dict[str, Reader]:

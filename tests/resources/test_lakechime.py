@@ -38,9 +38,9 @@ def arrive(world: World, *days: int) -> None:
 
 
 def manual_run(platform: Platform, subscription: Subscription, run_id: str = "run", partition: str | None = None) -> Execution:
-    """A run that a person launches, whose success settles it."""
+    """A run that a person launches, whose success completes it."""
     execution = adopted(platform, subscription, run_id, partition)
-    platform.ledger.settle(execution, None)
+    platform.ledger.complete(execution, None)
     return execution
 
 
@@ -51,7 +51,7 @@ def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world:
     event = world.change(HIVE, table_format="HIVE", partition=["a"])
     execution = adopted(platform, subscription, "run-1", None)
     assert execution.start.position < event.position <= execution.end.position
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     with pytest.raises(NothingNewError, match="nothing came for nightly since step 1"):
         adopted(platform, subscription, "run-2", None)
 
@@ -64,7 +64,7 @@ def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_r
         world.change(HIVE, table_format="HIVE", partition=[day])
     assert adopted(platform, subscription, "run-1", "2013-01-01").consumer.key == "day=2013-01-01"
     second = adopted(platform, subscription, "run-2", "2013-01-02")
-    world.ledger.settle(second, None)
+    world.ledger.complete(second, None)
     with pytest.raises(NothingNewError):
         adopted(platform, subscription, "run-3", "2013-01-02")
     world.change(HIVE, table_format="HIVE", partition=["2013-01-02"])

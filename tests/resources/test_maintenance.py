@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.runtime.maintenance import keep, look, readers
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.tables.cdc import CDCMerge, change_table
@@ -19,10 +19,10 @@ from lakechime_dagster.tables.maintenance_plan import Kind, Reader
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.consumers import Place
+from lakechime_dagster.triggers.consumers import Checkpoint
 from lakechime_dagster.triggers.ledger import Claim
 from tests.support.tables import write
-from tests.support.world import a_subscription, place
+from tests.support.world import a_subscription, checkpoint
 
 ORDERS = sql_table(
     "silver.orders", sql="SELECT id FROM bronze.orders", refresh="full", storage=Storage(maintenance=Maintenance(min_files=2))
@@ -44,16 +44,16 @@ def add_rows(platform: Platform, table: str = "silver.orders") -> None:
     write(Path(platform.location(table)), pa.table({"id": [1]}))
 
 
-def settle(platform: Platform, subscription: str, version: int, table: Target = ORDERS) -> None:
+def complete(platform: Platform, subscription: str, version: int, table: Target = ORDERS) -> None:
     """Let a subscription have read a table up to a version."""
     row = platform.evaluator.activate(a_subscription(subscription, table.name))
     consumer = platform.ledger.ensure_consumer(row, "")
-    end = Place(position=place(version + 1).position, sources={table.name: _at(platform, version, table)})
-    platform.ledger.settle(platform.ledger.claim(row, consumer, Claim(end=end)), None)
+    end = Checkpoint(position=checkpoint(version + 1).position, sources={table.name: _at(platform, version, table)})
+    platform.ledger.complete(platform.ledger.claim(row, consumer, Claim(end=end)), None)
 
 
-def _at(platform: Platform, version: int, table: Target) -> SnapshotPlace:
-    return SnapshotPlace(table_uid=platform.log(table.name).uid, snapshot_id=SnapshotId(str(version)))
+def _at(platform: Platform, version: int, table: Target) -> SnapshotCheckpoint:
+    return SnapshotCheckpoint(table_uid=platform.log(table.name).uid, snapshot_id=SnapshotId(str(version)))
 
 
 def read_by(platform: Platform, subscription: str) -> Reader:
@@ -68,7 +68,7 @@ def time_of(platform: Platform, version: int) -> int | None:
 def test_a_consumer_needs_what_commits_did_since_and_waits_for_rows_only(platform: Platform) -> None:
     add_rows(platform)
     add_rows(platform)
-    settle(platform, "gold.changes", 1)
+    complete(platform, "gold.changes", 1)
     assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
     DeltaTable(platform.location(ORDERS.name)).optimize.compact()
     assert read_by(platform, "gold.changes") == Reader(name="gold.changes")  # it holds none of what was joined
@@ -79,11 +79,11 @@ def test_a_consumer_needs_what_commits_did_since_and_waits_for_rows_only(platfor
 
 def test_a_consumer_that_reads_the_table_whole_needs_only_what_it_has_pinned(platform: Platform) -> None:
     add_rows(platform)
-    settle(platform, "gold.whole", 0)
+    complete(platform, "gold.whole", 0)
     add_rows(platform)
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole")
     row = platform.evaluator.activate(a_subscription("gold.whole", ORDERS.name))
-    end = Place(position=place(9).position, sources={ORDERS.name: _at(platform, 0, ORDERS)})
+    end = Checkpoint(position=checkpoint(9).position, sources={ORDERS.name: _at(platform, 0, ORDERS)})
     execution = platform.ledger.claim(row, platform.ledger.ensure_consumer(row, ""), Claim(end=end))
     since = min(time_of(platform, 1) or 0, execution.claimed_ts)
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole", since=since, unread=since)
@@ -94,7 +94,7 @@ def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None
     add_rows(platform)
     (looked,) = look(platform, LAKE, ORDERS)
     assert [action.kind for action in looked.plan.actions] == [Kind.COMPACT]
-    settle(platform, "gold.changes", 1)
+    complete(platform, "gold.changes", 1)
     row = platform.evaluator.activate(a_subscription("gold.changes", ORDERS.name))
     assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
     (kept,) = keep(platform, LAKE, ORDERS, print)  # without anything to do there is no Spark

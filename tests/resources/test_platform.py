@@ -1,4 +1,4 @@
-"""Settling by a commit: whoever finds it registers its events and the marks of what it fired for, before the place moves."""
+"""Settling by a commit: whoever finds it registers its events and the marks of what it fired for, before the checkpoint moves."""
 
 import datetime as dt
 from pathlib import Path
@@ -14,7 +14,7 @@ from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import COMPLETE as COMPLETE_FACT
-from lakechime_dagster.triggers.consumers import HOUR_MS, LATE, CommitMetadata, ConsumerId, Execution, Place
+from lakechime_dagster.triggers.consumers import HOUR_MS, LATE, Checkpoint, CommitMetadata, ConsumerId, Execution
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
@@ -35,7 +35,7 @@ def daily(name: str, table: str, **fields: object) -> Subscription:
 
 
 def second_attempt(world: World, subscription: Subscription) -> Execution:
-    """The attempt after one that died; it may not settle without a commit."""
+    """The attempt after one that died; it may not complete without a commit."""
     world.change(version=1, partition=[str(MAY)], tags=COMPLETE)
     (first,) = world.fire(subscription)
     following = world.ledger.lose(world.ledger.begin(first.execution_id, "run-1"), "out of memory", immediately=True)
@@ -58,11 +58,11 @@ def commit(platform: Platform, commit_metadata: CommitMetadata, *values: tuple[o
     )
 
 
-def test_a_day_whose_fence_is_settled_by_somebody_else_is_complete_downstream(world: World, platform: Platform) -> None:
+def test_a_day_whose_fence_is_completed_by_somebody_else_is_complete_downstream(world: World, platform: Platform) -> None:
     subscription = daily("daily", "bronze.orders", target=GOLD, target_levels=DAY)
     execution = second_attempt(world, subscription)
     commit(platform, RunningExecution(platform, subscription, execution).commit_metadata())
-    platform.settle_if_committed(platform.log(GOLD), execution)
+    platform.complete_if_committed(platform.log(GOLD), execution)
     assert world.decide(daily("downstream", GOLD)).fires
 
 
@@ -86,7 +86,7 @@ def hourly(late: str, **tags: str) -> Subscription:
 def of_orders(step: int, **facts: object) -> CommitMetadata:
     """What the table's commit says in an execution."""
     return CommitMetadata(
-        consumer=ConsumerId("test", "shop.orders"), step=step, attempt=1, end=Place(), execution_id=f"e{step}", facts=facts
+        consumer=ConsumerId("test", "shop.orders"), step=step, attempt=1, end=Checkpoint(), execution_id=f"e{step}", facts=facts
     )
 
 
@@ -96,7 +96,7 @@ def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(world: World
     complete = [HOUR_MS * (EPOCH_HOURS + hour) for hour in (3, 5)]
     world.store.register(hours_of(of_orders(1, **{COMPLETE_FACT: complete}), "shop.orders"))
     for subscription in (refire, ignore):
-        assert [world.ledger.settle(one, None) for one in world.fire(subscription)] == [True, True]
+        assert [world.ledger.complete(one, None) for one in world.fire(subscription)] == [True, True]
     commit_metadata = CommitMetadata.from_text(of_orders(2, **{COMPLETE_FACT: complete, LATE: [(EPOCH_HOURS + 4, 7)]}).to_text())
     assert commit_metadata is not None
     for registered in (1, 0):  # by each attempt, and whoever else finds the commit
@@ -105,5 +105,5 @@ def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(world: World
     (again,) = world.fire(refire)
     (event,) = RunningExecution(platform, refire, again).events
     assert (again.step, event.event.partition, event.event.tags["late"]) == (2, ("2013-05-01", 4), "7")
-    world.ledger.settle(again, None)
+    world.ledger.complete(again, None)
     assert (world.fire(refire), world.fire(ignore)) == ([], [])

@@ -51,7 +51,7 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
 
 
 def test_changes_of_a_transaction_that_was_open_before_a_repair_and_ended_after_it_win(shop: WalShop) -> None:
-    """The transaction before it had ended below the repair's place in the log."""
+    """The transaction before it had ended below the repair's checkpoint in the log."""
     shop.run("INSERT INTO orders VALUES (1, 'one'), (2, 'two')", "UPDATE orders SET note = 'lost' WHERE id = 1")
     shop.run("BEGIN", "INSERT INTO others VALUES (1)", session=1)
     shop.follow()
@@ -61,7 +61,7 @@ def test_changes_of_a_transaction_that_was_open_before_a_repair_and_ended_after_
     assert shop.followed == shop.rows == {1: "above"}
 
 
-def test_changes_that_are_committed_between_the_place_and_the_cut_are_seen_and_come_again(shop: WalShop) -> None:
+def test_changes_that_are_committed_between_the_checkpoint_and_the_cut_are_seen_and_come_again(shop: WalShop) -> None:
     shop.run("INSERT INTO orders VALUES (1, '1'), (2, '2'), (3, '3'), (4, '4')", "UPDATE orders SET note = 'lost' WHERE id < 4")
     shop.follow()
     shop.run("BEGIN", "UPDATE orders SET note = 'open' WHERE id = 4", session=1)

@@ -28,10 +28,10 @@ def world(sqlite_engine: Engine) -> World:
 
 
 def read_next(world: World, platform: Platform) -> tuple[str | None, str, set[str]] | None:
-    """The range of the next execution, which is settled: start, end and the single commits."""
+    """The range of the next execution, which is completed: start, end and the single commits."""
     (execution,) = world.fire(ALONE)
     range_ = RunningExecution(platform, ALONE, execution).ranges.get("bronze.orders")
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     return None if range_ is None else (range_.start, range_.end, set(range_.only or ()))
 
 

@@ -224,7 +224,7 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
         ('{"a\\ud800":1}', '{"a":1}', [("/a\ud800", "1", "inexact")]),
     ],
 )
-def test_what_no_column_takes_is_told_with_its_place_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
+def test_what_no_column_takes_is_told_with_its_checkpoint_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
     assert told(shape(text, layout_of(known))) == rescued
 
 

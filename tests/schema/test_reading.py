@@ -22,7 +22,7 @@ def test_a_type_that_is_far_behind_is_read_apart_by_a_part_that_is_bounded_and_l
     assert plan.behind == Part(starts={"a": 89}, end=102)
 
 
-def test_types_whose_places_lie_within_a_part_read_it_together_and_others_wait():
+def test_types_whose_checkpoints_lie_within_a_part_read_it_together_and_others_wait():
     starts = {"a": 0, "b": 4, "c": 11, "d": 50}
     plan = planned(starts, group=100, end=101, max_catchup=10)
     assert plan.behind == Part(starts={"a": 0, "b": 4}, end=11)
@@ -33,8 +33,10 @@ def test_a_type_at_the_end_has_nothing_to_be_read():
 
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(-1, 60)), st.integers(0, 60), st.integers(0, 5), st.integers(1, 20))
-def test_every_type_arrives_however_many_are_behind_and_whatever_comes(places: dict[int, int], group: int, more: int, max_catchup: int):
-    starts = {str(name): min(place, group) for name, place in places.items()}
+def test_every_type_arrives_however_many_are_behind_and_whatever_comes(
+    checkpoints: dict[int, int], group: int, more: int, max_catchup: int
+):
+    starts = {str(name): min(checkpoint, group) for name, checkpoint in checkpoints.items()}
     end = group
     for _ in range(5_000):
         group, end = end, end + more

@@ -137,13 +137,13 @@ def test_after_a_log_was_put_back_its_state_and_new_commits_of_known_numbers_are
 
 
 def fired(world: World, subscription: Subscription) -> tuple[str | None, str]:
-    """The snapshots of the next execution, which is settled."""
+    """The snapshots of the next execution, which is completed."""
     evaluator, ledger = world.platform.evaluator, world.platform.ledger
     row = evaluator.activate(subscription)
     (firing,) = evaluator.evaluate(subscription, row).firings
     execution = evaluator.claim(subscription, row, firing, ask_target(None), cause=Cause.TRIGGER)
     assert execution is not None
-    ledger.settle(execution, None)
+    ledger.complete(execution, None)
     range_ = execution.ranges()["bronze.items"]
     return range_.start, range_.end
 

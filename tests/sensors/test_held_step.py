@@ -93,7 +93,7 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert one(tick.launches).ranges()["bronze.orders"].end == "1"
     commit(platform, one(tick.launches))
     runs.tell(one(tick.launches), RunState.SUCCEEDED)
-    assert "settled by its commit" in run_tick(platform, subscription, runs).sentences[0]
+    assert "completed by its commit" in run_tick(platform, subscription, runs).sentences[0]
 
 
 def test_an_attempt_that_another_has_followed_holds_nothing(

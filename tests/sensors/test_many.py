@@ -86,12 +86,12 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
     (first,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
-    platform.ledger.settle(first, None)
+    platform.ledger.complete(first, None)
     (second,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
     assert (second.step, second.reason) == (2, "reprocessing 1: what was refused is looked at again")
     with writing(platform.store.engine) as connection:
         close_reprocess(connection, second.execution_id, Reprocessed(reprocess_id=1))
-    platform.ledger.settle(second, None)
+    platform.ledger.complete(second, None)
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
 
 
@@ -109,7 +109,7 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
         assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
         with writing(world.engine) as connection:
-            types.settle(connection, "shop", execution, [TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts)], "u")
+            types.complete(connection, "shop", execution, [TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts)], "u")
     (launched,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
     assert launched.reason == "left by a step, and due: buy"
 
@@ -141,7 +141,7 @@ def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_se
         run_many(platform, sweep, launches, AllSucceed(), accepts)
         in_a_minute(sweep)
     row = world.evaluator.activate(subscription)
-    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.place_at(subscription, StartFrom("beginning")))
+    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
     with writing(world.engine) as connection:
         connection.execute(sa.delete(schema.intervention))
     assert [execution.step for execution in run_many(platform, sweep, launches, AllSucceed(), accepts).launches] == [2]

@@ -1,4 +1,4 @@
-"""One tick of a subscription: what it launches, settles, retries and says. Store, ledger and Delta tables are real, the runs are told."""
+"""One tick of a subscription: what it launches, completes, retries and says. Store, ledger and Delta tables are real, the runs are told."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,11 +124,11 @@ def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: 
     assert "step 1 is with run run-1 (attempt 1)" in run_tick(platform, a_subscription(), runs).sentences
 
 
-def test_the_success_of_a_run_settles_a_subscription_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
+def test_the_success_of_a_run_completes_a_subscription_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
     execution = one(run_tick(platform, a_subscription(), runs).launches)
     runs.tell(execution, RunState.SUCCEEDED)
-    assert "step 1 of silver is settled by the success of run run-1" in run_tick(platform, a_subscription(), runs).sentences
+    assert "step 1 of silver is completed by the success of run run-1" in run_tick(platform, a_subscription(), runs).sentences
     assert world.ledger.open_executions(world.evaluator.activate(a_subscription())) == []
 
 
@@ -143,7 +143,7 @@ def test_a_success_without_a_commit_is_no_success_where_a_target_decides(world: 
     )
 
 
-def test_a_run_that_died_after_its_commit_is_settled_by_it_and_its_event_is_there_first(
+def test_a_run_that_died_after_its_commit_is_completed_by_it_and_its_event_is_there_first(
     world: World, platform: Platform, runs: ToldRuns
 ) -> None:
     subscription = a_subscription(target=TARGET)
@@ -152,7 +152,7 @@ def test_a_run_that_died_after_its_commit_is_settled_by_it_and_its_event_is_ther
     commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
     runs.tell(execution, RunState.FAILED)
     found = run_tick(platform, subscription, runs)
-    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is settled by its commit")
+    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is completed by its commit")
     downstream = a_subscription("gold", TARGET)
     assert one(run_tick(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
 

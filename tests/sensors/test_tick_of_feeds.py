@@ -12,11 +12,11 @@ from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
-from lakechime_dagster.runtime.sources import place_at
+from lakechime_dagster.runtime.sources import checkpoint_at
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, FeedPlace, FilesPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerState, Execution, FileOffsets, SourceOffsets
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
@@ -57,23 +57,23 @@ def drop(folder: Path, name: str, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def settled(world: World, tick: Tick) -> Execution:
+def completed(world: World, tick: Tick) -> Execution:
     execution = one(tick.launches)
-    assert world.ledger.settle(execution, None)
+    assert world.ledger.complete(execution, None)
     return execution
 
 
-def read_to(world: World) -> FeedPlace | None:
+def read_to(world: World) -> SourceOffsets | None:
     subscription = world.ledger.subscription(NAME)
     assert subscription is not None
-    return world.ledger.consumers(subscription)[""].place.feed
+    return world.ledger.consumers(subscription)[""].checkpoint.feed
 
 
 def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
     execution = one(run_tick(platform, subscription, runs).launches)
-    assert (execution.start.feed, execution.end.feed) == (None, FilesPlace({"a.jsonl": 4}))
+    assert (execution.start.feed, execution.end.feed) == (None, FileOffsets({"a.jsonl": 4}))
     assert execution.reason == f"4 bytes came in a.jsonl of {folder}"
     drop(folder, "a.jsonl", "3")
     again = run_tick(platform, subscription, runs)
@@ -96,7 +96,7 @@ def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, r
     drop(folder, "a.jsonl", "2")
     run_tick(platform, subscription, runs)
     (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))
-    assert (waiting.attempt, waiting.end.feed) == (2, FilesPlace({"a.jsonl": 2}))
+    assert (waiting.attempt, waiting.end.feed) == (2, FileOffsets({"a.jsonl": 2}))
 
 
 def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: P
     assert resting.launches == ()
     assert resting.sentences[0].startswith("its feed is asked next at ")
     asked[NAME] -= 24 * 60 * MINUTE
-    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.feed == FilesPlace({"a.jsonl": 2})
+    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.feed == FileOffsets({"a.jsonl": 2})
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
@@ -117,12 +117,12 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     subscription = a_feed(folder, minutes=24 * 60, max_bytes=4)
     asked: AskedAt = {}
     drop(folder, "a.jsonl", "1", "2", "3")
-    first = settled(world, run_tick(platform, subscription, runs, asked=asked))
-    assert (first.end.feed, first.end.has_more) == (FilesPlace({"a.jsonl": 4}), True)
+    first = completed(world, run_tick(platform, subscription, runs, asked=asked))
+    assert (first.end.feed, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
     left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
     assert first.reason == f"6 bytes came in a.jsonl of {folder}; {left}"
-    second = settled(world, run_tick(platform, subscription, runs, asked=asked))
-    assert (second.end.feed, second.end.has_more) == (FilesPlace({"a.jsonl": 6}), False)
+    second = completed(world, run_tick(platform, subscription, runs, asked=asked))
+    assert (second.end.feed, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
     assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
 
@@ -132,7 +132,7 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
 ) -> None:
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    settled(world, run_tick(platform, subscription, runs))
+    completed(world, run_tick(platform, subscription, runs))
     (folder / "a.jsonl").write_text("3\n")
     assert "a.jsonl holds 2 bytes, and 4 of it were read" in run_tick(platform, subscription, runs).sentences[0]
     row = world.evaluator.activate(subscription)
@@ -145,15 +145,15 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     (done,) = world.people.history(row)
     assert done.before["held"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
     execution = one(run_tick(platform, subscription, runs).launches)
-    assert execution.end.feed == FilesPlace({"a-2.jsonl": 2})
+    assert execution.end.feed == FileOffsets({"a-2.jsonl": 2})
 
 
-def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
+def test_a_ledger_that_was_lost_goes_on_at_the_checkpoint_of_the_commit(
     world: World, platform: Platform, runs: ToldRuns, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    end = Place(feed=FilesPlace({"a.jsonl": 2}))
+    end = Checkpoint(feed=FileOffsets({"a.jsonl": 2}))
 
     def ask_target(target: object) -> object:
         return lambda consumer: Committed(
@@ -163,7 +163,7 @@ def test_a_ledger_that_was_lost_goes_on_at_the_place_of_the_commit(
     monkeypatch.setattr("lakechime_dagster.sensors.tick.ask_target", ask_target)
     assert run_tick(platform, subscription, runs).launches == ()
     execution = one(run_tick(platform, subscription, runs).launches)
-    assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FilesPlace({"a.jsonl": 4}))
+    assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FileOffsets({"a.jsonl": 4}))
 
 
 def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
@@ -172,9 +172,9 @@ def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platf
         adopted(platform, subscription, "run-1", None)
     drop(folder, "a.jsonl", "1")
     execution = adopted(platform, subscription, "run-1", None)
-    assert (execution.end.feed, execution.run_id) == (FilesPlace({"a.jsonl": 2}), "run-1")
+    assert (execution.end.feed, execution.run_id) == (FileOffsets({"a.jsonl": 2}), "run-1")
     assert execution.reason == f"a person asked for it; 2 bytes came in a.jsonl of {folder}"
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     (folder / "a.jsonl").write_text("")
     with pytest.raises(ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"):
         adopted(platform, subscription, "run-2", None)
@@ -184,7 +184,7 @@ def test_an_explanation_asks_the_feed_and_changes_nothing(world: World, platform
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")
     assert explain(platform, subscription).reasons[0] == f"2 bytes came in a.jsonl of {folder}"
-    settled(world, run_tick(platform, subscription, runs))
+    completed(world, run_tick(platform, subscription, runs))
     (folder / "a.jsonl").write_text("")
     decision = explain(platform, subscription)
     assert (decision.fires, "holds 0 bytes" in decision.sentence) == (False, True)
@@ -197,17 +197,17 @@ def test_an_explanation_asks_the_feed_and_changes_nothing(world: World, platform
 def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1", "2")
-    settled(world, run_tick(platform, subscription, runs))
+    completed(world, run_tick(platform, subscription, runs))
     row = world.evaluator.activate(subscription)
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice .* from beginning; put the trigger of the table that reads"):
-        place_at(platform, subscription, StartFrom("beginning"))
+        checkpoint_at(platform, subscription, StartFrom("beginning"))
     (folder / "a.jsonl").write_text("3\n")
     run_tick(platform, subscription, runs)
-    world.people.seek(row, None, BY, place_at(platform, subscription, StartFrom("now")))
-    assert read_to(world) == FilesPlace({"a.jsonl": 2})
+    world.people.seek(row, None, BY, checkpoint_at(platform, subscription, StartFrom("now")))
+    assert read_to(world) == FileOffsets({"a.jsonl": 2})
     assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
     with pytest.raises(FeedUnreadableError, match="is no folder"):
-        place_at(platform, a_feed(folder / "none"), StartFrom("now"))
+        checkpoint_at(platform, a_feed(folder / "none"), StartFrom("now"))
 
 
 def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
@@ -219,5 +219,5 @@ def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform
     drop(folder, "a.jsonl", "1")
     world.change("silver.orders", 1)
     tick = run_many(platform, sweep, launches, runs, accepts)
-    assert {one.consumer.subscription: one.end.feed for one in tick.launches} == {NAME: FilesPlace({"a.jsonl": 2}), "gold": None}
+    assert {one.consumer.subscription: one.end.feed for one in tick.launches} == {NAME: FileOffsets({"a.jsonl": 2}), "gold": None}
     assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)

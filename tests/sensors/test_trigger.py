@@ -173,14 +173,14 @@ def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(as
     assert asset.tick().skip_message == "nothing new in bronze.orders"
 
 
-def test_a_reexecution_of_a_settled_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
+def test_a_reexecution_of_a_completed_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
     assert asset.launch(request).success
     asset.tick()
     again = asset.launch(request)
     assert not again.success
-    assert "step 1 of features is settled; `lakechime trigger seek features` replays" in message(again)
+    assert "step 1 of features is completed; `lakechime trigger seek features` replays" in message(again)
     assert body.handed == [["1"]]
 
 
@@ -201,23 +201,23 @@ def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(asset:
     assert body.handed == [["1"]]
 
 
-def test_the_commit_settles_a_job_that_writes_a_table_and_its_event_is_registered(writer: Location, body: Body) -> None:
+def test_the_commit_completes_a_job_that_writes_a_table_and_its_event_is_registered(writer: Location, body: Body) -> None:
     writer.change(1)
     assert writer.launch(only(writer.tick().run_requests)).success
     (execution,) = writer.platform.ledger.executions(subscription="nightly")
-    assert (execution.state, execution.version) == ("SETTLED", "0")
+    assert (execution.state, execution.version) == ("COMPLETED", "0")
     record = writer.platform.store.table(TARGET)
     assert record is not None
     assert record.events == 1
 
 
-def test_a_reexecution_after_a_commit_that_nobody_settled_settles_and_ends(writer: Location, body: Body) -> None:
+def test_a_reexecution_after_a_commit_that_nobody_completed_completes_and_ends(writer: Location, body: Body) -> None:
     body.fails = True
     writer.change(1)
     request = only(writer.tick().run_requests)
     assert not writer.launch(request).success
     again = writer.launch(request)
-    assert "step 1 of nightly was committed by an earlier attempt; it is settled now" in message(again)
+    assert "step 1 of nightly was committed by an earlier attempt; it is completed now" in message(again)
     assert body.handed == [["1"]]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import BinlogPlace, TransactionSnapshot
+from lakechime_dagster.cdc.change import BinlogPosition, TransactionSnapshot
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Key, compare
 from lakechime_dagster.cdc.database import TableSide, column_types, taken
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
@@ -97,16 +97,16 @@ def test_a_cut_does_not_see_what_is_committed_after_it(database: Database):
 def test_a_cut_of_mariadb_is_at_the_place_of_its_binary_log(mariadb: MariaDB):
     with on_mariadb(mariadb) as database:
         database.run("CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
-        before = place_of_log(database)
+        before = position_of_log(database)
         with taken(database.url) as cut:
             database.run("INSERT INTO orders VALUES (2)")
-            assert cut.place == BinlogPlace(before)
+            assert cut.place == BinlogPosition(before)
             assert not cut.place.includes((*before, 0))
             assert cut.place.includes((before[0], before[1] - 1, 5))
-            assert not cut.place.includes(place_of_log(database))
+            assert not cut.place.includes(position_of_log(database))
 
 
-def place_of_log(database: Database) -> tuple[int, int]:
+def position_of_log(database: Database) -> tuple[int, int]:
     (line,) = database.run("SHOW MASTER STATUS")
     file, byte, *_ = line.split("\t")
     return int(file.rpartition(".")[2]), int(byte)
@@ -158,7 +158,7 @@ def test_a_cut_of_mariadb_beside_a_writer_holds_what_lies_below_its_place_and_no
         with written_to(lambda: database.run("INSERT INTO orders VALUES ()")):
             while len(set(held.values())) < 5:
                 with taken(database.url) as cut:
-                    assert isinstance(cut.place, BinlogPlace)
+                    assert isinstance(cut.place, BinlogPosition)
                     held[cut.place.position] = a_side(database, cut.connection).summary(None, None).count
         events = [
             line.split("\t")
@@ -171,7 +171,7 @@ def test_a_cut_of_mariadb_beside_a_writer_holds_what_lies_below_its_place_and_no
             for file, byte, kind, *_, about in events
             if kind == "Table_map" and database.schema in about
         ]
-        assert held == {place: sum(BinlogPlace(place).includes((*one, 0)) for one in written) for place in held}
+        assert held == {place: sum(BinlogPosition(place).includes((*one, 0)) for one in written) for place in held}
 
 
 @pytest.mark.services

@@ -16,7 +16,7 @@ from lakechime_dagster.cdc.load import DumpError
 NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
 
 
-def test_rows_of_both_kinds_of_files_come_in_the_order_of_names_with_their_places(tmp_path: Path) -> None:
+def test_rows_of_both_kinds_of_files_come_in_the_order_of_names_with_their_checkpoints(tmp_path: Path) -> None:
     table = pa.table({"id": [1, 2], "price": [Decimal("1.50"), None], "at": pa.array([NOON, None], pa.timestamp("ns", "UTC"))})
     pq.write_table(table, tmp_path / "1.parquet")
     (tmp_path / "2.jsonl").write_text('{"id": 3, "price": 0.10, "at": "2024-02-29 12:00:00"}\n\n{"id": 4, "price": null, "at": null}')
@@ -41,7 +41,7 @@ def test_a_dump_is_read_in_parts_however_long_it_is(tmp_path: Path) -> None:
     assert [row["id"] for _, row in rows] == [*range(1, 5_000)]
 
 
-def test_a_dump_that_was_written_anew_or_of_another_place_is_another_one(tmp_path: Path) -> None:
+def test_a_dump_that_was_written_anew_or_of_another_checkpoint_is_another_one(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": 1}')
     before = Dump(file).identity("log.1:4")
@@ -66,7 +66,7 @@ def written(name: str, text: str) -> Callable[[Path], Path]:
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (parquet_of_nanoseconds, r"a\.parquet, row 3: at: its digits below a microsecond have no place in the lake"),
+        (parquet_of_nanoseconds, r"a\.parquet, row 3: at: its digits below a microsecond have no checkpoint in the lake"),
         (written("a.parquet", "no such file"), r"a\.parquet cannot be read as Parquet after row 0: .*"),
         (written("a.jsonl", '{"id": 1}\n{"id": '), r"a\.jsonl, line 2: it is no JSON: .*; a row is an object on one line"),
         (written("a.json", "[1]"), r"a\.json, line 1: it is no row; write an object of the columns, on one line"),
@@ -75,12 +75,12 @@ def written(name: str, text: str) -> Callable[[Path], Path]:
         (lambda folder: folder / "none", "none: there is no such file or folder; name the dump, or mount it here"),
     ],
 )
-def test_what_is_no_dump_is_refused_with_its_place(made: Callable[[Path], Path], problem: str, tmp_path: Path) -> None:
+def test_what_is_no_dump_is_refused_with_its_checkpoint(made: Callable[[Path], Path], problem: str, tmp_path: Path) -> None:
     with pytest.raises(DumpError, match=problem):
         list(Dump(made(tmp_path)).rows())
 
 
-def test_a_key_that_is_there_twice_is_found_with_its_places() -> None:
-    places = [(f"row {number}", f"[{number % 1_000}]") for number in range(1_001)]
-    assert first_repeated(places) == ("[0]", "row 0", "row 1000")
-    assert first_repeated(places[:1_000]) is None
+def test_a_key_that_is_there_twice_is_found_with_its_checkpoints() -> None:
+    checkpoints = [(f"row {number}", f"[{number % 1_000}]") for number in range(1_001)]
+    assert first_repeated(checkpoints) == ("[0]", "row 0", "row 1000")
+    assert first_repeated(checkpoints[:1_000]) is None

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.services
 def log_end(database: Database) -> tuple[int, ...]:
     if database.dialect is Dialect.POSTGRES:
         return (lsn_of(database.run(f"SELECT ({LSN})::text")[0]),)
-    file, place = database.run("SHOW MASTER STATUS")[0].split("\t")[:2]
-    return int(file.rpartition(".")[2]), int(place)
+    file, checkpoint = database.run("SHOW MASTER STATUS")[0].split("\t")[:2]
+    return int(file.rpartition(".")[2]), int(checkpoint)
 
 
 def test_a_reading_stands_between_what_was_written_before_and_after_it(database: Database) -> None:

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.cdc.change import WalPlace
-from lakechime_dagster.cdc.database import LOOKS, TableBusyError, settled
+from lakechime_dagster.cdc.change import WalPosition
+from lakechime_dagster.cdc.database import LOOKS, TableBusyError, completed
 from lakechime_dagster.errors import SourceUnreadableError
 from tests.sources.test_cut import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
@@ -35,8 +35,8 @@ def on_orders(url: str) -> Iterator[tuple[Database, Database]]:
 
 def seen(database: Database, pause: Callable[[float], None]) -> tuple[set[int], int]:
     """The rows of a cut, and its place."""
-    with settled(database.url, database.schema, "orders", pause=pause) as found:
-        assert isinstance(found.place, WalPlace)
+    with completed(database.url, database.schema, "orders", pause=pause) as found:
+        assert isinstance(found.place, WalPosition)
         return {int(key) for (key,), _ in a_side(database, found.cut.connection).rows(None, None)}, found.place.lsn
 
 
@@ -132,7 +132,7 @@ def test_a_table_is_not_written_anew_during_a_cut_which_would_see_it_empty(state
     with on_orders(url) as (one, other):
         one.run("INSERT INTO orders VALUES (1)")
         other.run("SET lock_timeout = '10ms'")
-        with settled(one.url, one.schema, "orders", pause=never) as found:
+        with completed(one.url, one.schema, "orders", pause=never) as found:
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 other.run(statement)
             assert a_side(one, found.cut.connection).rows(None, None)
@@ -156,7 +156,7 @@ def test_a_standby_is_refused_with_the_remedy(logical_postgres: Server, url: str
     signal.touch()
     logical_postgres.restart()
     try:
-        with pytest.raises(SourceUnreadableError, match=r"it is a standby, .* name its primary server"), settled(url, schema, "orders"):
+        with pytest.raises(SourceUnreadableError, match=r"it is a standby, .* name its primary server"), completed(url, schema, "orders"):
             pass
     finally:
         signal.unlink()

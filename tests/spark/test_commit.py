@@ -26,7 +26,7 @@ from lakechime_dagster.spark.commit import (
     stamped,
 )
 from lakechime_dagster.spark.compare import OPERATION
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import open_log, read_rows
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ CONSUMER = ConsumerId("test", "silver.t", 'it\'s "quoted"')
 
 
 def make_commit_metadata(step: int, attempt: int = 1, **fields: Any) -> CommitMetadata:
-    values = {"end": Place(position=Position(0, 10 * step + attempt)), "execution_id": f"e{step}"} | fields
+    values = {"end": Checkpoint(position=Position(0, 10 * step + attempt)), "execution_id": f"e{step}"} | fields
     return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, **values)
 
 

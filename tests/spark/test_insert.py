@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.spark import commit as insert
 from lakechime_dagster.spark.commit import Target, append_nothing, commit
 from lakechime_dagster.spark.job import Outcome
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import Source, Subscription, balanced, make_subscription, open_log
 
 pytestmark = pytest.mark.spark
@@ -110,7 +110,7 @@ def test_an_attempt_that_another_one_overtakes_adds_nothing(
     """The other one's commit is empty, so that it is its transaction alone that tells of it."""
     source.write((2, "b"))
     target = Target(name="target", location=begun.job.location, log=open_log(begun.job.location, "target"), keys=("k",))
-    other = CommitMetadata(consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Place())
+    other = CommitMetadata(consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Checkpoint())
     meanwhile(monkeypatch, lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)))
     result, _ = begun.attempt(2, 1)
     assert result.outcome is Outcome.SKIPPED

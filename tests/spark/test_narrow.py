@@ -55,7 +55,7 @@ def test_times_and_dates_are_found_in_a_process_of_another_zone(spark: SparkSess
     assert sorted(row["id"] for row in found.select("id").collect()) == list(range(count))
 
 
-def test_long_values_are_bounded_without_a_place_that_holds_all_of_them(spark: SparkSession) -> None:
+def test_long_values_are_bounded_without_a_checkpoint_that_holds_all_of_them(spark: SparkSession) -> None:
     """Together they would not fit into the driver's memory."""
     values = spark.range(1500).selectExpr("concat(id, repeat('x', 1000000)) AS name")
     condition = literal_filter(values, {"name": column("name")})

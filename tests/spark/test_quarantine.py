@@ -10,7 +10,7 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.rows import REASON
 from lakechime_dagster.spark.write import quarantine
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import open_log, read_rows
 
 pytestmark = pytest.mark.spark
@@ -23,7 +23,7 @@ def test_rows_that_differ_by_a_microsecond_are_both_kept(spark: SparkSession, tm
     for attempt in (1, 2, 3):
         values = f"timestamp_micros({min(attempt, 2)}) AS at, timestamp_ntz'1500-01-01 00:00:00.000001' AS `local`, 'late' AS {REASON}"
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", "subscription"), step=1, attempt=attempt, end=Place(position=Position(0, 1))
+            consumer=ConsumerId("test", "subscription"), step=1, attempt=attempt, end=Checkpoint(position=Position(0, 1))
         )
         assert quarantine(spark, target, commit_metadata, spark.sql(f"SELECT {values}")) == (1 if attempt < 3 else 0)
     assert [json.loads(row[4]) for row in read_rows(location)] == [

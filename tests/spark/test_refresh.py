@@ -185,7 +185,7 @@ def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spa
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
     assert subscription.attempt(1, 1)[0].outcome is Outcome.NOTHING
     flights.write((DAYS[0], None, "JFK", 2))
-    second, _ = subscription.attempt(1, 2, may_settle_empty=False)
+    second, _ = subscription.attempt(1, 2, may_complete_empty=False)
     assert second.outcome is Outcome.FENCED
     assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{subscription.job.location}__quarantine")) == [1, 2]
     late, _ = subscription.attempt(1, 1)
@@ -256,7 +256,7 @@ def test_a_consumer_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys)
     subscription.run()
     flights.delete("k = 1")
-    subscription.place = {}
+    subscription.checkpoint = {}
     again = balanced(subscription.run())
     assert (again.replaced, again.counts.deleted) == (True, 1)
     assert again.notes == ("flights is read again from the beginning: the target is replaced",)
@@ -290,7 +290,7 @@ def test_an_input_that_the_consumer_has_not_read_before_is_added_to_what_it_wrot
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
     subscription.run()
     both = make_subscription(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
-    both.step, both.place, both.position = subscription.step, subscription.place, subscription.position
+    both.step, both.checkpoint, both.position = subscription.step, subscription.checkpoint, subscription.position
     flights.write((DAYS[0], 4, "EWR", 9))
     added = balanced(both.run())
     assert (added.replaced, added.counts.inserted) == (False, 2)
@@ -423,8 +423,8 @@ def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused
 
 def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, tmp_path: Path) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], 3, "LGA", 7))
-    sql = "SELECT concat('O''', f.origin) AS place, sum(delay) AS delay FROM flights f GROUP BY 1"
-    table = sql_table("gold.places", sql=sql, keys=["place"], refresh="affected_keys")
+    sql = "SELECT concat('O''', f.origin) AS checkpoint, sum(delay) AS delay FROM flights f GROUP BY 1"
+    table = sql_table("gold.checkpoints", sql=sql, keys=["checkpoint"], refresh="affected_keys")
     inputs = {"flights": {"key_columns": table.key_columns["flights"]}}
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql=sql, keys=table.keys, refresh=table.refresh, inputs=inputs)
     subscription.run()

@@ -30,15 +30,15 @@ class FeedReader:
     """Reads as triggers do: page by page after the last position."""
 
     def __init__(self, store: SqlDCEStore) -> None:
-        self.store, self.place, self.seen = store, Position.ORIGIN, Seen()
+        self.store, self.checkpoint, self.seen = store, Position.ORIGIN, Seen()
         self.in_order = True
 
     def read(self) -> int:
-        page = self.store.feed(self.place, limit=5_000)
+        page = self.store.feed(self.checkpoint, limit=5_000)
         positions = [event.position for event in page.events]
-        self.in_order &= positions == sorted(set(positions)) and all(position > self.place for position in positions)
+        self.in_order &= positions == sorted(set(positions)) and all(position > self.checkpoint for position in positions)
         self.seen.update((str(event.event.partition[0]), str(event.event.snapshot_id)) for event in page.events if event.event.partition)
-        self.place = page.through
+        self.checkpoint = page.through
         return len(positions)
 
 

@@ -20,11 +20,11 @@ def days(*tables: str, cluster: str = "", **fields: object) -> Subscription:
 
 
 def handed(world: World, subscription: Subscription) -> dict[str, list[RegisteredEvent]]:
-    """What each execution that the subscription fires now is handed, by its key; all of them are settled."""
+    """What each execution that the subscription fires now is handed, by its key; all of them are completed."""
     found = {}
     for execution in world.fire(subscription):
         found[execution.consumer.key] = events_of(world.engine, subscription, execution)
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
     return found
 
 

@@ -11,13 +11,13 @@ from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_subscription, nothing_committed, one, place
+from tests.support.world import World, a_subscription, checkpoint, nothing_committed, one
 
 COMPLETE = {"complete": "true"}
 
@@ -40,7 +40,7 @@ def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None
 
 def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
     world.change(version=0)
-    world.ledger.settle(one(world.fire(a_subscription())), None)
+    world.ledger.complete(one(world.fire(a_subscription())), None)
     world.change(version=1)
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": ("0", "1")}
 
@@ -50,7 +50,7 @@ def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: W
     ranges = []
     for version in range(2):
         world.change(version=version)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     for version in range(2, 6):
         world.change(version=version)
         world.change("bronze.items", version)
@@ -59,9 +59,9 @@ def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: W
     while world.decide(subscription).fires:
         execution = one(world.fire(subscription))
         ranges.append(snapshots(execution)["bronze.orders"])
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
     assert ranges == [("1", "3"), ("3", "5"), ("5", "6")]
-    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].place.position > last.position
+    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].checkpoint.position > last.position
 
 
 def test_a_first_claim_takes_all_that_came(world: World) -> None:
@@ -73,7 +73,7 @@ def test_a_first_claim_takes_all_that_came(world: World) -> None:
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
     subscription = a_subscription("joined", "bronze.orders", "bronze.items")
     world.change("bronze.orders", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.change("bronze.items", 4)
     assert snapshots(one(world.fire(subscription))) == {"bronze.items": (None, "4")}
 
@@ -115,13 +115,13 @@ def test_a_mark_vouches_for_what_was_registered_before_it(world: World) -> None:
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
 
 
-def test_a_mark_vouches_also_for_what_came_before_the_place_but_was_not_read(world: World) -> None:
+def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_read(world: World) -> None:
     subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
     world.change("bronze.orders", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.change("bronze.orders", 1)
     world.change("bronze.items", 0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.change("bronze.orders", tags=COMPLETE)
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
@@ -130,7 +130,7 @@ def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_wh
     subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     sweep = Sweep(world.evaluator, [subscription])
     world.change(version=0, tags=COMPLETE)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     assert sweep.decisions() == {}
     world.change(version=1)
     assert sweep.decisions() == {}
@@ -154,9 +154,9 @@ def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(w
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "10")}
 
 
-def test_an_older_version_that_is_registered_late_does_not_move_the_place_back(world: World) -> None:
+def test_an_older_version_that_is_registered_late_does_not_move_the_checkpoint_back(world: World) -> None:
     world.change(version=10)
-    world.ledger.settle(one(world.fire(a_subscription())), None)
+    world.ledger.complete(one(world.fire(a_subscription())), None)
     world.change(version=9)
     execution = one(world.fire(a_subscription()))
     assert snapshots(execution) == {}
@@ -172,11 +172,11 @@ def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_n
 def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
     world.store.register([], [Seen("bronze.orders", TableUid("old"), SnapshotId("0"))])
     world.change(version=7, table_uid="old")
-    world.ledger.settle(one(world.fire(a_subscription())), None)
+    world.ledger.complete(one(world.fire(a_subscription())), None)
     world.store.register([], [Seen("bronze.orders", TableUid("new"), SnapshotId("0"))])
     world.change(version=1, table_uid="new")
     execution = one(world.fire(a_subscription()))
-    assert execution.end.sources["bronze.orders"] == SnapshotPlace(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
+    assert execution.end.sources["bronze.orders"] == SnapshotCheckpoint(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
     assert execution.ranges()["bronze.orders"].is_recreated
 
 
@@ -233,12 +233,12 @@ def test_a_subscription_that_starts_from_a_time_to_come_is_not_activated_before(
 # Several daemons
 
 
-def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_settled_meanwhile(world: World) -> None:
+def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_completed_meanwhile(world: World) -> None:
     world.change(version=0)
     subscription = a_subscription()
     row = world.evaluator.activate(subscription)
     slow = world.decide(subscription)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     assert world.evaluator.fire(subscription, row, slow, nothing_committed) == []
 
 
@@ -247,7 +247,7 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
         world.change(version=version)
     subscription = a_subscription(target="silver.orders")
     row = world.evaluator.activate(subscription)
-    end = place(0, bronze__orders=1)
+    end = checkpoint(0, bronze__orders=1)
 
     def target(consumer: Any) -> Committed:
         return Committed(version=SnapshotId("4"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end))
@@ -266,7 +266,7 @@ def test_an_explanation_of_a_past_time_does_not_change_when_the_subscription_has
     world.change(version=0, tags=COMPLETE)
     world.let_pass(60_000)
     then = world.store.now() - 30_000
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     for version in (1, 2):
         world.change(version=version)
         world.tick_of_the_sensor(subscription)

@@ -1,4 +1,4 @@
-"""Breaking changes are kept with what a step learns, and told once one is settled."""
+"""Breaking changes are kept with what a step learns, and told once one is completed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.schema import Breaking, Broke, KnownType
 from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from tests.store.test_event_rebuilds import anew
-from tests.store.test_event_types import NEW, learning, prototype, settle
+from tests.store.test_event_types import NEW, complete, learning, prototype
 
 HOUR_MS = 3_600_000
 
@@ -33,11 +33,11 @@ def recent(types: SqlEventTypes, group: str = "shop") -> Sequence[Breaking]:
     return [one.breaking for one in Breaks(types.engine, "test").recent(group, HOUR_MS)]
 
 
-def test_a_breaking_change_is_told_from_the_step_on_that_is_settled_next(types: SqlEventTypes) -> None:
+def test_a_breaking_change_is_told_from_the_step_on_that_is_completed_next(types: SqlEventTypes) -> None:
     known = learn(types, NEW, a=1)
     learn(types, known, a="x", b=1)
     assert recent(types) == []
-    settle(types, "e1")
+    complete(types, "e1")
     assert recent(types) == [Breaking(path="/a", kind="string", how=Broke.SIBLING)]
     (one,) = Breaks(types.engine, "test").of("shop", "buy")
     assert (one.type, one.layout_version) == ("buy", 2)
@@ -47,10 +47,10 @@ def test_a_breaking_change_is_told_from_the_step_on_that_is_settled_next(types: 
 def test_a_breaking_change_is_told_no_more_after_a_while_though_steps_go_on(types: SqlEventTypes) -> None:
     known = learn(types, NEW, a=1)
     learn(types, known, a="x")
-    settle(types, "e1")
+    complete(types, "e1")
     with writing(types.engine) as connection:
         connection.execute(sa.update(store_schema.type_break).values(told_ts=store_schema.type_break.c.told_ts - HOUR_MS - 60_000))
-    settle(types, "e2")
+    complete(types, "e2")
     assert recent(types) == []
     assert len(Breaks(types.engine, "test").of("shop", "buy")) == 1
 
@@ -59,28 +59,28 @@ def test_any_name_of_a_field_is_kept(types: SqlEventTypes) -> None:
     odd = "é\0/\ud800"
     known = learn(types, NEW, **{odd: 1})
     learn(types, known, **{odd: "x"})
-    settle(types, "e1")
+    complete(types, "e1")
     assert [one.path for one in recent(types)] == ["/é\0~1\ud800"]
 
 
 def test_a_rebuild_that_makes_columns_anew_is_told_once_and_one_that_does_not_is_not(types: SqlEventTypes) -> None:
     known = learn(types, learn(types, NEW, a=1), a="x")
-    settle(types, "e1")
+    complete(types, "e1")
     before = recent(types)
     same = types.propose("shop", replace(anew(known), is_new_layout=False), 1)
     types.adopt("shop", "buy", 1, same)
-    settle(types, "e2")
+    complete(types, "e2")
     assert recent(types) == before
     version = types.propose("shop", anew(known), 2)
     for _ in range(2):
         types.adopt("shop", "buy", 2, version)
-        settle(types, "e3")
+        complete(types, "e3")
     assert recent(types) == [*before, Breaking(path="", kind="object", how=Broke.RELAYOUT)]
 
 
-def test_another_group_that_settles_tells_nothing_of_this_one(types: SqlEventTypes) -> None:
+def test_another_group_that_completes_tells_nothing_of_this_one(types: SqlEventTypes) -> None:
     known = learn(types, NEW, a=1)
     learn(types, known, a="x")
     with writing(types.engine) as connection:
-        types.settle(connection, "other", "e1", [], "u")
+        types.complete(connection, "other", "e1", [], "u")
     assert recent(types) == []

@@ -12,7 +12,7 @@ from lakechime_dagster.silver.results import Replay, Replayed
 from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes, close
 from lakechime_dagster.tables.events import Contract, Hint, Mode, Pin, with_hint
 from lakechime_dagster.triggers.interventions import By
-from tests.store.test_event_types import NEW, learning, prototype, result, settle
+from tests.store.test_event_types import NEW, complete, learning, prototype, result
 
 ME = By(who="me", reason="prices are cents now")
 
@@ -21,7 +21,7 @@ ME = By(who="me", reason="prices are cents now")
 def replays(engine: Engine) -> Replays:
     types = SqlEventTypes(engine, "test")
     types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="wait", table="wait"), prototype(a=1))])
-    settle(types, "e0", result(1, step=1))
+    complete(types, "e0", result(1, step=1))
     return Replays(engine, "test")
 
 

@@ -7,11 +7,11 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import ConsumerConflictError
-from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup, Hint, checked_groups, event_group
 from tests.store.test_event_decisions import ME
-from tests.store.test_event_types import NEW, learning, prototype, result, settle
+from tests.store.test_event_types import NEW, complete, learning, prototype, result
 from tests.support.streams import GAME
 
 SHOP = event_group("shop", GAME)
@@ -22,7 +22,7 @@ VIP = event_group("vip", GAME, match="buy")
 def types(engine: Engine) -> SqlEventTypes:
     types = SqlEventTypes(engine, "test")
     types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="sell", table="sell"), prototype(a=1))])
-    settle(types, "e0", result(3, step=1))
+    complete(types, "e0", result(3, step=1))
     return types
 
 
@@ -39,7 +39,7 @@ def test_all_that_is_known_of_a_type_moves_with_it(types: SqlEventTypes) -> None
     assert moved(types, SHOP, VIP) == ["buy"]
     assert types.types("shop") == {"sell": before["sell"]}
     assert types.types("vip") == {"buy": before["buy"]}
-    assert (before["buy"].home, before["buy"].place) == ("shop", TypePlace(uid="u", version=3, commits=1))
+    assert (before["buy"].home, before["buy"].checkpoint) == ("shop", TypeCheckpoint(uid="u", version=3, commits=1))
     assert types.variations("vip", ["buy"]) == kept
     assert [one.version for one in types.history("vip", "buy")] == [1]
     assert (replays.open("vip"), replays.open("shop")) == ({"buy": asked.replay}, {})
@@ -56,16 +56,16 @@ def test_a_type_moves_back_as_it_came(types: SqlEventTypes) -> None:
 
 def test_people_are_told_of_a_type_that_moved(types: SqlEventTypes) -> None:
     with writing(types.engine) as connection:
-        types.settle(connection, "shop", "e1", [], "u", told=["buy", "sell"])
+        types.complete(connection, "shop", "e1", [], "u", told=["buy", "sell"])
     assert types.types("shop")["buy"].told_ts
     moved(types, SHOP, VIP)
     assert (types.types("vip")["buy"].told_ts, bool(types.types("shop")["sell"].told_ts)) == (0, True)
 
 
-def test_a_step_of_the_former_group_that_settles_late_finds_its_type_gone(types: SqlEventTypes) -> None:
+def test_a_step_of_the_former_group_that_completes_late_finds_its_type_gone(types: SqlEventTypes) -> None:
     before = types.types("shop")["buy"]
     moved(types, SHOP, VIP)
-    settle(types, "e1", result(9, step=2))
+    complete(types, "e1", result(9, step=2))
     assert (types.types("vip")["buy"], "buy" in types.types("shop")) == (replace(before, told_ts=0), False)
 
 
@@ -98,6 +98,6 @@ def test_of_two_groups_of_a_stream_that_meet_a_type_at_once_one_learns_of_it(typ
 def test_types_of_other_deployments_and_streams_stay(types: SqlEventTypes) -> None:
     other = SqlEventTypes(types.engine, "production")
     other.learn("shop", [learning(NEW, prototype(a=1))])
-    types.learn("play_shop", [learning(replace(NEW, place=TypePlace(uid="v")), prototype(a=1))])
+    types.learn("play_shop", [learning(replace(NEW, checkpoint=TypeCheckpoint(uid="v")), prototype(a=1))])
     moved(types, SHOP, VIP)
     assert ([*other.types("shop")], [*types.types("play_shop")]) == (["buy"], ["buy"])

@@ -11,7 +11,7 @@ from lakechime_dagster.silver.schema import KnownType, Layout, Learning, next_la
 from lakechime_dagster.silver.store import Replays, SqlEventTypes
 from lakechime_dagster.tables.events import Contract
 from tests.store.test_event_decisions import ME
-from tests.store.test_event_types import NEW, learning, prototype, result, settle
+from tests.store.test_event_types import NEW, complete, learning, prototype, result
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def types(engine: Engine) -> SqlEventTypes:
     types = SqlEventTypes(engine, "test")
     types.learn("shop", [learning(NEW, prototype(a=1))])
     types.learn("shop", [learning(types.types("shop")["buy"], prototype(a="x"))])
-    settle(types, "e0", result(3, step=1))
+    complete(types, "e0", result(3, step=1))
     return types
 
 
@@ -29,7 +29,7 @@ def anew(known: KnownType) -> Learning:
     return Learning(
         type=known.type,
         table=known.table,
-        place=known.place,
+        checkpoint=known.checkpoint,
         prototypes=(),
         enlarging=0,
         observed=known.observed,

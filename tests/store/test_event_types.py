@@ -1,4 +1,4 @@
-"""The schema repository keeps what steps find out, all or nothing, and moves places when they settle, never back."""
+"""The schema repository keeps what steps find out, all or nothing, and moves checkpoints when they complete, never back."""
 
 import json
 from dataclasses import replace
@@ -13,11 +13,11 @@ from lakechime_dagster.silver import store
 from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import TYPE_CAP, TypeResult
-from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, TypePlace, learned
+from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, TypeCheckpoint, learned
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import LeftType, SqlEventTypes
 from lakechime_dagster.tables.events import Contract
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
 
@@ -42,7 +42,7 @@ def learning(known: KnownType, *found: Prototype) -> Learning:
     return one
 
 
-NEW = KnownType(type="buy", table="buy", place=TypePlace(uid="u", version=2))
+NEW = KnownType(type="buy", table="buy", checkpoint=TypeCheckpoint(uid="u", version=2))
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def types(engine: Engine) -> SqlEventTypes:
     return SqlEventTypes(engine, "test")
 
 
-def settle(types: SqlEventTypes, execution: str, *results: TypeResult, uid: str = "u") -> None:
+def complete(types: SqlEventTypes, execution: str, *results: TypeResult, uid: str = "u") -> None:
     with writing(types.engine) as connection:
-        types.settle(connection, "shop", execution, results, uid)
+        types.complete(connection, "shop", execution, results, uid)
 
 
 def result(end: int, step: int | None = None, error: str = "", rows: int = 1) -> TypeResult:
     commit_metadata = (
-        None if step is None else CommitMetadata(consumer=ConsumerId("test", "shop", "buy"), step=step, attempt=1, end=Place())
+        None if step is None else CommitMetadata(consumer=ConsumerId("test", "shop", "buy"), step=step, attempt=1, end=Checkpoint())
     )
     commits = () if commit_metadata is None else (Committed(version=SnapshotId("1"), commit_metadata=commit_metadata),)
     return TypeResult(type="buy", table="buy", start=0, end=end, rows=rows, written=rows, commits=commits, error=error)
@@ -67,7 +67,7 @@ def test_what_was_learnt_is_read_back(types: SqlEventTypes) -> None:
     one = learning(NEW, prototype(**ODD), prototype(a="x"))
     assert types.learn("shop", [one]) == {"buy": 1}
     known = types.types("shop")["buy"]
-    assert (known.layout, known.observed, known.layout_version, known.place) == (one.layout, one.observed, 1, NEW.place)
+    assert (known.layout, known.observed, known.layout_version, known.checkpoint) == (one.layout, one.observed, 1, NEW.checkpoint)
     assert types.variations("shop", ["buy", "sell"]) == {"buy": {shape.typed_hash: shape.variation for shape in one.prototypes}, "sell": {}}
     assert types.types("other") == {}
     assert SqlEventTypes(types.engine, "other").types("shop") == {}
@@ -99,64 +99,64 @@ def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_
     assert {"/a", "/b", "/c"} <= types.types("shop")["buy"].observed.paths.keys()
 
 
-def test_a_place_moves_with_a_commit_or_past_what_brought_nothing_and_never_back(types: SqlEventTypes) -> None:
+def test_a_checkpoint_moves_with_a_commit_or_past_what_brought_nothing_and_never_back(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", result(5, step=1))
-    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=5, commits=1)
-    settle(types, "e2", result(4, step=1))
-    settle(types, "e2b", result(4))
-    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=5, commits=1)
-    settle(types, "e3", result(7, rows=0))
-    assert types.types("shop")["buy"].place == TypePlace(uid="u", version=7, commits=1)
-    settle(types, "e4", result(0, rows=0), uid="another")
-    assert types.types("shop")["buy"].place == TypePlace(uid="another", version=0, commits=1)
+    complete(types, "e1", result(5, step=1))
+    assert types.types("shop")["buy"].checkpoint == TypeCheckpoint(uid="u", version=5, commits=1)
+    complete(types, "e2", result(4, step=1))
+    complete(types, "e2b", result(4))
+    assert types.types("shop")["buy"].checkpoint == TypeCheckpoint(uid="u", version=5, commits=1)
+    complete(types, "e3", result(7, rows=0))
+    assert types.types("shop")["buy"].checkpoint == TypeCheckpoint(uid="u", version=7, commits=1)
+    complete(types, "e4", result(0, rows=0), uid="another")
+    assert types.types("shop")["buy"].checkpoint == TypeCheckpoint(uid="another", version=0, commits=1)
 
 
-def test_a_type_that_failed_keeps_its_place_and_is_due_after_a_pause(types: SqlEventTypes) -> None:
+def test_a_type_that_failed_keeps_its_checkpoint_and_is_due_after_a_pause(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", result(5, error="no room"))
+    complete(types, "e1", result(5, error="no room"))
     known = types.types("shop")["buy"]
-    assert (known.place, known.failures, known.error, known.due_ts > 0) == (NEW.place, 1, "no room", True)
+    assert (known.checkpoint, known.failures, known.error, known.due_ts > 0) == (NEW.checkpoint, 1, "no room", True)
     assert types.left("shop") == [LeftType(type="buy", has_failed=True, is_due=False, due_ts=known.due_ts, error="no room")]
-    settle(types, "e2", result(5, step=1))
+    complete(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
 
 
 def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", replace(result(5, error="no room"), written=0, rows=0, left=9))
+    complete(types, "e1", replace(result(5, error="no room"), written=0, rows=0, left=9))
     since = measures(types).types[0].behind_ts
-    settle(types, "e2", replace(result(3, step=1), due_ts=1))
+    complete(types, "e2", replace(result(3, step=1), due_ts=1))
     (told,) = measures(types).types
-    assert (types.types("shop")["buy"].place.version, types.left("shop")[0].is_due, told.behind, told.behind_ts) == (3, True, 9, since)
-    settle(types, "e3", result(5, step=2))
+    assert (types.types("shop")["buy"].checkpoint.version, types.left("shop")[0].is_due, told.behind, told.behind_ts) == (3, True, 9, since)
+    complete(types, "e3", result(5, step=2))
     assert (types.left("shop"), measures(types).types[0].behind_ts) == ([], None)
 
 
 def test_events_that_wait_for_a_table_are_known_to_the_next_step(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", TypeResult(type="buy", table="buy", start=2, end=2, rows=4, pending=4, waits=TYPE_CAP))
+    complete(types, "e1", TypeResult(type="buy", table="buy", start=2, end=2, rows=4, pending=4, waits=TYPE_CAP))
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (4, TYPE_CAP)
-    settle(types, "e2", result(3, step=1))
+    complete(types, "e2", result(3, step=1))
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (0, "")
 
 
 def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
-    settle(types, "e1", result(5, step=1, rows=3))
-    settle(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
+    complete(types, "e1", result(5, step=1, rows=3))
+    complete(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
     known = types.types("shop")["buy"]
     assert (known.written, known.rescued, known.discarded) == (7, 2, 0)
 
 
-def test_the_reasons_of_a_step_that_is_not_settled_are_not_kept(types: SqlEventTypes) -> None:
+def test_the_reasons_of_a_step_that_is_not_completed_are_not_kept(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="sell", table="sell"), prototype(a=1))])
     with writing(types.engine) as connection:
-        types.settle(connection, "shop", "e1", [replace(result(5, step=1), reasons={Rescue.CASE: 4})], "u")
+        types.complete(connection, "shop", "e1", [replace(result(5, step=1), reasons={Rescue.CASE: 4})], "u")
         connection.rollback()
-    settle(types, "e1", replace(result(5, step=1), reasons={Rescue.CASE: 1, Rescue.FROZEN: 2}))
-    settle(types, "e2", replace(result(6, step=2), reasons={Rescue.CASE: 1}))
+    complete(types, "e1", replace(result(5, step=1), reasons={Rescue.CASE: 1, Rescue.FROZEN: 2}))
+    complete(types, "e2", replace(result(6, step=2), reasons={Rescue.CASE: 1}))
     assert {one.type: one.reasons for one in measures(types).types} == {"buy": {Rescue.CASE: 2, Rescue.FROZEN: 2}, "sell": {}}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import expire, needs
 from lakechime_dagster.triggers.schedule import every
@@ -31,8 +31,8 @@ def from_now(tags: dict[str, str] | None = None) -> Subscription:
 
 def start_of(world: World, subscription: Subscription) -> tuple[str | None, str | None]:
     """The uid and snapshot of the table at which a subscription stands."""
-    place = world.evaluator.activate(subscription).start.sources.get(ORDERS, SnapshotPlace())
-    return place.table_uid, place.snapshot_id
+    checkpoint = world.evaluator.activate(subscription).start.sources.get(ORDERS, SnapshotCheckpoint())
+    return checkpoint.table_uid, checkpoint.snapshot_id
 
 
 def test_the_head_does_not_go_back_when_everything_is_folded(world: World) -> None:
@@ -122,7 +122,7 @@ def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(w
 
     execution = one(world.fire(subscription))
     assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == (None, "2")
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
 
     assert not world.decide(subscription).fires
     assert Sweep(world.evaluator, [subscription, tagged]).decisions() == {}

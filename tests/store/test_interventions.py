@@ -8,19 +8,19 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState
-from lakechime_dagster.triggers.interventions import Action, By, PlaceAt
+from lakechime_dagster.triggers.interventions import Action, By, CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.retention import expire, mark_stale, needs, tags_needed
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
-from tests.support.world import World, a_subscription, place
+from tests.support.world import World, a_subscription, checkpoint
 
 ADA = By(who="ada", reason="month end")
 
 
-def at(world: World, where: str) -> PlaceAt:
-    return world.evaluator.place_at(a_subscription(), StartFrom(where))
+def at(world: World, where: str) -> CheckpointAt:
+    return world.evaluator.checkpoint_at(a_subscription(), StartFrom(where))
 
 
 def consumed(world: World, *versions: int) -> SubscriptionRow:
@@ -28,7 +28,7 @@ def consumed(world: World, *versions: int) -> SubscriptionRow:
     for version in versions:
         world.change(version=version)
         (execution,) = world.fire(a_subscription())
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
     return world.evaluator.activate(a_subscription())
 
 
@@ -43,7 +43,7 @@ def held(world: World) -> tuple[SubscriptionRow, Execution]:
 
 
 def snapshot_of(world: World, row: SubscriptionRow) -> str | None:
-    source = world.ledger.consumers(row)[""].place.sources.get("bronze.orders")
+    source = world.ledger.consumers(row)[""].checkpoint.sources.get("bronze.orders")
     return source.snapshot_id if source else None
 
 
@@ -82,7 +82,7 @@ def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -
     row = consumed(world, 0, 1)
     assert not world.tick_of_the_sensor(a_subscription()).fires
     ((before, after),) = world.people.seek(row, "", ADA, at(world, "beginning"))
-    assert (before.place.sources["bronze.orders"].snapshot_id, after) == ("1", place(0))
+    assert (before.checkpoint.sources["bronze.orders"].snapshot_id, after) == ("1", checkpoint(0))
     (execution,) = world.fire(a_subscription())
     assert (execution.step, execution.ranges()["bronze.orders"].start) == (3, None)
     assert world.people.history(row)[0].action is Action.SEEK
@@ -102,13 +102,13 @@ def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_rang
     row, execution = held(world)
     world.people.skip(execution, ADA)
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.state, consumer.settled, snapshot_of(world, row)) == (ConsumerState.ACTIVE, 1, "0")
+    assert (consumer.state, consumer.completed, snapshot_of(world, row)) == (ConsumerState.ACTIVE, 1, "0")
     skipped = world.ledger.execution(execution.execution_id)
     assert skipped is not None
     assert (skipped.state, skipped.reason) == (ExecutionState.SKIPPED, "skipped by ada: month end")
     kept = world.people.history(row)[0]
     assert (kept.action, kept.execution_id) == (Action.SKIP, execution.execution_id)
-    assert (kept.before["place"]["sources"], kept.after["place"]["sources"]["bronze.orders"][1]) == ({}, "0")
+    assert (kept.before["checkpoint"]["sources"], kept.after["checkpoint"]["sources"]["bronze.orders"][1]) == ({}, "0")
 
 
 def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: World) -> None:
@@ -142,12 +142,12 @@ def test_a_step_of_a_consumer_that_lost_events_is_not_retried(world: World) -> N
     assert consumer.state is ConsumerState.STALE
 
 
-def test_what_is_settled_is_neither_skipped_nor_retried(world: World) -> None:
+def test_what_is_completed_is_neither_skipped_nor_retried(world: World) -> None:
     world.change(version=0)
     (execution,) = world.fire(a_subscription())
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     for act in (world.people.skip, world.people.retry):
-        with pytest.raises(ConsumerConflictError, match="is settled already; nothing was changed"):
+        with pytest.raises(ConsumerConflictError, match="is completed already; nothing was changed"):
             act(execution, ADA)
 
 
@@ -165,7 +165,7 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
     world.change(version=1)
     assert needs(world.engine)["bronze.orders"].subscription == "silver"
     forgotten = world.people.forget(row, ADA)
-    assert [consumer.settled for consumer in forgotten] == [1]
+    assert [consumer.completed for consumer in forgotten] == [1]
     assert (needs(world.engine), tags_needed(world.engine)) == ({}, frozenset())
     assert (world.ledger.subscriptions(), world.ledger.subscription("silver"), overview(world.ledger), world.ledger.executions()) == (
         [],
@@ -174,7 +174,7 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
         [],
     )
     kept = world.people.history(row)[0]
-    assert (kept.action, kept.who, kept.before["places"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
+    assert (kept.action, kept.who, kept.before["checkpoints"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
 
 
 def test_a_subscription_that_is_declared_again_after_it_was_forgotten_begins_anew(world: World) -> None:

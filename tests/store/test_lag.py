@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.triggers.consumers import FeedLag, FilesPlace, KafkaPlace, TopicPlace
+from lakechime_dagster.triggers.consumers import FeedLag, FileOffsets, KafkaOffsets, TopicOffsets
 from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription
@@ -40,7 +40,7 @@ def test_what_a_consumer_has_not_consumed_is_counted_by_source(world: World) -> 
     (execution,) = world.fire(subscription)
     assert amounts(world) == {"events": 3, "versions": 2}  # until it is complete
     world.change(ORDERS, 3)
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     assert amounts(world) == {"events": 1, "versions": 1}
     world.tick_of_the_sensor(subscription)
     assert lags(world)["silver", ORDERS] == ConsumerLag(consumer="silver", source=ORDERS, amounts={"events": 0, "versions": 0})
@@ -66,8 +66,8 @@ def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None
     }
 
 
-def at(offset: int) -> KafkaPlace:
-    return KafkaPlace({"id": TopicPlace("orders", {0: offset, 1: 3})})
+def at(offset: int) -> KafkaOffsets:
+    return KafkaOffsets({"id": TopicOffsets("orders", {0: offset, 1: 3})})
 
 
 def test_what_a_feed_holds_has_waited_since_it_was_seen_first() -> None:
@@ -85,4 +85,4 @@ def test_what_a_feed_holds_has_waited_since_it_was_seen_first() -> None:
     assert (read.unread, read.since_ms) == (0, None)
     assert seen(9, 10, 500, read, step=2).since_ms == 500
     assert FeedLag.from_json(first.to_json()) == first
-    assert FeedLag.seen(None, FilesPlace({"a": 7}), step=0, now_ms=1, before=None, has_more=False).unit == "bytes"
+    assert FeedLag.seen(None, FileOffsets({"a": 7}), step=0, now_ms=1, before=None, has_more=False).unit == "bytes"

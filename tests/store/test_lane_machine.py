@@ -111,7 +111,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def the_sensor_calls_the_attempt_lost(self, is_widened: bool) -> None:
         execution = self.opened()
         assert execution is not None
-        if self.settled_by_commit(execution, execution.step):
+        if self.completed_by_commit(execution, execution.step):
             return
         row = self.world.evaluator.activate(SUBSCRIPTION)
         consumer = self.world.ledger.consumers(row)[""]
@@ -169,22 +169,22 @@ class ConsumerMachine(RuleBasedStateMachine):
                 self.write(run)
             else:
                 self.runs.remove(run)
-                self.settled_by_commit(run.execution, run.txn)
+                self.completed_by_commit(run.execution, run.txn)
         except (ConsumerConflictError, NotFoundError):  # it ends, saying what to do
             if run in self.runs:
                 self.runs.remove(run)
 
     def look(self, run: Run) -> None:
-        if self.settled_by_commit(run.execution, run.txn):
+        if self.completed_by_commit(run.execution, run.txn):
             self.runs.remove(run)
         else:
             run.at = "looked"
 
     def write(self, run: Run) -> None:
-        """As a run does: settle without a commit if it may, else commit unless the target has this version already."""
+        """As a run does: complete without a commit if it may, else commit unless the target has this version already."""
         first, last = bounds(run.execution)
         commits = [] if is_undone(first, last) else list(range(first + 1, last + 1))
-        if not commits and self.settled_empty(run):
+        if not commits and self.completed_empty(run):
             self.runs.remove(run)
             return
         run.at = "written"
@@ -196,19 +196,19 @@ class ConsumerMachine(RuleBasedStateMachine):
         data = rows(*[(commit,) for commit in commits], schema=SCHEMA)
         write(self.log.location, data, transaction=(commit_metadata.txn_app_id, run.txn), user_metadata=commit_metadata.to_text())
 
-    def settled_empty(self, run: Run) -> bool:
+    def completed_empty(self, run: Run) -> bool:
         try:
-            return self.world.ledger.settle(run.execution, None) or True
+            return self.world.ledger.complete(run.execution, None) or True
         except ConsumerConflictError:
             return False
 
-    def settled_by_commit(self, execution: Execution, txn: int) -> bool:
+    def completed_by_commit(self, execution: Execution, txn: int) -> bool:
         found = self.log.committed(execution.consumer, txn) if self.log.exists() else None
         if found is None:
             return False
         assert found.commit_metadata.step == txn or type(self) is not ConsumerMachine
         self.world.store.register(self.log.events_of_commit(int(found.version)))
-        self.world.ledger.settle(execution, self.end_of(execution, found))
+        self.world.ledger.complete(execution, self.end_of(execution, found))
         return True
 
     # What must hold
@@ -259,7 +259,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def is_quiet(self) -> bool:
         row = self.world.ledger.subscription(SUBSCRIPTION.name)
         consumer = self.world.ledger.consumers(row).get("") if row else None
-        source = consumer.place.sources.get(SOURCE) if consumer else None
+        source = consumer.checkpoint.sources.get(SOURCE) if consumer else None
         at = int(source.snapshot_id or 0) if source else 0
         return not self.runs and self.opened() is None and at == self.head
 
@@ -307,7 +307,7 @@ class VersionPerAttempt(ConsumerMachine):
 
 
 class OwnEnd(ConsumerMachine):
-    """The place moves to one's own end instead of the end in the step's commit."""
+    """The checkpoint moves to one's own end instead of the end in the step's commit."""
 
     def end_of(self, execution: Execution, found: Committed) -> Committed:
         current = self.ledger.execution(execution.execution_id) or execution
@@ -315,18 +315,18 @@ class OwnEnd(ConsumerMachine):
 
 
 class _WithoutFence(Ledger):
-    def settle(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
+    def complete(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
         if committed is not None:
-            return super().settle(execution, committed, reason=reason, beside=beside)
+            return super().complete(execution, committed, reason=reason, beside=beside)
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
             if current.state is ExecutionState.OPEN:
-                self.close(connection, current, ExecutionState.SETTLED, execution.end, None, reason)
+                self.close(connection, current, ExecutionState.COMPLETED, execution.end, None, reason)
         return True
 
 
 class NoFence(ConsumerMachine):
-    """A step with nothing to do settles without a commit while another attempt may be alive."""
+    """A step with nothing to do completes without a commit while another attempt may be alive."""
 
     def ledger_of(self, world: World) -> Ledger:
         return _WithoutFence(world.engine, world.deployment)

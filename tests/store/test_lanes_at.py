@@ -1,7 +1,7 @@
 """Who is at a table: what of its history consumers still need, and which of them wait."""
 
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
@@ -9,7 +9,7 @@ from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
-from tests.support.world import World, a_subscription, elsewhere, one, place
+from tests.support.world import World, a_subscription, checkpoint, elsewhere, one
 
 ORDERS = "bronze.orders"
 
@@ -21,11 +21,11 @@ def at(world: World, table: str = ORDERS, cluster: str = "") -> dict[str, Consum
     }
 
 
-def version(found: SnapshotPlace | None) -> str | None:
+def version(found: SnapshotCheckpoint | None) -> str | None:
     return found.snapshot_id if found else None
 
 
-def test_a_consumer_needs_what_came_after_its_place_and_one_of_another_deployment_too(world: World) -> None:
+def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_deployment_too(world: World) -> None:
     world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription())
     world.change(ORDERS, 2)
@@ -59,10 +59,10 @@ def test_a_key_of_a_partition_trigger_needs_its_range_while_it_is_open(world: Wo
     )
     for position in (1, 2):
         execution = world.ledger.claim(
-            subscription, world.ledger.ensure_consumer(subscription, "k"), Claim(end=place(position, bronze__orders=position))
+            subscription, world.ledger.ensure_consumer(subscription, "k"), Claim(end=checkpoint(position, bronze__orders=position))
         )
         (found,) = consumers_at(world.engine, ORDERS)
         assert (version(found.read), version(found.pinned)) == (str(position - 1) if position > 1 else None, str(position))
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
         (found,) = consumers_at(world.engine, ORDERS)
         assert (found.read, found.pinned, found.open_since) == (None, None, None)

@@ -1,4 +1,4 @@
-"""The ledger on both databases: who may claim, begin, settle, and what happens when a run is lost (laws 5 to 8, 20)."""
+"""The ledger on both databases: who may claim, begin, complete, and what happens when a run is lost (laws 5 to 8, 20)."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,17 +13,17 @@ from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from tests.support.world import World, a_subscription, committed, consumer_id, place
+from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id
 
 # Claims
 
 
 def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
-    world.ledger.settle(world.claim(row, 3), None)
-    execution = world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=place(8, bronze__orders=5), reason="2 events wait"))
+    world.ledger.complete(world.claim(row, 3), None)
+    execution = world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=checkpoint(8, bronze__orders=5), reason="2 events wait"))
     assert (execution.step, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
-    assert (execution.start, execution.end) == (place(3), place(8, bronze__orders=5))
+    assert (execution.start, execution.end) == (checkpoint(3), checkpoint(8, bronze__orders=5))
     assert execution.reason == "2 events wait"
     assert world.ledger.execution(execution.execution_id) == execution
 
@@ -31,9 +31,9 @@ def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None
 def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     consumer = world.ledger.ensure_consumer(row, "")
-    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, consumer: place(5))
+    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, consumer: checkpoint(5))
     with pytest.raises(ConsumerConflictError, match="moved on"):
-        world.ledger.claim(row, consumer, Claim(end=place(3)))
+        world.ledger.claim(row, consumer, Claim(end=checkpoint(3)))
 
 
 @pytest.mark.dialect
@@ -46,7 +46,7 @@ def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> N
     def race(number: int) -> Execution | None:
         start.wait(10)
         try:
-            return world.ledger.claim(row, consumer, Claim(end=place(number + 1)))
+            return world.ledger.claim(row, consumer, Claim(end=checkpoint(number + 1)))
         except ConsumerConflictError:
             return None
 
@@ -118,10 +118,10 @@ def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World
 
 def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -> None:
     execution = world.claim(world.ledger.ensure_subscription(a_subscription()), 3)
-    following = world.ledger.lose(execution, "it died", end=place(9))
+    following = world.ledger.lose(execution, "it died", end=checkpoint(9))
     assert following is not None
     assert (following.step, following.attempt) == (1, 2)
-    assert (following.start, following.end) == (execution.start, place(9))
+    assert (following.start, following.end) == (execution.start, checkpoint(9))
     assert following.run_key != execution.run_key
 
 
@@ -176,14 +176,14 @@ def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: Worl
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_stale_consumer_stays_stale_when_its_open_step_settles_or_is_lost(world: World, commit: bool) -> None:
+def test_a_stale_consumer_stays_stale_when_its_open_step_completes_or_is_lost(world: World, commit: bool) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     assert execution is not None
     with writing(world.engine) as connection:
         connection.execute(sa.update(schema.consumer).values(state=ConsumerState.STALE.value, state_reason="events were expired by force"))
     if commit:
-        assert world.ledger.settle(execution, committed(execution))
+        assert world.ledger.complete(execution, committed(execution))
     else:
         while execution is not None:
             execution = world.ledger.lose(execution, "disk full")
@@ -198,88 +198,88 @@ def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World
     while execution is not None:
         newest, execution = execution, world.ledger.lose(execution, "disk full")
     assert newest is not None
-    assert world.ledger.settle(newest, committed(newest))
+    assert world.ledger.complete(newest, committed(newest))
     assert world.ledger.consumers(row)[""].state is ConsumerState.ACTIVE
 
 
 # Settling
 
 
-def test_the_place_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
+def test_the_checkpoint_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     first = world.claim(row, 3)
-    world.ledger.lose(first, "its lease was over", end=place(9))
-    assert world.ledger.settle(first, committed(first, end=place(3), version=4))
+    world.ledger.lose(first, "its lease was over", end=checkpoint(9))
+    assert world.ledger.complete(first, committed(first, end=checkpoint(3), version=4))
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.settled, consumer.place) == (1, place(3))
-    settled = world.ledger.execution(first.execution_id)
-    assert settled is not None
-    assert (settled.state, settled.end, settled.version) == (ExecutionState.SETTLED, place(3), "4")
+    assert (consumer.completed, consumer.checkpoint) == (1, checkpoint(3))
+    completed = world.ledger.execution(first.execution_id)
+    assert completed is not None
+    assert (completed.state, completed.end, completed.version) == (ExecutionState.COMPLETED, checkpoint(3), "4")
 
 
-def test_a_consumer_has_committed_once_a_step_of_it_was_settled_by_a_commit(world: World) -> None:
+def test_a_consumer_has_committed_once_a_step_of_it_was_completed_by_a_commit(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    world.ledger.settle(world.claim(row, 1), None)
+    world.ledger.complete(world.claim(row, 1), None)
     second = world.claim(row, 2)
     assert not world.ledger.has_committed(second)
-    world.ledger.settle(second, committed(second))
+    world.ledger.complete(second, committed(second))
     assert not world.ledger.has_committed(second)
     assert world.ledger.has_committed(world.claim(row, 3))
     assert not world.ledger.has_committed(world.claim(row, 3, "2013-01-01"))
 
 
-def test_a_later_attempt_may_not_settle_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
+def test_a_later_attempt_may_not_complete_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     second = world.ledger.lose(world.claim(row, 3), "its lease was over")
     assert second is not None
     with pytest.raises(ConsumerConflictError, match="empty commit"):
-        world.ledger.settle(second, None)
+        world.ledger.complete(second, None)
 
 
-def test_a_later_attempt_of_a_subscription_without_a_target_settles_by_its_success(world: World) -> None:
+def test_a_later_attempt_of_a_subscription_without_a_target_completes_by_its_success(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     second = world.ledger.lose(world.claim(row, 3), "it died")
     assert second is not None
-    assert world.ledger.settle(second, None)
+    assert world.ledger.complete(second, None)
 
 
-def test_a_commit_whose_commit_metadata_is_lost_settles_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
+def test_a_commit_whose_commit_metadata_is_lost_completes_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
-    found = committed(execution, end=place(0))
+    found = committed(execution, end=checkpoint(0))
     lost = type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
-    assert world.ledger.settle(execution, lost)
-    assert world.ledger.consumers(row)[""].place == place(3)
+    assert world.ledger.complete(execution, lost)
+    assert world.ledger.consumers(row)[""].checkpoint == checkpoint(3)
 
 
 def test_a_commit_whose_commit_metadata_is_lost_needs_a_person_if_there_were_several_attempts(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    second = world.ledger.lose(world.claim(row, 3), "it died", end=place(9))
+    second = world.ledger.lose(world.claim(row, 3), "it died", end=checkpoint(9))
     assert second is not None
     found = committed(second)
     remedy = rf"lakechime execution skip {second.execution_id}`, then `lakechime trigger seek silver --to"
     for _ in range(2):
         with pytest.raises(ConsumerConflictError, match=remedy):
-            world.ledger.settle(
+            world.ledger.complete(
                 second, type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
             )
     consumer = world.ledger.consumers(row)[""]
     assert (consumer.state, "no longer says up to where" in consumer.state_reason) == (ConsumerState.BLOCKED, True)
     by = By(who="me", reason="the log was cleaned up")
     world.people.skip(second, by)
-    assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, consumer: place(3))] == [place(3)]
+    assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, consumer: checkpoint(3))] == [checkpoint(3)]
 
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
-def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
+def test_completing_races_with_losing_and_one_of_them_wins(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     start = threading.Barrier(2)
 
-    def settle() -> bool:
+    def complete() -> bool:
         start.wait(10)
-        return world.ledger.settle(execution, committed(execution))
+        return world.ledger.complete(execution, committed(execution))
 
     def lose() -> bool:
         start.wait(10)
@@ -289,10 +289,10 @@ def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
             return False
 
     with ThreadPoolExecutor(2) as pool:
-        settled, _ = pool.submit(settle), pool.submit(lose)
-        assert settled.result()
+        completed, _ = pool.submit(complete), pool.submit(lose)
+        assert completed.result()
     assert world.ledger.open_executions(row) == []
-    assert world.ledger.consumers(row)[""].settled == 1
+    assert world.ledger.consumers(row)[""].completed == 1
 
 
 # A lost ledger
@@ -302,9 +302,9 @@ def test_settling_races_with_losing_and_one_of_them_wins(world: World) -> None:
 
 
 def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> None:
-    first = world.ledger.ensure_subscription(a_subscription(), lambda connection: place(5))
-    again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: place(9))
-    assert (again.subscription_id, again.activated_ts, again.start) == (first.subscription_id, first.activated_ts, place(5))
+    first = world.ledger.ensure_subscription(a_subscription(), lambda connection: checkpoint(5))
+    again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: checkpoint(9))
+    assert (again.subscription_id, again.activated_ts, again.start) == (first.subscription_id, first.activated_ts, checkpoint(5))
     assert again.tables == ("bronze.other",)
 
 
@@ -312,14 +312,14 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     world.change(version=0)
     subscription = a_subscription(target="silver.orders")
     row = world.evaluator.activate(subscription)
-    commit_metadata = CommitMetadata(consumer=consumer_id("silver"), step=7, attempt=0, end=place(0))
+    commit_metadata = CommitMetadata(consumer=consumer_id("silver"), step=7, attempt=0, end=checkpoint(0))
     lost = Committed(version=SnapshotId("9"), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
     assert world.evaluator.fire(subscription, row, world.decide(subscription), lambda consumer: lost) == []
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.settled, consumer.state) == (7, ConsumerState.BLOCKED)
+    assert (consumer.completed, consumer.state) == (7, ConsumerState.BLOCKED)
     assert world.decide(subscription).reasons[0] == (
         "silver is BLOCKED: its target holds step 7, but its log no longer says up to where; "
         "`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek silver`"
     )
-    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: place(0))
+    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0))
     assert world.fire(subscription)[0].step == 8

@@ -15,7 +15,7 @@ from lakechime_dagster.dce.events import OperationType, RegisteredEvent
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
-from lakechime_dagster.triggers.consumers import Execution, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Firing, KeyEvidence, Waiting, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import expire, needed_after, tags_needed
@@ -45,7 +45,7 @@ events = st.builds(
 steps = st.lists(
     st.one_of(
         events.map(lambda event: ("register", event)),
-        st.sampled_from(["tick", "tick", "settle", "lose", "fold"]).map(lambda action: (action, {})),
+        st.sampled_from(["tick", "tick", "complete", "lose", "fold"]).map(lambda action: (action, {})),
     ),
     min_size=8,
     max_size=16,
@@ -92,7 +92,7 @@ def in_memory() -> World:
 def test_an_evaluation_that_moves_on_too_early_is_caught() -> None:
     first, late = ({"table": "a", "partition": ["2013-01-01"], "version": version} for version in (0, 1))
     subscriptions = [Subscription(name="subscription", trigger=partitioned("a", late="refire"))]
-    history = [("register", first), ("tick", {}), ("register", late), ("tick", {}), ("settle", {})]
+    history = [("register", first), ("tick", {}), ("register", late), ("tick", {}), ("complete", {})]
     check(in_memory(), subscriptions, history)
     with pytest.raises(AssertionError):
         check(in_memory(), subscriptions, history, is_hasty=True)
@@ -150,7 +150,7 @@ def _tick(
 def _end(world: World, subscription: Subscription, execution: Execution, *, lost: bool) -> None:
     row = world.evaluator.activate(subscription)
     if not lost:
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
     elif execution.attempt < 3:
         consumer = world.ledger.consumers(row)[execution.consumer.key]
         world.ledger.lose(execution, "it died", end=world.evaluator.end_of(subscription, row, consumer), immediately=True)
@@ -162,19 +162,19 @@ def whole(world: World, subscription: Subscription, every_event: Sequence[Regist
     consumers = world.ledger.consumers(row)
     opened = {execution.consumer.key for execution in world.ledger.open_executions(row)}
     views = {
-        key: ConsumerView(place=consumer.place, settled=consumer.settled, open="open" if key in opened else "")
+        key: ConsumerView(checkpoint=consumer.checkpoint, completed=consumer.completed, open="open" if key in opened else "")
         for key, consumer in consumers.items()
     }
     now, trigger = world.store.now(), subscription.trigger
     if isinstance(trigger, SnapshotTrigger):
-        consumer = views.get("", ConsumerView(place=row.start))
-        waiting = [_waiting(every_event, table, trigger, consumer.place) for table in trigger.tables]
+        consumer = views.get("", ConsumerView(checkpoint=row.start))
+        waiting = [_waiting(every_event, table, trigger, consumer.checkpoint) for table in trigger.tables]
         decision = decide_snapshot(subscription.name, trigger, consumer, waiting, now_ms=now, through=world.store.head())
     else:
         keys = [
             KeyEvidence(
                 key=key,
-                consumer=views.get(key.text, ConsumerView(place=row.start)),
+                consumer=views.get(key.text, ConsumerView(checkpoint=row.start)),
                 fired=key.text in consumers and consumers[key.text].fired,
                 late_events=_late(every_event, key.atoms, consumers.get(key.text)),
                 atoms={atom: _state(every_event, atom, trigger) for atom in key.atoms},
@@ -187,8 +187,8 @@ def whole(world: World, subscription: Subscription, every_event: Sequence[Regist
     return decision.firings
 
 
-def _waiting(every_event: Sequence[RegisteredEvent], table: str, trigger: SnapshotTrigger, place: Place) -> Waiting:
-    mine = [event for event in every_event if event.event.table == table and event.position > place.position]
+def _waiting(every_event: Sequence[RegisteredEvent], table: str, trigger: SnapshotTrigger, checkpoint: Checkpoint) -> Waiting:
+    mine = [event for event in every_event if event.event.table == table and event.position > checkpoint.position]
     matching = [event for event in mine if (_carries_first(every_event, event, trigger) if trigger.tags else event.changes_data)]
     times = [event.event_ts for event in matching]
     return Waiting(table=table, count=len(matching), first_ts=min(times, default=None), last_ts=max(times, default=None))
@@ -223,5 +223,5 @@ def _late(every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], consume
     return sum(
         1
         for event in every_event
-        if event.changes_data and event.position > consumer.place.position and (event.event.table, event.canonical) in partitions
+        if event.changes_data and event.position > consumer.checkpoint.position and (event.event.table, event.canonical) in partitions
     )

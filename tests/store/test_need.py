@@ -10,7 +10,7 @@ from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import ConsumerState, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
@@ -32,8 +32,8 @@ def daily(late: str = "refire") -> Subscription:
 
 def expire_by_force(world: World) -> list[str]:
     """Fold everything, and mark who needed it; the tables of which somebody lost events."""
-    places = {table: need.position for table, need in needs(world.engine).items()}
-    report = expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    checkpoints = {table: need.position for table, need in needs(world.engine).items()}
+    report = expire(world.engine, FAR, needed=checkpoints, force=True, when_forced=mark_stale)
     return [table.table for table in report.forced]
 
 
@@ -44,7 +44,7 @@ def states(world: World) -> dict[str, dict[str, ConsumerState]]:
     }
 
 
-def test_a_settled_consumer_needs_what_came_after_its_place(world: World) -> None:
+def test_a_completed_consumer_needs_what_came_after_its_checkpoint(world: World) -> None:
     event = world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription())
     later = world.change(ORDERS, 2)
@@ -121,11 +121,11 @@ def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_event
     row = world.evaluator.activate(a_subscription())
     expiring: list[Future[Expired]] = []
 
-    def beginning(connection: Connection, consumer: ConsumerRow) -> Place:
+    def beginning(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
         expiring.append(pool.submit(expire, postgres_engine, FAR, needed=needed_after))
         while not expiring[0].done() and not waits_for_a_lock(postgres_engine):
             wait(expiring, timeout=0.01)
-        return Place()
+        return Checkpoint()
 
     with ThreadPoolExecutor(1) as pool:
         world.people.seek(row, None, By(who="me", reason="replay"), beginning)

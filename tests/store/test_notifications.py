@@ -101,7 +101,7 @@ def test_a_message_is_put_once_and_sent_once(engine: Engine) -> None:
     several, kept = announced(engine)
     several.announce(kept, [make_message(), make_message("cy")], "me")
     while (one := several.claim("s", kept.change_id)) is not None:
-        several.settle("s", one, None)
+        several.complete("s", one, None)
     several.announce(kept, [make_message(), make_message("cy")], "me")
     assert states(several, kept) == [MessageState.SENT] * 2
     assert several.claim("t", kept.change_id, again=True) is None
@@ -117,7 +117,7 @@ def test_of_senders_at_once_each_message_has_one(engine: Engine) -> None:
     def work(sender: str) -> None:
         while (one := several.claim(sender, kept.change_id)) is not None:
             claimed[one.message.owner] += 1
-            several.settle(sender, one, None)
+            several.complete(sender, one, None)
 
     threads = [threading.Thread(target=work, args=(f"s{number}",)) for number in range(4)]
     for thread in threads:
@@ -131,7 +131,7 @@ def test_a_message_that_was_not_taken_is_sent_again_by_another_sender_and_not_by
     several, kept = announced(engine)
     first = several.claim("s", kept.change_id)
     assert first is not None
-    several.settle("s", first, "refused")
+    several.complete("s", first, "refused")
     assert several.claim("s", kept.change_id) is None
     second = several.claim("t", kept.change_id)
     assert second is not None
@@ -147,7 +147,7 @@ def test_what_a_dead_sender_may_have_sent_is_sent_again_only_where_a_person_says
         connection.execute(sa.update(message_table).values(claimed_ts=0))
     assert several.claim("t", kept.change_id) is None
     assert several.claim("t", kept.change_id, again=True) is not None
-    several.settle("s", lost, None)  # too late: another one has it
+    several.complete("s", lost, None)  # too late: another one has it
     assert states(several, kept) == [MessageState.SENDING]
 
 

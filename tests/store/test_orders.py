@@ -18,7 +18,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger
-from tests.support.world import World, a_subscription, nothing_committed, one, place
+from tests.support.world import World, a_subscription, checkpoint, nothing_committed, one
 
 ME = By(who="me", reason="a column was wrong")
 SPAN = Span(tables=("bronze.orders",), column="day", since="2013-01-01", until="2013-01-02")
@@ -38,7 +38,7 @@ def caught_up(world: World, *subscriptions: Subscription) -> None:
     world.change("silver.orders", 0)
     for subscription in subscriptions:
         for execution in world.fire(subscription):
-            world.ledger.settle(execution, None)
+            world.ledger.complete(execution, None)
 
 
 def order(world: World, *orders: Order, most: int = 4) -> str:
@@ -54,8 +54,8 @@ def states(world: World, backfill: str) -> list[OrderState]:
     return [one.state for one in Backfills(world.ledger).orders(backfill)]
 
 
-def settle(world: World, execution: Execution) -> None:
-    world.ledger.settle(execution, None)
+def complete(world: World, execution: Execution) -> None:
+    world.ledger.complete(execution, None)
 
 
 def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(world: World) -> None:
@@ -67,7 +67,7 @@ def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the
     assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
     assert [one.span for one in Backfills(world.ledger).orders_of(execution.execution_id)] == [SPAN]
     assert states(world, backfill) == [OrderState.TAKEN]
-    settle(world, execution)
+    complete(world, execution)
     assert states(world, backfill) == [OrderState.DONE]
     assert not world.decide(SILVER).fires
 
@@ -78,7 +78,7 @@ def test_the_next_claim_takes_the_order_and_what_came_in_one_step(world: World) 
     backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
     execution = one(world.fire(SILVER))
     assert (execution.ranges()["bronze.orders"].end, execution.backfill) == ("1", backfill)
-    settle(world, execution)
+    complete(world, execution)
     assert world.fire(SILVER) == []
 
 
@@ -92,7 +92,7 @@ def test_nothing_claims_a_consumer_while_an_order_of_its_input_is_open(world: Wo
     execution = one(world.fire(SILVER))
     assert world.decide(GOLD).reasons[0] == held
     world.change("silver.orders", 2)
-    settle(world, execution)
+    complete(world, execution)
     assert one(world.fire(GOLD)).ranges()["silver.orders"].end == "2"
 
 
@@ -102,7 +102,7 @@ def test_an_order_that_came_after_the_look_is_not_passed_by_a_claim(world: World
     consumer = world.ledger.consumers(row)[""]
     backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
     with pytest.raises(ConsumerConflictError, match="since it was looked at"):
-        world.ledger.claim(row, consumer, Claim(end=place(9)))
+        world.ledger.claim(row, consumer, Claim(end=checkpoint(9)))
     assert states(world, backfill) == [OrderState.WAITING]
 
 
@@ -116,7 +116,7 @@ def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(world
     look, read = type(world.evaluator).orders, type(world.evaluator).end_of
     monkeypatch.setattr(type(world.evaluator), "orders", lambda *given: order_of_reading.append("orders") or look(*given))
     monkeypatch.setattr(type(world.evaluator), "end_of", lambda *given: order_of_reading.append("end") or read(*given))
-    settle(world, silver)
+    complete(world, silver)
     world.evaluator.fire(GOLD, row, world.evaluator.evaluate(GOLD, row), nothing_committed)
     assert order_of_reading == ["orders", "end"]
 
@@ -125,7 +125,7 @@ def test_an_execution_that_was_claimed_before_leaves_the_order_for_the_next_one(
     caught_up(world)
     execution = one(world.fire(SILVER))
     backfill = order(world, Order(number=0, subscription="silver", span=SPAN))
-    settle(world, execution)
+    complete(world, execution)
     assert (execution.backfill, states(world, backfill)) == ("", [OrderState.WAITING])
     assert one(world.fire(SILVER)).backfill == backfill
 
@@ -138,7 +138,7 @@ def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(w
     following = world.ledger.lose(execution, "killed")
     assert following is not None
     assert (following.attempt, following.backfill) == (2, first)
-    settle(world, following)
+    complete(world, following)
     assert (states(world, first), states(world, second)) == ([OrderState.DONE], [OrderState.WAITING])
 
 
@@ -159,8 +159,8 @@ def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
     first, second = one(world.fire(others[0])), one(world.fire(others[1]))
     assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 consumers in flight, which is as many as may be at once",)
     assert world.fire(others[2]) == []
-    settle(world, first)
-    settle(world, second)
+    complete(world, first)
+    complete(world, second)
     assert one(world.fire(others[2])).backfill == backfill
 
 
@@ -170,7 +170,7 @@ def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: Wo
     order(world, *(Order(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)), most=1)
     rows = [world.evaluator.activate(subscription) for subscription in others]
     looks = [(row, world.ledger.consumers(row)[""], world.evaluator.orders(row, "").ids) for row in rows]
-    [first, second] = [(row, consumer, Claim(end=place(9), orders=ids)) for row, consumer, ids in looks]
+    [first, second] = [(row, consumer, Claim(end=checkpoint(9), orders=ids)) for row, consumer, ids in looks]
     world.ledger.claim(*first)
     with pytest.raises(ConsumerConflictError, match="has 1 consumers in flight"):
         world.ledger.claim(*second)
@@ -205,7 +205,7 @@ def test_cancelling_drops_what_is_not_taken(world: World) -> None:
     assert Backfills(world.ledger).cancel(backfill, ME) == 1
     assert states(world, backfill) == [OrderState.TAKEN, OrderState.CANCELLED]
     assert not world.decide(GOLD).fires
-    settle(world, execution)
+    complete(world, execution)
     assert states(world, backfill) == [OrderState.DONE, OrderState.CANCELLED]
     assert Backfills(world.ledger).cancel(backfill, ME) == 0
 
@@ -219,7 +219,7 @@ def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that
     assert world.decide(subscription).reasons[0] == f"day=2013-01-01 is ordered by backfill {backfill}"
     execution = one(world.fire(subscription))
     assert (execution.step, execution.backfill) == (2, backfill)
-    settle(world, execution)
+    complete(world, execution)
     assert world.fire(subscription) == []
 
 
@@ -237,7 +237,7 @@ def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world:
     assert f"day=2013-01-02: backfill {backfill} ordered it, after silver" in world.decide(subscription).reasons
     silver = one(world.fire(SILVER))
     assert world.fire(subscription) == []
-    settle(world, silver)
+    complete(world, silver)
     assert Backfills(world.ledger).backfill(backfill).is_open is False
     execution = one(world.fire(subscription))
     assert (execution.consumer.key, execution.backfill) == ("day=2013-01-02", "")
@@ -252,7 +252,7 @@ def test_a_key_that_fires_while_others_are_still_ordered_takes_its_order(world: 
     world.change("bronze.orders", 1, partition=["2013-01-02"])
     execution = one(world.fire(subscription))
     assert (execution.backfill, states(world, backfill)) == (backfill, [OrderState.WAITING, OrderState.TAKEN])
-    settle(world, execution)
+    complete(world, execution)
     assert states(world, backfill) == [OrderState.WAITING, OrderState.DONE]
 
 
@@ -263,9 +263,9 @@ def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_c
     row = world.evaluator.activate(subscription)
     consumer = world.ledger.ensure_consumer(row, "day=2013-01-02", None, ())
     order(world, Order(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
-    settle(world, one(world.fire(SILVER)))
+    complete(world, one(world.fire(SILVER)))
     with pytest.raises(ConsumerConflictError, match="since it was looked at"):
-        world.ledger.claim(row, consumer, Claim(end=place(9)))
+        world.ledger.claim(row, consumer, Claim(end=checkpoint(9)))
     assert one(world.fire(subscription)).consumer.key == "day=2013-01-02"
 
 
@@ -297,7 +297,7 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     assert {name: decision.fires for name, decision in found.items()} == {"silver": True, "gold": False, "other": True}
     [execution] = world.evaluator.fire(SILVER, sweep.rows["silver"], found["silver"], nothing_committed)
     assert not sweep.decisions()["gold"].fires
-    settle(world, execution)
+    complete(world, execution)
     assert sweep.decisions()["gold"].reasons == (f"ordered by backfill {backfill}",)
 
 
@@ -327,6 +327,6 @@ def test_a_consumer_waits_until_what_the_order_of_its_input_made_can_be_read(pos
     with writing(postgres_engine) as other:
         other.execute(sa.select(TransactionId()))
         world.change("silver.orders", 1)
-        settle(world, execution)
+        complete(world, execution)
         assert world.fire(GOLD) == []
     assert one(world.fire(GOLD)).ranges()["silver.orders"].end == "1"

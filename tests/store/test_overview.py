@@ -7,7 +7,7 @@ from tests.support.world import World, a_subscription, elsewhere
 def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None:
     world.change("bronze.orders", 1)
     (execution,) = world.fire(a_subscription("open"))
-    world.tick_of_the_sensor(a_subscription("settled"))
+    world.tick_of_the_sensor(a_subscription("completed"))
     world.change("bronze.orders", 2)
     world.change("bronze.other", 1)
     attempt = execution
@@ -18,7 +18,7 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
         subscription.row.name: (subscription.consumers, subscription.open, subscription.held, subscription.waiting)
         for subscription in overview(world.ledger)
     }
-    assert seen == {"open": (1, 1, 1, 2), "settled": (1, 0, 0, 1)}
+    assert seen == {"open": (1, 1, 1, 2), "completed": (1, 0, 0, 1)}
 
 
 def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:

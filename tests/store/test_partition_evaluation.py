@@ -42,7 +42,7 @@ def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: Worl
     arrive(world, "2013-01-01", 0, "bronze.items")
     execution = one(world.fire(subscription))
     assert (execution.consumer.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     assert world.fire(subscription) == []
 
 
@@ -55,7 +55,7 @@ def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -
     assert "1 key more is ready; 2 may run at once" in decision.reasons
     first, _ = world.fire(subscription)
     assert world.fire(subscription) == []
-    world.ledger.settle(first, None)
+    world.ledger.complete(first, None)
     assert [execution.consumer.key for execution in world.fire(subscription)] == ["day=2013-01-03"]
 
 
@@ -140,12 +140,12 @@ def fold_all(world: World) -> None:
 def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: World) -> None:
     subscription = days(late="refire")
     arrive(world, "2013-01-01", 0)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, tags={"who": "cares"})
     execution = one(world.fire(subscription))
     assert (execution.step, execution.reason) == (2, "2 events came late for day=2013-01-01")
-    world.ledger.settle(execution, None)
+    world.ledger.complete(execution, None)
     assert world.fire(subscription) == []
 
 
@@ -160,7 +160,7 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
         execution, "it died", end=world.evaluator.end_of(subscription, row, world.ledger.consumers(row)[execution.consumer.key])
     )
     assert widened is not None
-    world.ledger.settle(widened, committed(execution, end=before))
+    world.ledger.complete(widened, committed(execution, end=before))
     assert one(world.fire(subscription)).step == 2
 
 
@@ -196,7 +196,7 @@ def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired
         )
 
     world.change(version=0, partition=["5"])
-    world.ledger.settle(one(world.fire(subscription(None))), None)
+    world.ledger.complete(one(world.fire(subscription(None))), None)
     hours = PartitionLevels.of({"hour": "int"})
     world.store.declare("bronze.orders", hours)
     world.change(version=1, partition=[5])

@@ -45,7 +45,7 @@ def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(w
     assert found is not None
     retried = world.people.retry(found, ADA)
     world.let_pass(MINUTE)
-    world.ledger.settle(retried, None)
+    world.ledger.complete(retried, None)
     assert said(world, subscription, 2).startswith(BLOCKED)
     assert said(world, subscription, 1) == "step 1 is with a run that has not begun (attempt 6)"
     assert said(world, subscription, 0) == "nothing new in bronze.orders"
@@ -70,22 +70,22 @@ def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: W
     subscription = a_subscription()
     row = world.evaluator.activate(subscription)
     world.change(version=0)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.let_pass(MINUTE)
-    world.people.seek(row, "", ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
+    world.people.seek(row, "", ADA, world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
     world.let_pass(MINUTE)
-    world.people.resume(row, ADA, world.evaluator.place_at(subscription, StartFrom("now")))
+    world.people.resume(row, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("now")))
     assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
 
 
 def test_since_when_a_consumer_is_stale_is_not_kept_and_that_is_said(world: World) -> None:
     subscription = a_subscription()
     world.change(version=0)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.change(version=1)
     world.let_pass(MINUTE)
-    places = {table: need.position for table, need in needs(world.engine).items()}
-    expire(world.engine, FAR, needed=places, force=True, when_forced=mark_stale)
+    checkpoints = {table: need.position for table, need in needs(world.engine).items()}
+    expire(world.engine, FAR, needed=checkpoints, force=True, when_forced=mark_stale)
     assert "before they were consumed (so it is now; since when is not kept); " in said(world, subscription, 1)
     assert "before they were consumed; " in world.decide(subscription).reasons[0]
 
@@ -101,7 +101,7 @@ def test_a_key_had_fired_until_somebody_put_its_consumer_back(world: World) -> N
     row = world.evaluator.activate(subscription)
     world.change(version=0, partition=("2013-01-01",))
     world.let_pass(MINUTE)
-    world.ledger.settle(one(world.fire(subscription)), None)
+    world.ledger.complete(one(world.fire(subscription)), None)
     world.let_pass(MINUTE)
-    world.people.seek(row, None, ADA, world.evaluator.place_at(subscription, StartFrom("beginning")))
+    world.people.seek(row, None, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
     assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]

@@ -31,8 +31,8 @@ def sensor_ticks(world: World, subscription: Subscription) -> None:
 
 
 def folded(world: World) -> int:
-    places = {table: need.position for table, need in needs(world.engine).items()}
-    return expire(world.engine, FAR, needed=places, dry_run=True).folded
+    checkpoints = {table: need.position for table, need in needs(world.engine).items()}
+    return expire(world.engine, FAR, needed=checkpoints, dry_run=True).folded
 
 
 def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(world: World) -> None:

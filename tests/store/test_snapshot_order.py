@@ -21,7 +21,7 @@ def test_the_id_of_an_iceberg_snapshot_says_nothing_of_its_order(world: World, s
     subscription = a_subscription("silver", ICE)
     iceberg(world, "9000000000000000001", snapshot_ts=1)
     (first,) = world.fire(subscription)
-    world.ledger.settle(first, None)
+    world.ledger.complete(first, None)
     iceberg(world, second, snapshot_ts=2, prev_snapshot_id="9000000000000000001")
     (following,) = world.fire(subscription)
     assert (following.ranges()[ICE].start, following.ranges()[ICE].end) == ("9000000000000000001", second)

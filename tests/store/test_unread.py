@@ -1,4 +1,4 @@
-"""What a consumer does not read does not wake it: its place stays, so that the next range has it, within a day."""
+"""What a consumer does not read does not wake it: its checkpoint stays, so that the next range has it, within a day."""
 
 import datetime as dt
 from dataclasses import replace

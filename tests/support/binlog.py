@@ -1,4 +1,4 @@
-"""What stands in the binary log of the tests' MariaDB, in its order: of each event that tells of rows its place and its time."""
+"""What stands in the binary log of the tests' MariaDB, in its order: of each event that tells of rows its checkpoint and its time."""
 
 import struct
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.support.mariadb import MariaDB
 
 ROWS = {23, 24, 25}  # rows that were written, updated, deleted
-HEADER = struct.Struct("<IBIII")  # time, type, server, length, next place
+HEADER = struct.Struct("<IBIII")  # time, type, server, length, next checkpoint
 
 
 class RowsEvent(NamedTuple):
@@ -18,7 +18,7 @@ class RowsEvent(NamedTuple):
 
 
 def rows_events(server: MariaDB, file: str, start: int) -> Iterator[RowsEvent]:
-    """Those of a file from a place on."""
+    """Those of a file from a checkpoint on."""
     data, at = (server.folder / "data" / file).read_bytes(), start
     while at < len(data):
         seconds, kind, _, length, _ = HEADER.unpack_from(data, at)

@@ -63,8 +63,8 @@ class FollowedTable:
 
     def refused(self) -> list[dict[str, Any]]:
         """Messages and rows that were refused."""
-        places = [self.chain.location(f"{table}__quarantine") for table in (self.bronze, self.name)]
-        return [row for place in places if DeltaTable.is_deltatable(place) for row in read(place)]
+        checkpoints = [self.chain.location(f"{table}__quarantine") for table in (self.bronze, self.name)]
+        return [row for checkpoint in checkpoints if DeltaTable.is_deltatable(checkpoint) for row in read(checkpoint)]
 
     def _commits(self, table: str) -> list[dict[str, Any]]:
         return DeltaTable(self.chain.location(table)).history()

@@ -16,13 +16,13 @@ from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_refresh import follow
 from lakechime_dagster.cdc.spark_remembered import opened_row
 from lakechime_dagster.dce.events import Position, SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange, TableSize
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableSize
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.tables.cdc import STATE, CDCMerge
 from lakechime_dagster.tables.databases import Debezium, Envelope
 from lakechime_dagster.tables.names import HIDDEN
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FilesPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, FileOffsets
 from tests.support.refreshes import open_log
 from tests.support.tables import write
 
@@ -56,7 +56,7 @@ class Followed:
     few: TableSize = FEW
     consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "orders"))
     step: int = 0
-    place: SnapshotPlace = field(default_factory=SnapshotPlace)
+    checkpoint: SnapshotCheckpoint = field(default_factory=SnapshotCheckpoint)
 
     @property
     def format(self) -> MessageFormat:
@@ -74,7 +74,7 @@ class Followed:
     def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
         """Messages come to the bronze table, in one commit; their feed held more if it `has_more`."""
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Place(feed=FilesPlace(), has_more=has_more)
+            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Checkpoint(feed=FileOffsets(), has_more=has_more)
         )
         append_messages(self.bronze, records, self.format, commit_metadata)
 
@@ -83,7 +83,7 @@ class Followed:
         self.step += 1
         result = self.attempt(self.step)
         end = result.committed.commit_metadata.end if result.committed else self.end()
-        self.place = end.sources["orders__changes"]
+        self.checkpoint = end.sources["orders__changes"]
         return result
 
     def confirm_epoch(self, source: str, epoch: int) -> None:
@@ -92,28 +92,28 @@ class Followed:
         schema = DeltaTable(self.location + STATE).schema().to_arrow()
         write_deltalake(self.location + STATE, pa.Table.from_pylist([row], schema=pa.schema(schema)), mode="append")
 
-    def end(self, version: int | None = None) -> Place:
+    def end(self, version: int | None = None) -> Checkpoint:
         log = self.log("orders__changes")
-        end = SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version if version is None else version)))
-        return Place(position=Position(0, self.step), sources={"orders__changes": end})
+        end = SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version if version is None else version)))
+        return Checkpoint(position=Position(0, self.step), sources={"orders__changes": end})
 
-    def attempt(self, step: int, attempt: int = 1, *, end: Place | None = None) -> TableResult:
+    def attempt(self, step: int, attempt: int = 1, *, end: Checkpoint | None = None) -> TableResult:
         """One attempt at a step; the consumer stays where it is."""
         end = end or self.end()
         commit_metadata = CommitMetadata(consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
         return follow(self.spark, self.job(end, attempt), commit_metadata, open_log)
 
-    def job(self, end: Place, attempt: int = 1) -> ChangeJob:
+    def job(self, end: Checkpoint, attempt: int = 1) -> ChangeJob:
         now = end.sources["orders__changes"]
         assert now.snapshot_id is not None
         range_ = SnapshotRange(
             table="orders__changes",
             table_uid=now.table_uid,
-            start=self.place.snapshot_id,
+            start=self.checkpoint.snapshot_id,
             end=now.snapshot_id,
-            start_uid=self.place.table_uid,
+            start_uid=self.checkpoint.table_uid,
         )
-        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.place == now else range_)
+        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.checkpoint == now else range_)
         options = dict(self.options)
         merge = {one.name: options.pop(one.name) for one in fields(CDCMerge) if one.name in options}
         return ChangeJob(
@@ -122,8 +122,8 @@ class Followed:
             bronze=bronze,
             format=self.format,
             merge=CDCMerge(keys=self.keys, **self.merge, **merge),
-            start=Place(sources={"orders__changes": self.place}),
-            may_settle_empty=attempt == 1,
+            start=Checkpoint(sources={"orders__changes": self.checkpoint}),
+            may_complete_empty=attempt == 1,
             few=NONE if (self.step + attempt) % 2 else self.few,
             **options,
         )

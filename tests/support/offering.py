@@ -42,7 +42,7 @@ class Prepared:
 
 
 class Writer(Background):
-    """Gives each file of what was prepared its place in the folder, whole, one a second."""
+    """Gives each file of what was prepared its checkpoint in the folder, whole, one a second."""
 
     def __init__(self, prepared: Prepared) -> None:
         super().__init__(pause=0.01)

@@ -59,16 +59,16 @@ ALL: Columns = frozenset((table, column) for table in SCHEMAS for column in colu
 def perturbed(names: Sequence[str], rows: Sequence[Row], columns: Collection[str], way: Way) -> list[Row]:
     """Rows of columns with these names, where some columns hold something else."""
     values = [list(column) for column in zip(*rows, strict=True)]
-    for place, name in enumerate(names):
+    for checkpoint, name in enumerate(names):
         if name in columns:
-            values[place] = _held_instead(values[place], place, way)
+            values[checkpoint] = _held_instead(values[checkpoint], checkpoint, way)
     return list(zip(*values, strict=True))
 
 
-def _held_instead(values: Sequence[str], place: int, way: Way) -> list[str]:
+def _held_instead(values: Sequence[str], checkpoint: int, way: Way) -> list[str]:
     if way is Way.REVERSED:
         return list(reversed(values))
-    return ["null" if row % 3 == place % 3 else value for row, value in enumerate([*values[2:], *values[:2]])]
+    return ["null" if row % 3 == checkpoint % 3 else value for row, value in enumerate([*values[2:], *values[:2]])]
 
 
 class Filled:

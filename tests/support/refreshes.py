@@ -11,11 +11,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import Position, SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace, SnapshotRange
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
 FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
 DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
@@ -90,28 +90,34 @@ class Subscription:
     sources: dict[str, Source]
     consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "subscription"))
     step: int = 0
-    place: dict[str, SnapshotPlace] = field(default_factory=dict)
+    checkpoint: dict[str, SnapshotCheckpoint] = field(default_factory=dict)
     position: Position = Position.ORIGIN
     only: dict[str, set[int]] = field(default_factory=dict)  # by alias, the versions whose commits alone are read
 
     def run(self, **changes: Any) -> TableResult:
         self.step += 1
         result, end = self.attempt(self.step, 1, **changes)
-        self.place, self.position = end, Position(0, self.step)
+        self.checkpoint, self.position = end, Position(0, self.step)
         return result
 
-    def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotPlace]]:
-        """One attempt at a step over what is new since the place; the place is left where it is."""
-        end = {alias: SnapshotPlace(table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))) for alias, s in self.sources.items()}
+    def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotCheckpoint]]:
+        """One attempt at a step over what is new since the checkpoint; the checkpoint is left where it is."""
+        end = {
+            alias: SnapshotCheckpoint(table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))) for alias, s in self.sources.items()
+        }
         commit_metadata = CommitMetadata(
-            consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=Place(position=Position(0, step), sources=end)
+            consumer=self.consumer,
+            step=step,
+            attempt=attempt,
+            execution_id=f"e{step}",
+            end=Checkpoint(position=Position(0, step), sources=end),
         )
-        start = Place(position=self.position, sources=dict(self.place))
+        start = Checkpoint(position=self.position, sources=dict(self.checkpoint))
         job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), start=start, **changes)
         return refresh(self.spark, job, commit_metadata, open_log), end
 
-    def _input(self, one: InputJob, end: Mapping[str, SnapshotPlace]) -> InputJob:
-        was, now = self.place.get(one.alias, SnapshotPlace()), end[one.alias]
+    def _input(self, one: InputJob, end: Mapping[str, SnapshotCheckpoint]) -> InputJob:
+        was, now = self.checkpoint.get(one.alias, SnapshotCheckpoint()), end[one.alias]
         assert now.snapshot_id is not None
         if was == now:
             return replace(one, pinned=now.snapshot_id)

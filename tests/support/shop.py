@@ -1,6 +1,6 @@
 """A table of a real MariaDB and the one of the lake that follows it, between which a test may lose what it wants.
 
-Messages are as Debezium's connector for MariaDB writes them, at the places where the server's binary log has the changes.
+Messages are as Debezium's connector for MariaDB writes them, at the checkpoints where the server's binary log has the changes.
 """
 
 import json
@@ -84,7 +84,7 @@ class Shop:
             self.told = len(self.messages)
         return self.lake.run()
 
-    def place(self) -> tuple[str, int]:
+    def checkpoint(self) -> tuple[str, int]:
         """Where the binary log ends."""
         ((file, byte, *_),) = [line.split("\t") for line in self.database.run("SHOW MASTER STATUS")]
         return file, int(byte)
@@ -128,7 +128,7 @@ class Shop:
     def _tell(self, op: str, identity: int | None, lose: bool, **source: str) -> None:
         if lose:
             return
-        file, byte = self.place()
+        file, byte = self.checkpoint()
         row = None if identity is None else self._row(identity)
         told = {"connector": "mariadb", "name": self.name, "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
         payload = {"before": None, "after": row, "source": {**told, "ts_ms": TOLD_MS, **source}, "op": op}

@@ -11,11 +11,11 @@ from lakechime_dagster.lineage.columns import Source, Statement
 Column = tuple[str, str]
 Columns = frozenset[Column]
 Result = Sequence[Sequence[object]]
-"""The values of each row, as text, by the place of their column."""
+"""The values of each row, as text, by the checkpoint of their column."""
 
 
 class LeftOut(NamedTuple):
-    """A source that is not told: of a result's column by its place, or of its rows."""
+    """A source that is not told: of a result's column by its checkpoint, or of its rows."""
 
     of: str
     source: Column
@@ -44,7 +44,7 @@ AS_IT_WAS = World(frozenset(), Way.REVERSED)
 
 @dataclass(frozen=True)
 class Told:
-    """By the place of a result's column what it is told to come from, and what is told to decide on rows."""
+    """By the checkpoint of a result's column what it is told to come from, and what is told to decide on rows."""
 
     columns: tuple[Columns, ...]
     rows: Columns
@@ -69,16 +69,16 @@ class Told:
         """The columns of which each row has what it had, however these hold something else; None where rows come and go."""
         if self.rows & perturbed:
             return None
-        return tuple(place for place, sources in enumerate(self.columns) if not sources & perturbed)
+        return tuple(checkpoint for checkpoint, sources in enumerate(self.columns) if not sources & perturbed)
 
     def poorer(self) -> Iterator[tuple[LeftOut, "Told"]]:
         """The same without one source of one column, or of the rows."""
         for source in sorted(self.rows):
             yield LeftOut("rows", source), replace(self, rows=self.rows - {source})
-        for place, sources in enumerate(self.columns):
+        for checkpoint, sources in enumerate(self.columns):
             for source in sorted(sources - self.rows):
-                columns = (*self.columns[:place], sources - {source}, *self.columns[place + 1 :])
-                yield LeftOut(str(place), source), replace(self, columns=columns)
+                columns = (*self.columns[:checkpoint], sources - {source}, *self.columns[checkpoint + 1 :])
+                yield LeftOut(str(checkpoint), source), replace(self, columns=columns)
 
 
 def worlds(told: Told, every: Columns) -> tuple[World, ...]:
@@ -104,12 +104,12 @@ def unseen(told: Told, results: Mapping[World, Result]) -> set[LeftOut]:
     return {left_out for left_out, poorer in told.poorer() if not moved(poorer, results)}
 
 
-def _stays(places: tuple[int, ...] | None, before: Result, after: Result) -> bool:
-    return places is None or _at(places, before) == _at(places, after)
+def _stays(checkpoints: tuple[int, ...] | None, before: Result, after: Result) -> bool:
+    return checkpoints is None or _at(checkpoints, before) == _at(checkpoints, after)
 
 
-def _at(places: tuple[int, ...], rows: Result) -> Counter[tuple[object, ...]]:
-    return Counter(tuple(row[place] for place in places) for row in rows)
+def _at(checkpoints: tuple[int, ...], rows: Result) -> Counter[tuple[object, ...]]:
+    return Counter(tuple(row[checkpoint] for checkpoint in checkpoints) for row in rows)
 
 
 def _columns(sources: Iterable[Source]) -> Columns:

@@ -13,19 +13,19 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import ingest_events
 from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.refresh import GroupStep
 from lakechime_dagster.silver.results import GroupResult, Replay, TypeResult
-from lakechime_dagster.silver.schema import SchemaRepository, TypePlace
+from lakechime_dagster.silver.schema import SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
 from tests.support.home import local_home
 from tests.support.stores import fresh_memory
 
@@ -57,9 +57,9 @@ class Stream:
     types: SchemaRepository = field(default_factory=repository)
     stream: EventStream = GAME
     groups: tuple[EventGroup, ...] = ()  # all of the stream, where there are others
-    place: FeedPlace | None = None
+    checkpoint: SourceOffsets | None = None
     steps: int = 0
-    start: TypePlace = field(default_factory=TypePlace)
+    start: TypeCheckpoint = field(default_factory=TypeCheckpoint)
     executions: int = 0
     max_catchup: int = 100
     classes: str = ""  # where the tokenizer's are kept; Python tells what payloads are without
@@ -85,7 +85,7 @@ class Stream:
             location=self.bronze,
             feed=self.stream.table.feed,
             folder=str(self.folder / "in"),
-            start=Place(feed=self.place),
+            start=Checkpoint(feed=self.checkpoint),
             type_field=self.stream.table.type_field,
             producer_field=self.stream.table.producer_field,
             classes=self.classes,
@@ -94,26 +94,26 @@ class Stream:
     def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
         """The next step of the stream's table, which may reprocess what is refused there."""
         self.steps += 1
-        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.place).end
-        job = replace(self.job(), reprocess=reprocess, may_settle_empty=attempt == 1)
+        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.checkpoint).end
+        job = replace(self.job(), reprocess=reprocess, may_complete_empty=attempt == 1)
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.stream.table.name),
             step=self.steps,
             attempt=attempt,
             execution_id=f"b{self.steps}",
-            end=Place(feed=end),
+            end=Checkpoint(feed=end),
         )
         result = ingest_events(self.spark, job, commit_metadata, DeltaLog)
-        self.place = end
+        self.checkpoint = end
         return result
 
-    def end(self) -> SnapshotPlace:
+    def end(self) -> SnapshotCheckpoint:
         log = DeltaLog(self.bronze, self.stream.table.name)
-        return SnapshotPlace(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
+        return SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
 
     def step(
         self,
-        end: SnapshotPlace | None = None,
+        end: SnapshotCheckpoint | None = None,
         attempt: int = 1,
         execution: str = "",
         now_ms: int = 0,
@@ -138,24 +138,24 @@ class Stream:
         )
         return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 
-    def settle(self, result: GroupResult, end: SnapshotPlace, execution: str) -> None:
+    def complete(self, result: GroupResult, end: SnapshotCheckpoint, execution: str) -> None:
         assert isinstance(self.types, SqlEventTypes)
         with writing(self.types.engine) as connection:
-            self.types.settle(connection, self.group.name, execution, result.types, str(end.table_uid))
-        self.start = TypePlace(uid=end.table_uid, version=int(end.snapshot_id or -1))
+            self.types.complete(connection, self.group.name, execution, result.types, str(end.table_uid))
+        self.start = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id or -1))
 
     def replay(self, *names: str, is_whole: bool = False) -> dict[str, TypeResult]:
         """A step of the group that replays these types beside what came."""
         return self.run(replays={name: Replay(replay_id=at, type=name, is_whole=is_whole) for at, name in enumerate(names)})
 
     def run(self, now_ms: int = 0, replays: Mapping[str, Replay] | None = None) -> dict[str, TypeResult]:
-        """The next step of the stream's table, and of the group, settled."""
+        """The next step of the stream's table, and of the group, completed."""
         self.ingest()
         self.executions += 1
         end = self.end()
         execution = f"e{self.executions}"
         result = self.step(end, execution=execution, now_ms=now_ms, replays=replays).run()
-        self.settle(result, end, execution)
+        self.complete(result, end, execution)
         return {one.type: one for one in result.types}
 
     def rows(self, kind: str) -> list[dict[str, Any]]:

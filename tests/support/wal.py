@@ -57,7 +57,7 @@ class Log:
         if kind == b"B":
             self.transaction = _int(data, 17)
         elif kind == b"C":
-            self.before = lsn  # as Debezium takes it from the place at which the end is told
+            self.before = lsn  # as Debezium takes it from the checkpoint at which the end is told
         elif kind == b"T" and self.relation in [_int(data, at) for at in range(6, len(data), 4)]:
             yield self._message("t", lsn, None, None)
         elif _int(data, 1) == self.relation:

@@ -11,12 +11,12 @@ from sqlalchemy import Engine
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Execution, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.interventions import Interventions
@@ -74,14 +74,14 @@ class World:
 
     def claim(self, row: SubscriptionRow, position: int = 1, key: str = "") -> Execution:
         """Claim the next step of a consumer up to a position."""
-        return self.ledger.claim(row, self.ledger.ensure_consumer(row, key), Claim(end=place(position)))
+        return self.ledger.claim(row, self.ledger.ensure_consumer(row, key), Claim(end=checkpoint(position)))
 
     def tick_of_the_sensor(self, subscription: Subscription) -> Decision:
-        """Evaluate, claim and settle at once, and remember what was looked through, as a sensor with a fast run does."""
+        """Evaluate, claim and complete at once, and remember what was looked through, as a sensor with a fast run does."""
         row = self.evaluator.activate(subscription)
         decision = self.evaluator.evaluate(subscription, row)
         for execution in self.evaluator.fire(subscription, row, decision, nothing_committed):
-            self.ledger.settle(execution, None)
+            self.ledger.complete(execution, None)
         if not decision.fires and not decision.waits:
             self.evaluator.looked_through(row, decision.through)
         return decision
@@ -103,7 +103,7 @@ _TIMES = [
     (schema.subscription, "activated_ts"),
     (schema.consumer, "created_ts"),
     (schema.execution, "claimed_ts"),
-    (schema.execution, "settled_ts"),
+    (schema.execution, "completed_ts"),
     (schema.attempt, "due_ts"),
     (schema.attempt, "begun_ts"),
     (schema.attempt, "ended_ts"),
@@ -135,13 +135,13 @@ def a_subscription(name: str = "silver", *tables: str, **fields: Any) -> Subscri
     return Subscription(name=name, **values)
 
 
-def place(position: int, **snapshots: str | int) -> Place:
-    """A place at a position, and at a snapshot per table (`bronze__orders=3`)."""
-    sources = {name.replace("__", "."): SnapshotPlace(snapshot_id=SnapshotId(str(at))) for name, at in snapshots.items()}
-    return Place(position=Position(0, position), sources=sources)
+def checkpoint(position: int, **snapshots: str | int) -> Checkpoint:
+    """A checkpoint at a position, and at a snapshot per table (`bronze__orders=3`)."""
+    sources = {name.replace("__", "."): SnapshotCheckpoint(snapshot_id=SnapshotId(str(at))) for name, at in snapshots.items()}
+    return Checkpoint(position=Position(0, position), sources=sources)
 
 
-def committed(execution: Execution, end: Place | None = None, version: int = 7) -> Committed:
+def committed(execution: Execution, end: Checkpoint | None = None, version: int = 7) -> Committed:
     """The commit of an execution's step in its target, up to an end of its own."""
     commit_metadata = CommitMetadata(consumer=execution.consumer, step=execution.step, attempt=execution.attempt, end=end or execution.end)
     return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata)

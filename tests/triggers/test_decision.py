@@ -154,8 +154,8 @@ def test_every_decision_is_what_the_table_says() -> None:
 
 
 def test_what_fires_names_the_consumers_that_the_decision_saw() -> None:
-    decision = partition(trigger_of("a"), THERE, THERE, first={"consumer": ConsumerView(settled=3)})
-    assert [(firing.key, firing.settled) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
+    decision = partition(trigger_of("a"), THERE, THERE, first={"consumer": ConsumerView(completed=3)})
+    assert [(firing.key, firing.completed) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
 
 
 def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> None:

@@ -69,7 +69,7 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
         else:
             stage, version = PostgresStage(stack, broker, scenario, ends), stack.postgres.version
         scenario.play(stage)
-        stage.settle()
+        stage.complete()
         tables = {table: (stage.topic(table), stage.key(table), stage.rows(table)) for table in stage.tables()}
         stage.end()
         topics = [name for name in broker.topics() if stage.is_recorded(name)]

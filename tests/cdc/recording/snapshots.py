@@ -81,8 +81,8 @@ def failover(stage: Stage) -> None:
     stage.restart(server_id=2)
     stage.run("UPDATE orders SET state = 'unwatched' WHERE id = 2")
     stage.stack.connect.resume(stage.connectors[-1])
-    stage.settle()
-    stage.settle()
+    stage.complete()
+    stage.complete()
     stage.run(
         "UPDATE orders SET state = 'second stream' WHERE id = 2",
         "DELETE FROM orders WHERE id = 1",
@@ -103,4 +103,4 @@ def _before_snapshot(stage: Stage) -> None:
         "UPDATE orders SET state = 'first stream 2' WHERE id = 2",
         "DELETE FROM orders WHERE id = 5",
     )
-    stage.settle()
+    stage.complete()

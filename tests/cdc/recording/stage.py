@@ -67,8 +67,8 @@ class Stage(ABC):
         name = f"{self.prefix}-{len(self.connectors) + 1}"
         self.connectors.append(name)
         self._begin(name)
-        self.settle()
-        self.settle()  # the first mark may have come with the snapshot, the second one cannot
+        self.complete()
+        self.complete()  # the first mark may have come with the snapshot, the second one cannot
 
     def restart_connect(self) -> None:
         """Kills the worker, as a power failure does, and starts it and the connector, which goes on from what it last kept."""
@@ -80,7 +80,7 @@ class Stage(ABC):
         config = {**CONVERTERS, **self.options, **self.scenario.options}
         self.stack.connect.create(name, {**self._config(name), **config})
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Waits until the connector has delivered all that was committed before."""
         self._marks += 1
         mark = f"mark-{self._marks}"

@@ -47,13 +47,13 @@ def transactions(stage: Stage) -> None:
         )
     else:
         stage.run("TRUNCATE TABLE visits", "INSERT INTO visits VALUES (5, 'kept', '')")
-    stage.settle()
+    stage.complete()
     numbers = range(100, 100 + ROWS)
     known = stage.broker.size(stage.topic("orders"))
     stage.run_as_one(*[f"INSERT INTO orders VALUES ({number}, 'many')" for number in numbers])
     enough = known + ROWS // 2
     await_found(lambda: stage.broker.size(stage.topic("orders")) > enough, "most of many", 60, pause=0.002)
     stage.restart_connect()
-    stage.settle()
+    stage.complete()
     stage.run_as_one("UPDATE orders SET state = 'after' WHERE id IN (3, 5)", "INSERT INTO visits VALUES (6, 'after', '')")
     stage.run("DROP TABLE secrets")

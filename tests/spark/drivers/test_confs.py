@@ -49,7 +49,7 @@ def test_a_version_that_a_driver_of_this_machine_writes_has_its_checksum(spark: 
 
 @pytest.mark.spark
 def test_other_programs_read_the_times_that_a_driver_writes(spark: SparkSession, tmp_path: Path) -> None:
-    """Also those that have no place in 64 bits of nanoseconds, as the endless ones of PostgreSQL."""
+    """Also those that have no checkpoint in 64 bits of nanoseconds, as the endless ones of PostgreSQL."""
     table, moments = str(tmp_path / "table"), ["0001-01-01 00:00:00", "1582-10-10 12:00:00", "2024-02-29 01:02:03.456789", LAST]
     rows = spark.createDataFrame([(moment,) for moment in moments], "text string")
     times = [f"CAST(text AS {kind}) AS {kind}" for kind in ("timestamp", "timestamp_ntz")]

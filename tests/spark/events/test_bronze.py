@@ -19,7 +19,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, KafkaPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets, SourceOffsets
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.streams import event
@@ -37,29 +37,29 @@ class Fed:
     spark: SparkSession
     job: EventJob
     step: int = 0
-    place: FeedPlace | None = None
+    checkpoint: SourceOffsets | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
         with (Path(self.job.folder) / name).open("ab") as file:
             file.writelines(line + b"\n" for line in payloads)
 
-    def look(self) -> FeedPlace:
-        return FilesFeed(Path(self.job.folder), "*.jsonl").look(self.place).end
+    def look(self) -> SourceOffsets:
+        return FilesFeed(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
 
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
         end = self.look()
         result = self.attempt(self.step, 1, end)
-        self.place = end
+        self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: FeedPlace) -> TableResult:
+    def attempt(self, step: int, attempt: int, end: SourceOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end)
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(feed=end)
         )
-        job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
+        job = replace(self.job, start=Checkpoint(feed=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
         return ingest_events(self.spark, job, commit_metadata, open_log)
 
     @property
@@ -153,7 +153,7 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
         end,
         ["buy"],
     )
-    fed.step, fed.place = 1, end
+    fed.step, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (Outcome.SKIPPED, ["buy", "sell"])
 
@@ -177,7 +177,7 @@ def test_files_that_grow_are_read_on_from_where_they_ended(fed: Fed) -> None:
 
 def test_a_table_that_was_removed_is_read_from_the_beginning(fed: Fed) -> None:
     fed.drop(event("buy"))
-    fed.step, fed.place, fed.options = 1, fed.look(), {"has_committed": True}
+    fed.step, fed.checkpoint, fed.options = 1, fed.look(), {"has_committed": True}
     fed.drop(event("sell"))
     result = fed.run()
     assert (fed.column("type"), len(result.notes)) == (["buy", "sell"], 1)
@@ -198,23 +198,25 @@ def test_messages_of_topics_are_events_by_topic_partition_and_offset(fed: Fed, t
     topics.send("game", event("buy", title="web", n=1), None, b"\xff\x00", at_ms=1_700_000_000_123)
     topics.send("game", event("sell", n=2), "{", partition=1)
 
-    def attempt(step: int, start: KafkaPlace, end: KafkaPlace, number: int = 1) -> TableResult:
+    def attempt(step: int, start: KafkaOffsets, end: KafkaOffsets, number: int = 1) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end)
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(feed=end)
         )
-        return ingest_events(fed.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), commit_metadata, open_log)
+        return ingest_events(
+            fed.spark, replace(job, start=Checkpoint(feed=start), may_complete_empty=number == 1), commit_metadata, open_log
+        )
 
-    def look(place: KafkaPlace) -> KafkaPlace:
-        end = KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=False).look(place).end
-        assert isinstance(end, KafkaPlace)
+    def look(checkpoint: KafkaOffsets) -> KafkaOffsets:
+        end = KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=False).look(checkpoint).end
+        assert isinstance(end, KafkaOffsets)
         return end
 
-    first = look(KafkaPlace())
-    result = attempt(1, KafkaPlace(), first)
+    first = look(KafkaOffsets())
+    result = attempt(1, KafkaOffsets(), first)
     assert (result.outcome, result.events) == (Outcome.COMMITTED, {"event": 2, "not_json": 2, "not_utf8": 1})
     topics.send("game", event("jump"))
     second = look(first)
-    assert attempt(1, KafkaPlace(), second, number=2).outcome is Outcome.SKIPPED
+    assert attempt(1, KafkaOffsets(), second, number=2).outcome is Outcome.SKIPPED
     assert attempt(2, first, second).events == {"event": 1}
     (topic,) = first.topics
     rows = {row["_src"]: row for row in read(job.location)}

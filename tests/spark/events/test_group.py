@@ -106,11 +106,11 @@ def test_an_attempt_tried_again_counts_reasons_and_conflicts_once(game: Stream) 
     game.run()
     game.drop(event("buy", n="x"), event("buy", N=1))
     game.ingest()
-    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it settles
+    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it completes
     game.drop(event("buy", N=2))
     game.ingest()
     result = game.step(game.end(), attempt=2, execution="e2").run()
-    game.settle(result, game.end(), "e2")
+    game.complete(result, game.end(), "e2")
     assert game.run()["buy"].reasons == {}
     assert (measured(game, "buy").reasons, measured(game, "buy").rescued, measured(game, "buy").conflicts) == ({Rescue.CASE: 2}, 2, 1)
 
@@ -118,11 +118,11 @@ def test_an_attempt_tried_again_counts_reasons_and_conflicts_once(game: Stream) 
 def test_a_type_goes_on_though_nobody_can_read_why_its_values_were_rescued(game: Stream, caplog: pytest.LogCaptureFixture) -> None:
     game.drop(event("buy", n=1), event("buy", N=1))
     game.ingest()
-    game.step(game.end(), attempt=1, execution="e1").run()  # and dies before it settles
+    game.step(game.end(), attempt=1, execution="e1").run()  # and dies before it completes
     for file in Path(game.location("buy")).glob("**/*.parquet"):
         file.unlink()
     result = game.step(game.end(), attempt=2, execution="e1").run()
-    game.settle(result, game.end(), "e1")
+    game.complete(result, game.end(), "e1")
     (done,) = result.types
     assert (done.written, done.rescued, done.reasons, done.error) == (2, 1, {}, "")
     assert "shop.buy: why values of version 0 were rescued is not counted" in caplog.text
@@ -198,11 +198,11 @@ def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: S
     game.drop(event("buy", n=1), event("sell", n=1))
     game.ingest()
     end = game.end()
-    game.step(end, attempt=1, execution="e1").run()  # and dies before it settles
+    game.step(end, attempt=1, execution="e1").run()  # and dies before it completes
     game.drop(event("buy", n=2), event("fly", n=1))
     game.ingest()
     result = game.step(game.end(), attempt=2, execution="e1").run()
-    game.settle(result, game.end(), "e1")
+    game.complete(result, game.end(), "e1")
     assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
     assert game.run()["buy"].rows == 0
     assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
@@ -259,7 +259,7 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream
     other = replace(game.step(end, attempt=2, execution="e2"), repository=Remembering(game.types))  # which any thread may ask
     one = replace(game.step(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where))
     result = one.run()
-    game.settle(result, end, "e2")
+    game.complete(result, end, "e2")
     (done,) = result.types
     assert (done.rows, done.written, done.error, [commit.commit_metadata.attempt for commit in done.commits]) == (2, 2, "", [2])
     assert [row["n"] for row in game.rows("buy")] == [1, 2, 3]
@@ -365,7 +365,7 @@ def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSe
     }
 
 
-def test_a_type_that_may_have_no_table_takes_no_place_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_type_that_may_have_no_table_takes_no_checkpoint_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
     game = stream(spark, tmp_path, contract=Contract(max_types=1), types={"a": Contract(exclude="table")})
     game.drop(event("a", n=1), event("b", n=1))
     assert {name: one.waits for name, one in game.run().items()} == {"a": FROZEN, "b": ""}
@@ -376,16 +376,16 @@ def broken(game: Stream) -> list[Breaking]:
     return [one.breaking for one in Breaks(game.types.engine, "test").recent("shop", 3_600_000)]
 
 
-def test_a_breaking_change_is_told_with_who_sent_it_by_the_step_that_is_settled(game: Stream) -> None:
+def test_a_breaking_change_is_told_with_who_sent_it_by_the_step_that_is_completed(game: Stream) -> None:
     game.drop(event("buy", n=1, title="web"), event("buy", n=2, m=1, title="ios"))
     game.run()
     assert broken(game) == []
     game.drop(event("buy", n=3, title="web"), event("buy", n="x", title="ios"), event("buy", n="y", title="tv"))
     game.ingest()
-    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it settles
+    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it completes
     assert broken(game) == []
     result = game.step(game.end(), attempt=2, execution="e2").run()
-    game.settle(result, game.end(), "e2")
+    game.complete(result, game.end(), "e2")
     assert broken(game) == [Breaking(path="/n", kind="string", how=Broke.SIBLING, producer="ios")]
 
 

@@ -83,7 +83,7 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
     game.ingest()
     end = game.end()
     result = replace(game.step(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)).run()
-    game.settle(result, end, "e4")
+    game.complete(result, end, "e4")
     (done,) = result.types
     assert (done.rows, done.written, done.error) == (1, 1, "")
     operations = [one["operation"] for one in reversed(DeltaTable(game.location("buy")).history())]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.results import TypeResult
-from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.tables.events import EventGroup, checked_groups, event_group
 from lakechime_dagster.triggers.consumers import ConsumerId
 from tests.support.streams import GAME, Stream, event, stream
@@ -25,11 +25,11 @@ def game(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream(spark, tmp_path)
 
 
-def other(game: Stream, group: EventGroup, *groups: EventGroup, start: TypePlace | None = None) -> Stream:
+def other(game: Stream, group: EventGroup, *groups: EventGroup, start: TypeCheckpoint | None = None) -> Stream:
     """Another group of the stream, which is declared with these groups from now on."""
     declared = checked_groups(GAME, [group, *groups])
     game.groups = declared
-    return replace(game, group=group, groups=declared, start=start or TypePlace(), executions=100)
+    return replace(game, group=group, groups=declared, start=start or TypeCheckpoint(), executions=100)
 
 
 def step(one: Stream) -> dict[str, TypeResult]:
@@ -37,7 +37,7 @@ def step(one: Stream) -> dict[str, TypeResult]:
     one.executions += 1
     end, execution = one.end(), f"{one.group.name}{one.executions}"
     result = one.step(end, execution=execution).run()
-    one.settle(result, end, execution)
+    one.complete(result, end, execution)
     return {each.type: each for each in result.types}
 
 
@@ -80,14 +80,14 @@ def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_
     game.ingest()
     end = game.end()
     late, later = game.step(end, execution="late"), game.step(end, execution="later")
-    found = late.run()  # commits, and has not settled
+    found = late.run()  # commits, and has not completed
     vip = other(game, VIP, SHOP, start=game.start)
     game.drop(event("buy", n=3))
     game.ingest()
     assert step(vip)["buy"].rows == 2  # that of the other group, and its own
-    game.settle(found, end, "late")
+    game.complete(found, end, "late")
     assert numbers(game) == [1, 2, 3]
-    assert (vip.types.types("vip")["buy"].place.commits, vip.types.types("shop")) == (3, {})
+    assert (vip.types.types("vip")["buy"].checkpoint.commits, vip.types.types("shop")) == (3, {})
     later.run()
     assert numbers(game) == [1, 2, 3]
     game.drop(event("buy", n=4))

@@ -1,4 +1,4 @@
-"""Types of one group at several places: failed ones, and those that catch up; the stream's table is read once for all."""
+"""Types of one group at several checkpoints: failed ones, and those that catch up; the stream's table is read once for all."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
 from lakechime_dagster.silver.results import FROZEN, Part, Replay, TypeResult
-from lakechime_dagster.silver.schema import TypePlace
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, counted, events_of
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.spark.session import session_confs
@@ -69,7 +69,7 @@ def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
 # one read
 
 
-def test_types_at_several_places_get_what_is_behind_them_and_each_file_is_read_once(game: Stream) -> None:
+def test_types_at_several_checkpoints_get_what_is_behind_them_and_each_file_is_read_once(game: Stream) -> None:
     for number in range(4):
         game.drop(*(event(kind, n=number) for kind in "abc"))
         game.ingest()
@@ -155,7 +155,7 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
     assert (told(done, "buy"), told(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
-    assert (known(game, "buy").place.version, measured(game, "buy").behind_ts is None, done["buy"].is_balanced) == (3, False, True)
+    assert (known(game, "buy").checkpoint.version, measured(game, "buy").behind_ts is None, done["buy"].is_balanced) == (3, False, True)
     (left,) = game.types.left("shop")  # type: ignore[attr-defined]
     assert (left.type, left.has_failed, left.is_due) == ("buy", False, True)
     done = game.run(now_ms=EVER_MS)  # as its sensor launches it though nothing came
@@ -189,7 +189,7 @@ def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behi
     file.write_bytes(b"damaged")
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
-    assert (bool(done["buy"].error), known(game, "buy").place.version, told(done, "other")) == (True, 1, (4, 5, 1, ""))
+    assert (bool(done["buy"].error), known(game, "buy").checkpoint.version, told(done, "other")) == (True, 1, (4, 5, 1, ""))
     file.write_bytes(kept)
     assert told(game.run(now_ms=EVER_MS), "buy") == (1, 2, 1, "")
     assert (numbers(game, "buy"), numbers(game, "other")) == ([0, 1], [*range(5)])
@@ -202,9 +202,9 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
     game.ingest()
     first = game.step(attempt=1, execution="e9", now_ms=EVER_MS)
     late = replace(first, repository=Remembering(game.types))  # it has read what the store knew then
-    first.run()  # and dies before it settles
+    first.run()  # and dies before it completes
     result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
-    game.settle(result, game.end(), "e9")
+    game.complete(result, game.end(), "e9")
     (done,) = (one for one in result.types if one.type == "buy")
     assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
     late.run()
@@ -216,7 +216,7 @@ def test_the_table_tells_the_end_of_its_part_when_the_store_is_lost(game: Stream
     blocked.freed()
     game.run(now_ms=EVER_MS)
     assert numbers(game, "buy") == [0, 1]
-    lost = replace(game, types=repository(), start=TypePlace())
+    lost = replace(game, types=repository(), start=TypeCheckpoint())
     lost.run(now_ms=EVER_MS)
     assert (numbers(lost, "buy"), numbers(lost, "other")) == ([*range(4)], [*range(4)])
 

@@ -62,7 +62,7 @@ def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     assert game.run()["buy"].written == 2
     assert game.payloads("buy")[2:] == [{"type": "buy", "price": "five", "item": "hat"}, {"type": "buy", "price__v_long": 6}]
     known = game.types.types("shop")["buy"]
-    assert (known.layout_version, known.place.commits) == (4, 4)
+    assert (known.layout_version, known.checkpoint.commits) == (4, 4)
 
 
 def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_commit_says_that_the_table_was_replaced(game: Stream) -> None:
 def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     number_first(game)
     rmtree(game.bronze)
-    game.place, game.steps = None, 0
+    game.checkpoint, game.steps = None, 0
     game.drop(event("buy", price=9), name="b.jsonl")
     (game.folder / "in" / "a.jsonl").unlink()
     failed = game.run()["buy"]
@@ -180,7 +180,7 @@ def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_layout(game: Stream
     game.ingest()
     before = versions(game, "buy")
     result = game.step(attempt=2, execution="e8", replays=ASKED).run()
-    game.settle(result, game.end(), "e8")
+    game.complete(result, game.end(), "e8")
     buy = result.types[0]
     assert ([one.replaced for one in buy.replayed], buy.rows, buy.is_balanced, len(buy.commits)) == ([2], 1, True, 2)
     assert versions(game, "buy") == before + 1
@@ -193,7 +193,7 @@ def test_a_step_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_layout(game
     game.ingest()
     with monkeypatch.context() as patched:
         patched.setattr(SqlEventTypes, "adopt", lambda *_: None)
-        game.step(execution="lost", replays=ASKED).run()  # and nobody settles it
+        game.step(execution="lost", replays=ASKED).run()  # and nobody completes it
     game.drop(event("buy", price="six"))
     done = game.run()["buy"]
     assert (done.error, done.rows, done.written, len(done.replayed)) == ("", 2, 2, 1)

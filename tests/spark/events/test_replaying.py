@@ -119,11 +119,11 @@ def test_a_whole_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> 
 def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream) -> None:
     frozen_then_thawed(game)
     asked = {"buy": Replay(replay_id=7, type="buy")}
-    game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it settles
+    game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it completes
     game.drop(event("buy", price="five"))
     game.ingest()
     result = game.step(attempt=2, execution="e8", replays=asked).run()
-    game.settle(result, game.end(), "e8")
+    game.complete(result, game.end(), "e8")
     (done, again) = result.types[0].replayed
     assert (done.replaced, again.replaced, again.added) == (1, 0, 0)
     assert result.types[0].is_balanced

@@ -10,13 +10,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import Position, SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.bronze import MADE_ANEW, TRACKED, ingest_events
 from lakechime_dagster.silver.job import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import TableRows
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.follows import read
 from tests.support.refreshes import Source, open_log
 from tests.support.streams import event
@@ -34,28 +34,30 @@ class Fed:
     raw: Source
     job: EventJob
     step: int = 0
-    place: Place = field(default_factory=Place)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     def append(self, *payloads: bytes | None) -> None:
         self.raw.write(*(("a [b]", None if one is None else one.decode()) for one in payloads))
 
-    def end(self) -> Place:
+    def end(self) -> Checkpoint:
         uid, version = self.raw.log.uid, SnapshotId(str(self.raw.log.version))
-        return Place(position=Position(0, self.step), sources={"bronze.raw": SnapshotPlace(table_uid=uid, snapshot_id=version)})
+        return Checkpoint(position=Position(0, self.step), sources={"bronze.raw": SnapshotCheckpoint(table_uid=uid, snapshot_id=version)})
 
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
         end = self.end()
         result = self.attempt(self.step, 1, end)
-        self.place = end
+        self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: Place) -> TableResult:
+    def attempt(self, step: int, attempt: int, end: Checkpoint) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=end
         )
-        return ingest_events(self.spark, replace(self.job, start=self.place, may_settle_empty=attempt == 1), commit_metadata, open_log)
+        return ingest_events(
+            self.spark, replace(self.job, start=self.checkpoint, may_complete_empty=attempt == 1), commit_metadata, open_log
+        )
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -117,7 +119,7 @@ def test_attempts_give_the_same_rows_and_one_that_lives_on_adds_none(fed: Fed, t
     fed.raw.optimize()
     again.attempt(2, 1, end)
     assert [row["_src"] for row in again.rows] == [row["_src"] for row in kept if row["type"] == "b"]
-    fed.place, fed.step = end, 2
+    fed.checkpoint, fed.step = end, 2
     fed.append(event("c"))
     fed.run()
     assert fed.attempt(2, 1, end).outcome is Outcome.SKIPPED
@@ -136,7 +138,7 @@ def test_a_table_that_tracks_rows_names_them_by_their_ids_the_others_by_their_fi
     names = [row["_src"].removeprefix(f"{fed.raw.log.uid}/") for row in fed.rows]
     assert (fed.types, [name.isdigit() for name in names]) == (["a", "b", "c"], [False, False, True])
 
-    whole = replace(fed, place=Place(), step=0, job=replace(fed.job, location=f"{fed.job.location}2"))
+    whole = replace(fed, checkpoint=Checkpoint(), step=0, job=replace(fed.job, location=f"{fed.job.location}2"))
     whole.run()
     ids = [row["_src"].removeprefix(f"{fed.raw.log.uid}/") for row in whole.rows]
     assert (whole.types, sorted(ids), ids[2]) == (["a", "b", "c"], ["0", "1", "2"], names[2])
@@ -184,12 +186,12 @@ def test_a_table_that_was_made_anew_is_read_from_its_beginning(fed: Fed) -> None
 
 def test_a_snapshot_with_deleted_rows_in_its_files_is_read_where_rows_are_tracked(fed: Fed) -> None:
     fed.append(*map(event, "abcdef"))
-    place = f"delta.`{fed.raw.location}`"
-    fed.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    fed.spark.sql(f"DELETE FROM {place} WHERE value LIKE '%b%'")
+    source = f"delta.`{fed.raw.location}`"
+    fed.spark.sql(f"ALTER TABLE {source} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    fed.spark.sql(f"DELETE FROM {source} WHERE value LIKE '%b%'")
     with pytest.raises(TableUnreadableError, match="has files with deleted rows and does not track rows"):
         fed.run()
-    fed.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('{TRACKED}' = 'true')")
+    fed.spark.sql(f"ALTER TABLE {source} SET TBLPROPERTIES ('{TRACKED}' = 'true')")
     fed.attempt(1, 1, fed.end())
     assert fed.types == ["a", "c", "d", "e", "f"]
 
@@ -210,9 +212,9 @@ def test_a_column_that_holds_no_payloads_is_told(fed: Fed) -> None:
 
 def test_columns_that_are_called_otherwise_in_files_are_read(fed: Fed) -> None:
     fed.append(event("a"))
-    place = f"delta.`{fed.raw.location}`"
-    fed.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    fed.spark.sql(f"ALTER TABLE {place} RENAME COLUMN value TO text")
+    source = f"delta.`{fed.raw.location}`"
+    fed.spark.sql(f"ALTER TABLE {source} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    fed.spark.sql(f"ALTER TABLE {source} RENAME COLUMN value TO text")
     fed.job = replace(fed.job, feed=TableRows("bronze.raw", payload="text"))
     assert DeltaTable(str(fed.raw.location)).version() == 2
     fed.run()

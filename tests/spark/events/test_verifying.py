@@ -74,10 +74,10 @@ def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -
     assert [*found(game, names={"sell"})] == ["sell"]
 
 
-def test_a_commit_that_nobody_has_settled_is_looked_at_with_its_own_events(game: Stream) -> None:
+def test_a_commit_that_nobody_has_completed_is_looked_at_with_its_own_events(game: Stream) -> None:
     game.drop(event("buy", n=5))
     game.ingest()
-    game.step(execution="e9").run()  # and dies before it settles
+    game.step(execution="e9").run()  # and dies before it completes
     one = found(game)["buy"]
     assert (one.events, one.rows, one.is_whole) == (6, 6, True)
 
@@ -149,7 +149,7 @@ def test_rows_of_events_that_the_stream_no_longer_has_are_no_fault(spark: SparkS
     game.spark.sql(f"delete from delta.`{game.bronze}` where _ingested_at <= timestamp'{newest}'")
     end = game.end()
     moved = TypeResult(type="sell", table="sell", start=0, end=int(end.snapshot_id or 0))
-    game.settle(GroupResult(types=(moved,)), end, "e9")
+    game.complete(GroupResult(types=(moved,)), end, "e9")
     one = found(game)["sell"]
     assert (one.events, one.rows, one.gone, one.is_whole) == (1, 3, 2, True)
 
@@ -170,7 +170,7 @@ def test_a_step_finds_what_it_lost_itself_in_a_few_of_its_rows(
         game.ingest()
         end = game.end()
         result = game.step(end, execution=name).run()
-        game.settle(result, end, name)
+        game.complete(result, end, name)
         return {one.type: one for one in result.verified}
 
     game.drop(event("buy", n=1, **{"a.b": [1, "x"]}), event("sell", n=1))

@@ -19,7 +19,7 @@ from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, FeedPlace, Place
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 
@@ -33,7 +33,7 @@ class Fed:
     spark: SparkSession
     job: BronzeJob
     step: int = 0
-    place: FeedPlace | None = None
+    place: SourceOffsets | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def drop(self, name: str, *content: bytes) -> None:
@@ -43,16 +43,16 @@ class Fed:
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
-        end = FilesFeed(Path(self.job.folder), "*.jsonl").look(self.place).end
+        end = FilesFeed(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
         result = self.attempt(self.step, 1, end)
-        self.place = end
+        self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: FeedPlace | None) -> TableResult:
+    def attempt(self, step: int, attempt: int, end: SourceOffsets | None) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Place(feed=end)
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(feed=end)
         )
-        job = replace(self.job, start=Place(feed=self.place), may_settle_empty=attempt == 1, **self.options)
+        job = replace(self.job, start=Checkpoint(feed=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
         return ingest(self.spark, job, commit_metadata, open_log)
 
     @property
@@ -117,7 +117,7 @@ def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
     again = fed.attempt(1, 2, wider)
     assert (again.outcome, again.committed and again.committed.commit_metadata.end.feed) == (Outcome.SKIPPED, end)
     assert len(fed.rows) == 1
-    fed.step, fed.place = 1, end
+    fed.step, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, len(fed.rows)) == (Outcome.SKIPPED, 2)
 
@@ -134,7 +134,7 @@ def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(f
 def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
     end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
-    fed.place, fed.step, fed.options = end, 1, {"has_committed": True}
+    fed.checkpoint, fed.step, fed.options = end, 1, {"has_committed": True}
     fed.drop("a.jsonl", told(2))
     result = fed.run()
     assert result.counts.inserted == 2

@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.wire import order_text
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.databases import Debezium
@@ -119,7 +119,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert (second.counts.updated, second.counts.deleted) == (1, 1)
     assert [row["name"] for row in table.rows] == ["Bob"]
     assert table.attempt(2, attempt=1).outcome is Outcome.SKIPPED  # the first one, if it was not dead
-    table.step, table.place = 2, end.sources["orders__changes"]
+    table.step, table.checkpoint = 2, end.sources["orders__changes"]
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
 
@@ -137,7 +137,7 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert again.outcome is Outcome.NOTHING
     assert again.events == {"delivered again": 1, "stale": 1}
     assert table.attempt(2, attempt=2).outcome is Outcome.FENCED
-    table.place, table.step = table.end().sources["orders__changes"], 2
+    table.checkpoint, table.step = table.end().sources["orders__changes"], 2
     assert table.attempt(3).outcome is Outcome.NOTHING
     assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
@@ -147,14 +147,14 @@ def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remem
     table = Followed(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
-    place, before = table.place, tmp_path / "before"
+    place, before = table.checkpoint, tmp_path / "before"
     shutil.copytree(table.location, before)
     for again in ([replace(order(1, at=1), offset=3)], [heartbeat()], [order(1, at=4, name="Bob")]):
         table.tell(again)
         table.run()
     shutil.rmtree(table.location)
     before.rename(table.location)
-    remembered, table.place = table.remembered, place
+    remembered, table.checkpoint = table.remembered, place
     results = [table.attempt(step, attempt=2) for step in (2, 3, 4)]
     assert [one.outcome for one in results] == [Outcome.FENCED, Outcome.FENCED, Outcome.COMMITTED]
     assert [row["name"] for row in table.rows] == ["Bob", "Ann"]
@@ -171,7 +171,7 @@ def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path:
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
     table.run()
     DeltaTable(table.location).update(updates={"name": "'damaged'"})
-    table.place = SnapshotPlace()
+    table.checkpoint = SnapshotCheckpoint()
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Ann")]
     table.tell([order(1, at=4, name="Bob")])

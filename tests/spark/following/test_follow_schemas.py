@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import Order, position_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.state import TableSchema
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.tables.databases import Maxwell
 from tests.cdc.factories import make_payload, make_record
@@ -155,7 +155,7 @@ def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_t
         table.tell([message])
         table.run()
     assert amounts(table) == {1: "4.880", 2: "5.000"}
-    table.place = SnapshotPlace()
+    table.checkpoint = SnapshotCheckpoint()
     table.options = {"reading": reading(3, at=30)}
     table.run()
     assert amounts(table) == {1: "4.880", 2: "5.000"}

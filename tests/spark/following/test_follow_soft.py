@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes
-from lakechime_dagster.dce.snapshots import SnapshotPlace
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.cdc import Deletes
@@ -161,7 +161,7 @@ def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_ma
     with pytest.raises(ConsumerBlockedError, match=r"holds rows that were deleted"):
         table.attempt(2)
     table.merge = {}
-    table.place = SnapshotPlace()
+    table.checkpoint = SnapshotCheckpoint()
     table.run()
     assert table.rows == [{"id": 1, "name": "Bob", "amount": 5}]
 

@@ -13,13 +13,13 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.cdc.record import Record, TableFilter
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.snapshots import SnapshotPlace, TableSize
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import hours_of
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.cdc import HOUR_LEVELS
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import COMPLETE, CommitMetadata, ConsumerId, Place
+from lakechime_dagster.triggers.consumers import COMPLETE, Checkpoint, CommitMetadata, ConsumerId
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
@@ -224,7 +224,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     table.step = 4
     second = table.attempt(4, 2)
     assert second.committed is not None
-    table.place = second.committed.commit_metadata.end.sources["orders__changes"]
+    table.checkpoint = second.committed.commit_metadata.end.sources["orders__changes"]
     assert second.late == {5: 1, 9: 1}
     assert fire(world, subscription, second) == ["5", "9"]
     assert fire(world, subscription, second) == []
@@ -233,7 +233,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     again = table.run()
     assert (again.late, again.events, fire(world, subscription, again)) == ({}, {"delivered again": 3}, [])
 
-    table.place = SnapshotPlace()  # as `cdc rebuild` does
+    table.checkpoint = SnapshotCheckpoint()  # as `cdc rebuild` does
     table.tell([order(5, at=30, ts_ms=12 * hour + minute)])
     rebuilt = table.run()
     assert (rebuilt.replaced, rebuilt.late, rebuilt.complete) == (True, {}, (10 * hour + 2 * minute, 12 * hour))
@@ -251,12 +251,12 @@ def of_hours(hours: range) -> Subscription:
 def fire(world: World, subscription: Subscription, result: TableResult) -> list[str]:
     """The hours for which a subscription fires by what an execution registers, as the platform does."""
     without_commit = CommitMetadata(
-        consumer=ConsumerId("test", "orders"), step=0, attempt=1, end=Place(), facts={COMPLETE: result.complete}
+        consumer=ConsumerId("test", "orders"), step=0, attempt=1, end=Checkpoint(), facts={COMPLETE: result.complete}
     )
     world.store.register(hours_of(result.committed.commit_metadata if result.committed else without_commit, "orders"))
     executions = world.fire(subscription)
     for execution in executions:
-        world.ledger.settle(execution, None)
+        world.ledger.complete(execution, None)
     return [execution.consumer.key.rpartition("=")[2] for execution in executions]
 
 

@@ -18,7 +18,7 @@ from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId, KafkaPlace, Place, TopicPlace
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets, TopicOffsets
 from tests.support.follows import read
 from tests.support.refreshes import open_log
 from tests.support.topics import ENVIRONMENT, Topics
@@ -30,17 +30,17 @@ class Reading:
 
     spark: SparkSession
     topics: Topics
-    place: KafkaPlace
+    checkpoint: KafkaOffsets
 
-    def look(self) -> KafkaPlace:
-        end = KafkaFeed(self.topics.feed(), ENVIRONMENT, is_ordered_by_position=True).look(self.place).end
-        assert isinstance(end, KafkaPlace)
+    def look(self) -> KafkaOffsets:
+        end = KafkaFeed(self.topics.feed(), ENVIRONMENT, is_ordered_by_position=True).look(self.checkpoint).end
+        assert isinstance(end, KafkaOffsets)
         return end
 
-    def frame(self, end: KafkaPlace | None = None, environment: dict[str, str] = ENVIRONMENT) -> DataFrame | None:
-        return read_topics(self.spark, self.topics.feed(), self.place, end or self.look(), environment)
+    def frame(self, end: KafkaOffsets | None = None, environment: dict[str, str] = ENVIRONMENT) -> DataFrame | None:
+        return read_topics(self.spark, self.topics.feed(), self.checkpoint, end or self.look(), environment)
 
-    def values(self, end: KafkaPlace | None = None) -> Sequence[tuple[str, int, int, str]]:
+    def values(self, end: KafkaOffsets | None = None) -> Sequence[tuple[str, int, int, str]]:
         """Topic, partition, offset and value of each message."""
         frame = self.frame(end)
         assert frame is not None
@@ -50,7 +50,7 @@ class Reading:
 
 @pytest.fixture
 def reading(spark: SparkSession, topics: Topics) -> Reading:
-    return Reading(spark, topics, KafkaPlace())
+    return Reading(spark, topics, KafkaOffsets())
 
 
 @pytest.mark.spark
@@ -89,7 +89,7 @@ def test_ranges_that_follow_each_other_give_each_committed_message_once(reading:
         open_end = reading.look()
         first = reading.values(open_end)
         producer.commit_transaction(30)
-    reading.place = open_end
+    reading.checkpoint = open_end
     reading.topics.create("orders_2", 2)
     reading.topics.send("orders_2", "d", partition=1)
     reading.topics.grow("orders", 2)
@@ -113,12 +113,12 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(re
     feed, has_more = KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True), True
     steps: list[list[tuple[str, int, int, str]]] = []
     while has_more:
-        look = feed.look(reading.place)
+        look = feed.look(reading.checkpoint)
         end, has_more = look.step_end or look.end, look.step_end is not None
-        assert isinstance(end, KafkaPlace)
+        assert isinstance(end, KafkaOffsets)
         frame = reading.frame(end)
         steps.append(sorted(reading.values(end)) if frame is not None else [])
-        reading.place = end
+        reading.checkpoint = end
     read_ = sorted(message for step in steps for message in step)
     assert read_ == [
         ("beats", 0, 0, "beat"),
@@ -136,7 +136,7 @@ def test_a_range_of_an_aborted_transaction_alone_has_no_row_and_one_without_an_o
     reading.topics.create("orders")
     reading.topics.aborted("orders", "no")
     assert reading.values() == []
-    reading.place = reading.look()
+    reading.checkpoint = reading.look()
     assert reading.frame() is None
 
 
@@ -145,7 +145,7 @@ def test_a_range_of_an_aborted_transaction_alone_has_no_row_and_one_without_an_o
 def test_offsets_that_are_gone_when_they_are_read_end_the_read(reading: Reading) -> None:
     reading.topics.create("orders")
     reading.topics.send("orders", "a")
-    reading.place = reading.look()
+    reading.checkpoint = reading.look()
     reading.topics.send("orders", "b", "c", "d")
     end = reading.look()
     reading.topics.cut("orders", 3)
@@ -179,21 +179,21 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
     )
 
-    def attempt(step: int, number: int, start: KafkaPlace, end: KafkaPlace) -> TableResult:
+    def attempt(step: int, number: int, start: KafkaOffsets, end: KafkaOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Place(feed=end)
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(feed=end)
         )
-        return ingest(reading.spark, replace(job, start=Place(feed=start), may_settle_empty=number == 1), commit_metadata, open_log)
+        return ingest(reading.spark, replace(job, start=Checkpoint(feed=start), may_complete_empty=number == 1), commit_metadata, open_log)
 
     reading.topics.create("orders", 2)
     told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
     reading.topics.send("orders", told, b"\xff\x00", None, key="k", partition=1)
     first = reading.look()
-    result = attempt(1, 1, reading.place, first)
+    result = attempt(1, 1, reading.checkpoint, first)
     assert (result.outcome, result.counts.rows_in, result.events) == (Outcome.COMMITTED, 3, {"change": 1, "tombstone": 1, "unreadable": 1})
     reading.topics.aborted("orders", "no")
     second = reading.look()
-    assert attempt(1, 2, reading.place, second).outcome is Outcome.SKIPPED
+    assert attempt(1, 2, reading.checkpoint, second).outcome is Outcome.SKIPPED
     assert attempt(2, 1, first, second).outcome is Outcome.NOTHING
     change, unreadable, tombstone = sorted(read(job.location), key=lambda row: row["offset"])
     (topic_id,) = first.topics
@@ -216,8 +216,8 @@ def test_a_wrong_password_is_said_without_it(reading: Reading) -> None:
 
 
 def test_a_partition_that_the_start_does_not_know_is_read_from_its_first_offset() -> None:
-    start = KafkaPlace({"A": TopicPlace("orders", {0: 3, 1: 2}), "B": TopicPlace("gone", {0: 9})})
-    end = KafkaPlace({"A": TopicPlace("orders", {0: 5, 1: 2, 2: 1, 3: 0}), "B": TopicPlace("gone", {0: 9})})
+    start = KafkaOffsets({"A": TopicOffsets("orders", {0: 3, 1: 2}), "B": TopicOffsets("gone", {0: 9})})
+    end = KafkaOffsets({"A": TopicOffsets("orders", {0: 5, 1: 2, 2: 1, 3: 0}), "B": TopicOffsets("gone", {0: 9})})
     assert spans_after(start, end) == {"A": {0: (3, 5), 2: (EARLIEST, 1)}}
 
 

@@ -16,10 +16,10 @@ def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_som
     flights = flights_source(tmp_path)
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
     subscription.run()
-    place, position = subscription.place, subscription.position
+    place, position = subscription.checkpoint, subscription.position
     flights.write((DAYS[2], 3, "EWR", 9))
     subscription.run()
-    subscription.place, subscription.position = place, position
+    subscription.checkpoint, subscription.position = place, position
     flights.write((DAYS[2], 4, "EWR", 9))
     again = balanced(subscription.run())
     assert (again.replaced, again.counts.inserted) == (True, 1)
@@ -29,7 +29,7 @@ def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_som
 
 def test_rows_of_single_commits_that_are_read_again_from_the_beginning_replace_the_target(spark: SparkSession, tmp_path: Path) -> None:
     subscription = single_commits(spark, tmp_path, [{3}, {1}])
-    subscription.place, subscription.position, subscription.only = {}, Position.ORIGIN, {"flights": {1, 2, 3}}
+    subscription.checkpoint, subscription.position, subscription.only = {}, Position.ORIGIN, {"flights": {1, 2, 3}}
     again = balanced(subscription.run())
     assert (again.replaced, again.counts.inserted, again.counts.unchanged) == (True, 1, 2)
     assert sorted(row[1] for row in subscription.rows) == [11, 12, 13]

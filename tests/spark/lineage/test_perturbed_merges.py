@@ -137,7 +137,7 @@ def _with_other_keys(names: Sequence[str], rows: Sequence[Row], keys: Collection
     """The rows with keys of each other, or with some that no row has."""
     if way is Way.REVERSED:
         return perturbed(names, rows, keys, way)
-    return [_moved(names, keys, row, STEP // 2) if place % 3 else row for place, row in enumerate(rows)]
+    return [_moved(names, keys, row, STEP // 2) if checkpoint % 3 else row for checkpoint, row in enumerate(rows)]
 
 
 def _moved(names: Sequence[str], keys: Collection[str], row: Row, by: int) -> Row:
