@@ -356,7 +356,7 @@ def read_schema(url: str, schema: str, table: str) -> TableSchema:
             position = _position(connection, dialect)
             if column_types(connection, schema, table) == before:
                 order = Order(position=position)
-                return TableSchema(table=f"{schema}.{table}", order=order, columns=before, dialect=dialect, is_told=False)
+                return TableSchema(table=f"{schema}.{table}", order=order, columns=before, dialect=dialect)
     raise SourceUnreadableError(f"the columns of {schema}.{table} changed with each of {_ATTEMPTS} questions; try again")
 
 

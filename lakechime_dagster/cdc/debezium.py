@@ -114,7 +114,7 @@ class DebeziumReader(EnvelopeReader):
     def _told_otherwise(self, topic: str, payload: Mapping[str, Any]) -> ReadColumns:
         """The columns of a message that brings no schema."""
         if self._schemas is None:
-            remedy = "set value.converter.schemas.enable=true in the connector, or declare ddl= of its source, or read_from= of its schema"
+            remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
             raise ValueError(f"schema: the message brings none; {remedy}")
         row = payload.get("after") or payload.get("before") or {}
         return self._schemas.columns(source_block(payload), as_object("after", row), topic)

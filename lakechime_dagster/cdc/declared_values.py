@@ -7,7 +7,6 @@ from base64 import b64decode
 from binascii import unhexlify
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from lakechime_dagster.cdc.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType, decoded, single
@@ -54,12 +53,10 @@ class NaturalColumns:
     Args:
         types: The type of each column in the lake.
         binary: How bytes are written.
-        unknown: Of columns without a type why they have none.
     """
 
-    def __init__(self, types: Mapping[str, str], binary: BinaryText = BinaryText.BASE64, unknown: Mapping[str, str] | None = None) -> None:
+    def __init__(self, types: Mapping[str, str], binary: BinaryText = BinaryText.BASE64) -> None:
         self.types = {name: _declared(name, ddl, binary) for name, ddl in types.items()}
-        self._unknown = unknown or {}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
 
     def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -75,19 +72,9 @@ class NaturalColumns:
         found: dict[str, Any] = {}
         for name, value in row.items():
             if name not in self.types:
-                reason = self._unknown.get(name, "no type is declared for this column; name it in types=")
-                raise ValueError(f"{where}.{name}: {reason}")
+                raise ValueError(f"{where}.{name}: no type is declared for this column; name it in types=")
             found[name] = None if value is None else decoded(f"{where}.{name}", self.types[name], value)
         return found
-
-
-class AsTheyStand:
-    """The values of columns as they stand in a message, whose types are not known yet."""
-
-    ddl: Mapping[str, str] = MappingProxyType({})
-
-    def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
-        return dict(row)
 
 
 def _declared(name: str, ddl: str, binary: BinaryText) -> ValueType:

@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 
 from typing_extensions import assert_never
 
-from lakechime_dagster.cdc.canal import CanalReader
 from lakechime_dagster.cdc.debezium import BeatReader, DebeziumReader
-from lakechime_dagster.cdc.dms import DmsReader
-from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.record import EnvelopeReader, ShardReader, SnapshotRowReader, TableFilter, TransactionReader
-from lakechime_dagster.cdc.row_messages import Readings, RowSchemas, Unread
+from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellReader
 from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.tables.cdc import BronzeTable
@@ -69,25 +66,16 @@ class MessageFormat:
             return History(self.tables, envelope)
         return AsWritten() if self.is_typed_elsewhere else None
 
-    def _row_schemas(self, keys: tuple[str, ...], envelope: Canal | Maxwell | Dms) -> RowSchemas | None:
-        """What tells the types of columns of which messages never bring any; None where they are declared."""
-        if self.tables is not None:
-            return Readings(keys, self.tables, self.types, envelope.binary, envelope.absent)
-        return Unread(keys) if self.is_typed_elsewhere else None
-
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
         match self.envelope:
             case Debezium():
                 return DebeziumReader(self.envelope, keys, self._schemas(self.envelope), self.only)
             case Canal():
-                schemas = self._row_schemas(keys, self.envelope)
-                return CanalReader(self.envelope, keys, self.types, schemas, self.only)
+                return CanalReader(self.envelope, keys, self.types, self.only)
             case Maxwell():
-                schemas = self._row_schemas(keys, self.envelope)
-                return MaxwellReader(self.envelope, keys, self.types, schemas, self.only)
+                return MaxwellReader(self.envelope, keys, self.types, self.only)
             case Dms():
-                schemas = self._row_schemas(keys, self.envelope)
-                return DmsReader(self.envelope, keys, self.types, schemas, self.only)
+                return DmsReader(self.envelope, keys, self.types, self.only)
             case _:
                 assert_never(self.envelope)
 

@@ -1,18 +1,32 @@
-"""Rows of messages without a schema, as changes of declared types."""
+"""Messages of Canal, Maxwell and AWS DMS: rows without a schema, as changes of declared types."""
 
+import datetime
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
-from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import Change, Key, Operation, Position
-from lakechime_dagster.cdc.declared_values import AsTheyStand, NaturalColumns
-from lakechime_dagster.cdc.record import EnvelopeReader, TableFilter, as_object, key_change, key_of
-from lakechime_dagster.cdc.schema import widened
-from lakechime_dagster.cdc.state import TableSchema
-from lakechime_dagster.cdc.values import MAX_PRECISION
+from lakechime_dagster.cdc.change import Change, Key, Operation, Position, binlog_position
+from lakechime_dagster.cdc.declared_values import NaturalColumns
+from lakechime_dagster.cdc.record import (
+    Changes,
+    Control,
+    EnvelopeReader,
+    Reading,
+    Record,
+    TableFilter,
+    Tombstone,
+    as_object,
+    as_text,
+    coordinate,
+    key_change,
+    key_of,
+    message_of,
+    order_of,
+    shown,
+)
+from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.tables.databases import Absent, BinaryText, Canal, Dms, Maxwell
 from lakechime_dagster.tables.names import spelled_as
 
@@ -25,41 +39,28 @@ class Part:
     found: Any
 
 
-class RowColumns(Protocol):
-    """How the values of a row's columns are read, and the types that the lake has for them."""
-
-    @property
-    def ddl(self) -> Mapping[str, str]: ...
-
-    def read(self, row: Mapping[str, Any], where: str) -> dict[str, Any]: ...
-
-
 class Rows:
     """Makes changes of the rows of a table.
 
     Args:
         keys: The columns of the table's key, in their order.
-        columns: How columns are read.
-        table: All columns that the table is known to have. An inserted row is whole: one that it lacks is null there.
-        absent: What it means where an update lacks one of them.
-        doubtful: Of columns that the table may have had, or not, why nobody knows.
+        types: The type of each column of the table, in Spark's words. An inserted row is whole: a column that it lacks is null.
+        binary: How bytes are written.
+        absent: What it means where an update lacks a column.
+
+    Raises:
+        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
 
-    def __init__(
-        self,
-        keys: Sequence[str],
-        columns: RowColumns,
-        *,
-        table: Iterable[str] = (),
-        absent: Absent = Absent.NOTHING,
-        doubtful: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, absent: Absent) -> None:
+        for name in keys:
+            if name not in types:
+                raise ValueError(f"keys: no type is declared for {name}; name it in types=")
         self._keys = tuple(keys)
-        self._columns = columns
-        self.ddl = columns.ddl
-        self._table = dict.fromkeys(table)
+        self._columns = NaturalColumns(types, binary)
+        self.ddl = self._columns.ddl
+        self._table = dict.fromkeys(types)
         self._absent = absent
-        self._doubtful = doubtful or {}
 
     def changes(self, told: Change, row: Part, old: Part) -> tuple[Change, ...]:
         """The changes of one row: one, or two where its key changed.
@@ -70,15 +71,11 @@ class Rows:
             old: What columns were before an update, of those that it changed or of more; None where nothing is known.
 
         Raises:
-            ValueError: A column of the key has no value, no type is known for a column, a value is not of its type, or it is in doubt
-                what a column is that the row lacks.
+            ValueError: A column of the key has no value, no type is known for a column, or a value is not of its type.
         """
         found = as_object(row.where, row.found)
         if told.operation is Operation.DELETE:
             return (replace(told, key=key_of(self._key_columns(found, row.where), self._keys, row.where)),)
-        for name, reason in self._doubtful.items():
-            if name not in found:
-                raise ValueError(f"{row.where}.{name}: {reason}")
         is_whole = told.operation is not Operation.UPDATE or self._absent is Absent.NULL
         columns = self._columns.read({**self._table, **found} if is_whole else found, row.where)
         is_partial = not is_whole and self._absent is Absent.UNCHANGED
@@ -99,210 +96,6 @@ class Rows:
         return self._columns.read({name: row[name] for name in self._keys if name in row}, where)
 
 
-_WIDTH, _UNSIGNED = r"(?:\(\d+\))?", r" unsigned(?: zerofill)?"
-_UNSIGNED_BIGINT = "decimal(20,0)"
-_MYSQL = {
-    rf"tinyint{_WIDTH}": "tinyint",
-    rf"tinyint{_WIDTH}{_UNSIGNED}|smallint{_WIDTH}|year{_WIDTH}": "smallint",
-    rf"smallint{_WIDTH}{_UNSIGNED}|mediumint{_WIDTH}(?:{_UNSIGNED})?|int{_WIDTH}": "int",
-    rf"int{_WIDTH}{_UNSIGNED}|bigint{_WIDTH}": "bigint",
-    rf"bigint{_WIDTH}{_UNSIGNED}": _UNSIGNED_BIGINT,
-    r"float\b.*": "float",
-    r"double\b.*": "double",
-    r"bit\(1\)": "boolean",
-    r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text|json|enum\(.*\)|time\b.*": "string",
-    r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": "binary",
-    r"date": "date",
-    r"datetime\b.*": "timestamp_ntz",
-    r"timestamp\b.*": "timestamp",
-}
-_POSTGRES = {
-    r"smallint": "smallint",
-    r"integer": "int",
-    r"bigint|oid": "bigint",
-    r"real": "float",
-    r"double precision": "double",
-    r"boolean|bit\(1\)": "boolean",
-    r"character(?: varying)?(?:\(\d+\))?|text|citext|name|enum|jsonb?|uuid|time(?:\(\d\))? without time zone": "string",
-    r"bytea": "binary",
-    r"date": "date",
-    r"timestamp(?:\(\d\))? without time zone": "timestamp_ntz",
-    r"timestamp(?:\(\d\))? with time zone": "timestamp",
-}
-_TYPES: Mapping[Dialect, Mapping[str, str]] = {Dialect.MYSQL: _MYSQL, Dialect.POSTGRES: _POSTGRES}
-_DECIMAL = re.compile(rf"(?:decimal|numeric)(?:\((\d+),(-?\d+)\))?(?:{_UNSIGNED})?")
-
-
-def lake_type(dialect: Dialect, source_type: str) -> str | None:
-    """The narrowest type that holds the values of a column exactly; None where none does, or tools write such values differently.
-
-    PostgreSQL's NaN of a numeric and its endless dates are values of no decimal and no date, and are refused as they come.
-
-    Args:
-        dialect: The database's.
-        source_type: The type in the database's words, as `canonical` takes it.
-    """
-    kind = source_type.lower()
-    if decimal := _DECIMAL.fullmatch(kind):
-        precision, scale = (int(part or -1) for part in decimal.groups())
-        return f"decimal({precision},{scale})" if 0 <= scale <= precision <= MAX_PRECISION else "string"
-    return next((ddl for pattern, ddl in _TYPES[dialect].items() if re.fullmatch(pattern, kind, re.DOTALL)), None)
-
-
-_EXACT = re.compile(r"(?:tiny|small|big)?int|decimal\(\d+,\d+\)")
-
-
-class RowSchemas(Protocol):
-    """What tells the types of a table's columns."""
-
-    def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
-        """What makes changes of rows that have these columns, at a place of the log; empty where the message tells none.
-
-        Raises:
-            ValueError: Nobody told the columns of the table, or a column of the key has no type.
-        """
-        ...
-
-    def knows(self, table: str, name: str) -> bool:
-        """Whether a table is known to have, or to have had, a column."""
-        ...
-
-
-class Declared:
-    """The types that the lake declares, which hold at every place.
-
-    Args:
-        keys: The columns of the table's key, in their order.
-        types: The type of each column, in Spark's words.
-        binary: How bytes are written.
-        absent: What it means where an update lacks a column.
-
-    Raises:
-        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
-    """
-
-    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, absent: Absent) -> None:
-        for name in keys:
-            if name not in types:
-                raise ValueError(f"keys: no type is declared for {name}; name it in types=")
-        self._types = types
-        self._rows = Rows(keys, NaturalColumns(types, binary), table=types, absent=absent)
-
-    def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
-        return self._rows
-
-    def knows(self, table: str, name: str) -> bool:
-        return name in self._types
-
-
-class Unread:
-    """Values as they stand in a message: enough to keep it, with its key and its place, until their types are known."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._rows = Rows(keys, AsTheyStand())
-
-    def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
-        return self._rows
-
-    def knows(self, table: str, name: str) -> bool:
-        return False
-
-
-class Readings:
-    """The types that readings of the database tell.
-
-    Args:
-        keys: The columns of the table's key, in their order.
-        schemas: The readings, in any order.
-        types: Declared for columns of which a reading tells no exact type, or none that holds for all that is there.
-        binary: How bytes are written.
-        absent: What it means where an update lacks a column that the table had.
-    """
-
-    def __init__(
-        self,
-        keys: Sequence[str],
-        schemas: Iterable[TableSchema],
-        types: Mapping[str, str],
-        binary: BinaryText,
-        absent: Absent,
-    ) -> None:
-        self._keys, self._types, self._binary, self._absent = tuple(keys), types, binary, absent
-        self._tables: dict[str, list[TableSchema]] = {}
-        for one in sorted(schemas, key=lambda schema: schema.order):
-            declared = replace(one, columns=spelled_as((*keys, *types), one.columns))
-            self._tables.setdefault(one.table, []).append(declared)
-        self._known: dict[tuple[str, int | None, tuple[str, ...]], Rows] = {}
-
-    def rows(self, table: str, position: Position, names: Sequence[str]) -> Rows:
-        known = self._tables.get(table)
-        if not known:
-            raise ValueError(f"types: nothing told the columns of {table}; read_from= read {', '.join(self._tables) or 'nothing'}")
-        # A place may be that of the end of a change, so that a reading at the same place may be after it.
-        index = bisect_left(known, position[:2], key=lambda one: one.order.position) if position else None
-        key = table, index, tuple(names)
-        if key not in self._known:
-            self._known[key] = self._made(known if index is None else known[max(0, index - 1) : index + 1], key[2])
-        return self._known[key]
-
-    def knows(self, table: str, name: str) -> bool:
-        return name in self._types or any(name in one.columns for one in self._tables.get(table, ()))
-
-    def _made(self, around: Sequence[TableSchema], names: Sequence[str]) -> Rows:
-        every = dict.fromkeys(name for one in around for name in one.columns)
-        types, unknown = dict[str, str](), dict[str, str]()
-        is_named = self._absent is not Absent.NOTHING  # by what a row lacks, and not by what it has alone
-        for name in {**dict.fromkeys(names), **(every if is_named else {})}:
-            try:
-                types[name] = self._types.get(name) or _type_of(name, around)
-            except ValueError as problem:
-                unknown[name] = str(problem)
-        missing = [name for name in self._keys if name not in types and name not in unknown]
-        if missing and names:
-            raise ValueError(f"keys: {missing[0]} is no column of the row, or of {around[0].table}")
-        columns = NaturalColumns(types, self._binary, unknown)
-        if not is_named:
-            return Rows(self._keys, columns)
-        always = [name for name in every if name in types and all(name in one.columns for one in around)]
-        lacking = [name for name in every if name not in always and name not in names]
-        doubtful = {name: _not_always(around) for name in lacking if self._absent is Absent.NULL}
-        return Rows(self._keys, columns, table=always, absent=self._absent, doubtful=doubtful)
-
-
-def _type_of(name: str, around: Sequence[TableSchema]) -> str:
-    """The type that holds what a column was in readings.
-
-    Raises:
-        ValueError: There is none; the message says why.
-    """
-    told = [(one, one.columns[name]) for one in around if name in one.columns]
-    if not told:
-        raise ValueError(f"no such column of {around[0].table} is known at this place of the log")
-    found: str | None = None
-    for one, kind in told:
-        ddl = lake_type(one.dialect, kind) or "string"  # as the tool writes it
-        common = ddl if found is None else _common(found, ddl)
-        if common is None:
-            first, word = told[0]
-            raise ValueError(f"it was {word} when {first.table} was read at {first.order.position}, and {kind} at {one.order.position}")
-        found = common
-    assert found is not None
-    return found
-
-
-def _common(one: str, other: str) -> str | None:
-    """Of two types whose values are written alike the one that holds those of both."""
-    if one == other:
-        return one
-    both = widened(one, other)
-    return both if both is not None and _EXACT.fullmatch(both) else None
-
-
-def _not_always(around: Sequence[TableSchema]) -> str:
-    places = " and ".join(str(one.order.position) for one in (around[0], around[-1]))
-    return f"it is null, or was not there, as {around[0].table} had it at one of {places} alone; let the tool write nulls"
-
-
 class RowReader(EnvelopeReader):
     """Reads the messages of one table's topics that hold rows without their types.
 
@@ -310,22 +103,197 @@ class RowReader(EnvelopeReader):
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
         types: The type that the lake declares for each column of a row.
-        schemas: The types of the columns where they are not declared.
         only: The tables whose messages are read.
+
+    Raises:
+        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
     """
 
+    tool: ClassVar[str]
+
     def __init__(
-        self,
-        envelope: Canal | Maxwell | Dms,
-        keys: Sequence[str],
-        types: Mapping[str, str],
-        schemas: RowSchemas | None = None,
-        only: TableFilter | None = None,
+        self, envelope: Canal | Maxwell | Dms, keys: Sequence[str], types: Mapping[str, str], only: TableFilter | None = None
     ) -> None:
-        self._only = only or TableFilter()
-        self._schemas = schemas or Declared(keys, types, envelope.binary, envelope.absent)
+        self._envelope, self._only = envelope, only or TableFilter()
+        self._rows = Rows(keys, types, envelope.binary, envelope.absent)
         self._declared = dict.fromkeys((*keys, *types))
+
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        payload = message_of(record, self.tool, is_exact)
+        return Tombstone(None, coordinate(record)) if payload is None else self._told(record, payload)
+
+    @abstractmethod
+    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+        """The same of the object that a message is."""
 
     def _spelled(self, row: Any) -> Any:
         """A row with the names of its columns as the lake declares them; what is no row as it is."""
         return row if not isinstance(row, dict) or row.keys() <= self._declared.keys() else spelled_as(self._declared, row)
+
+
+_OF_CANAL = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
+_NAME = r"(`[^`]+`|[\w$]+)"
+_TRUNCATION = re.compile(rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*", re.IGNORECASE | re.DOTALL)
+
+
+class CanalReader(RowReader):
+    """Reads the messages of Canal of one table's topics."""
+
+    tool = "Canal"
+
+    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+        operation = Operation.TRUNCATE if is_truncation(payload) else _OF_CANAL.get(str(payload.get("type")))
+        if payload.get("isDdl") is True and operation is not Operation.TRUNCATE:
+            return Control.SCHEMA_CHANGE
+        if operation is None:
+            known = ", ".join(_OF_CANAL)
+            raise ValueError(f"type: a message of Canal that is no DDL has one of {known}, not {shown(payload.get('type'))}")
+        database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
+        if other := self._only.other(database, table):
+            return other
+        told = Change(
+            source=f"{database}.{table}",
+            operation=operation,
+            order=order_of(record, operation, ()),
+            event_ms=payload["es"] if type(payload.get("es")) is int else None,
+        )
+        if operation is Operation.TRUNCATE:
+            return Changes((told,), self._rows.ddl)
+        data = payload.get("data")
+        if not isinstance(data, list) or not data:
+            raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
+        data = list(map(self._spelled, data))
+        old = payload.get("old")
+        old = list(map(self._spelled, old)) if isinstance(old, list) else old
+        return Changes(tuple(self._changes(told, data, old)), self._rows.ddl)
+
+    def _changes(self, told: Change, data: Sequence[Any], old: Any) -> Iterator[Change]:
+        if old is not None and (not isinstance(old, list) or len(old) != len(data)):
+            raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
+        for index, row in enumerate(data):
+            of_row = replace(told, order=told.order._replace(item=2 * index))  # and the next one, where its key changed
+            before = Part(f"old[{index}]", None if old is None else old[index])
+            yield from self._rows.changes(of_row, Part(f"data[{index}]", row), before)
+
+
+def is_truncation(payload: Mapping[str, Any]) -> bool:
+    """Whether a message tells a statement that truncates its table, of whatever type it says that it is."""
+    found = _TRUNCATION.fullmatch(str(payload.get("sql"))) if payload.get("isDdl") is True else None
+    if found is None:
+        return False
+    database, table = ((name or "").strip("`") for name in found.groups())
+    return table == payload.get("table") and database in ("", payload.get("database"))
+
+
+_BOOTSTRAP = "bootstrap-insert"
+_OF_MAXWELL = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, _BOOTSTRAP: Operation.READ}
+_OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
+_OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
+
+
+class MaxwellReader(RowReader):
+    """Reads the messages of Maxwell of one table's topics."""
+
+    tool = "Maxwell"
+
+    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+        kind = str(payload.get("type"))
+        control = _maxwell_control(kind)
+        if control is not None:
+            return control
+        if kind not in _OF_MAXWELL:
+            known = ", ".join(_OF_MAXWELL)
+            raise ValueError(f"type: a message of Maxwell about a row has one of {known}, not {shown(payload.get('type'))}")
+        database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
+        if other := self._only.other(database, table):
+            return other
+        told = Change(
+            source=f"{database}.{table}",
+            operation=_OF_MAXWELL[kind],
+            order=order_of(record, _OF_MAXWELL[kind], _maxwell_position(payload.get("position"))),
+            event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
+            snapshot=kind if kind == _BOOTSTRAP else None,
+        )
+        data, old = self._spelled(payload.get("data")), self._spelled(payload.get("old"))
+        return Changes(self._rows.changes(told, Part("data", data), Part("old", old)), self._rows.ddl)
+
+
+def _maxwell_control(kind: str) -> Control | None:
+    """What a message of a type that tells of no row is; None if it tells of one."""
+    if kind in _OF_BOOTSTRAPS:
+        return Control.SNAPSHOT
+    return Control.SCHEMA_CHANGE if kind.startswith(_OF_SCHEMAS) else None
+
+
+def _maxwell_position(found: Any) -> Position:
+    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it is not told."""
+    if found is None:
+        return ()
+    place = binlog_position(str(found))
+    if not place:
+        raise ValueError(f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not {shown(found)}")
+    return place
+
+
+_LOAD = "load"
+_OF_DMS = {_LOAD: Operation.READ, "insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE}
+_DMS_TRUNCATION = "truncate-table"
+_OF_DMS_MESSAGE = ("data", "metadata", "control")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+class DmsReader(RowReader):
+    """Reads the messages of AWS DMS of one table's topics."""
+
+    tool = "AWS DMS"
+
+    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+        metadata = as_object("metadata", payload.get("metadata"))
+        kind, is_control = str(metadata.get("operation")), metadata.get("record-type") == "control"
+        if is_control and kind != _DMS_TRUNCATION:
+            return Control.SCHEMA_CHANGE
+        operation = Operation.TRUNCATE if is_control else _OF_DMS.get(kind)
+        if operation is None:
+            known = ", ".join(_OF_DMS)
+            raise ValueError(f"metadata.operation: a message of AWS DMS has one of {known}, not {shown(metadata.get('operation'))}")
+        schema, table = (as_text(f"metadata.{name}", metadata.get(name)) for name in ("schema-name", "table-name"))
+        if other := self._only.other(schema, table):
+            return other
+        told = Change(
+            source=f"{schema}.{table}",
+            operation=operation,
+            order=order_of(record, operation, _dms_position(metadata)),
+            event_ms=_milliseconds(metadata.get("commit-timestamp")),
+            snapshot=kind if kind == _LOAD else None,
+        )
+        if operation is Operation.TRUNCATE:
+            return Changes((told,), self._rows.ddl)
+        return self._changes(told, payload)
+
+    def _changes(self, told: Change, payload: Mapping[str, Any]) -> Changes:
+        assert isinstance(self._envelope, Dms)
+        data, prefix = self._spelled(as_object("data", payload.get("data"))), self._envelope.before_prefix
+        before = {name: value for name, value in data.items() if name.startswith(prefix) and name not in self._declared}
+        row = {name: value for name, value in data.items() if name not in before}
+        images = [name for name in payload if name not in _OF_DMS_MESSAGE]
+        if len(images) > 1:
+            raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
+        where = images[0] if images else "data"
+        image = as_object(where, payload[where] or {}) if images else {}
+        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(image))
+        return Changes(self._rows.changes(told, Part("data", row), Part(where, old)), self._rows.ddl)
+
+
+def _dms_position(metadata: Mapping[str, Any]) -> Position:
+    """The position in MySQL's binlog, and below it the record's number in its transaction; empty where none is told."""
+    place = binlog_position(str(metadata.get("stream-position")))
+    number = metadata.get("transaction-record-id")
+    return (*place, number if type(number) is int else 0) if place else ()
+
+
+def _milliseconds(commit: Any) -> int | None:
+    """The time of a commit; None if it is not told."""
+    try:
+        return (datetime_of_iso(commit) - _EPOCH) // datetime.timedelta(milliseconds=1)
+    except (TypeError, ValueError):
+        return None

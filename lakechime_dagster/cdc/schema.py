@@ -275,7 +275,7 @@ class Doubt:
 
 
 class History:
-    """The columns of tables at each place of a log, from all that was told and read of them.
+    """The columns of tables at each place of a log, by what was read of them in the database.
 
     Args:
         schemas: In any order.
@@ -321,14 +321,10 @@ class History:
     def _words(self, table: str, index: int) -> Mapping[str, str | Doubt]:
         known = self._tables.get(table)
         if not known:
-            raise ValueError(f"schema: the message brings none, and nothing else told the columns of {table}")
+            raise ValueError(f"schema: the message brings none, and the columns of {table} were not read in the database")
         before, after = known[index - 1] if index else None, known[index] if index < len(known) else None
-        if before is None:
-            if after is None or after.is_told:
-                raise ValueError(f"schema: the first that is known of {table} is of a later place of the log, {known[0].order.position}")
-            return after.columns
-        if after is None or after.is_told:
-            return before.columns
+        if before is None or after is None:
+            return (before or known[0]).columns
         return {**after.columns, **before.columns, **dict(self._between(before, after))}
 
     def _between(self, before: TableSchema, after: TableSchema) -> Iterator[tuple[str, str | Doubt]]:

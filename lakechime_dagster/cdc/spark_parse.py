@@ -8,18 +8,14 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.incremental_merge import Fate, Need
 from lakechime_dagster.cdc.job import ChangeJob
-from lakechime_dagster.cdc.record import Control, payload_of
 from lakechime_dagster.cdc.schema import Evolution, spellings, widened
 from lakechime_dagster.cdc.spark_changes import MESSAGE, STATE_DDL, TOLD_DDL, Reading, Respelled, What
 from lakechime_dagster.cdc.spark_epochs import in_epochs
 from lakechime_dagster.cdc.spark_remembered import OPENED, STATE_COLUMNS, Seen, columns_in, seen_before
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
-from lakechime_dagster.cdc.state import Defaults, Role, StateRow, TableSchema, fresh, schemas_of
-from lakechime_dagster.cdc.wire import order_of
-from lakechime_dagster.errors import ConsumerBlockedError
+from lakechime_dagster.cdc.state import Defaults, Role, StateRow, TableSchema
 from lakechime_dagster.spark.commit import Target
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned
 from lakechime_dagster.spark.refresh import OpenLog
@@ -33,38 +29,6 @@ def remembered_schemas(state: DataFrame) -> list[TableSchema]:
     """What rows of a table of what is remembered tell of the columns of the database's tables."""
     rows = state.where(F.col("role") == Role.SCHEMA.value).select(*STATE_COLUMNS).collect()
     return [TableSchema.of_row(StateRow(*row)) for row in rows]
-
-
-def readings_in(state: DataFrame) -> list[TableSchema]:
-    """Those of them that were read in the database."""
-    return [one for one in remembered_schemas(state) if not one.is_told]
-
-
-def told_schemas(name: str, messages: DataFrame, before: Iterable[TableSchema], places: Iterable[StateRow]) -> list[TableSchema]:
-    """What the schema changes among the messages of a step tell that was not known before it.
-
-    Args:
-        name: The table, for errors.
-        messages: Rows of its bronze table.
-        before: What was known.
-        places: How far each source had come before the step (`Role.PLACE`).
-
-    Raises:
-        ConsumerBlockedError: Rows were read already as what was known then does not say, as a schema change came after them.
-    """
-    found: list[TableSchema] = []
-    rows = messages.where(F.col("kind") == Control.SCHEMA_CHANGE.value).select("topic_id", "partition", "offset", "value").collect()
-    for topic_id, partition, offset, value in rows:
-        found += schemas_of(payload_of(value.encode(), "value"), Order(topic=topic_id, partition=partition, offset=offset))
-    new = fresh(found, before)
-    come = [(row.source, order_of(row.order).position) for row in places]
-    for one in new:
-        if any(source.endswith(f".{one.table}") and position >= one.order.position for source, position in come):
-            raise ConsumerBlockedError(
-                f"{name}: that the columns of {one.table} changed at {list(one.order.position)} was told after rows from there on had been "
-                f"read; `lakechime cdc rebuild {name}` reads all messages again, by what is known now"
-            )
-    return new
 
 
 BAD = ("topic", "partition", "offset", "key", "message", REASON)
@@ -244,12 +208,12 @@ class Hearing:
         """The messages of a range; names of columns that differ from those of the table in case alone are the table's.
 
         Raises:
-            ConsumerBlockedError: positions begin anew, or a change of the columns was told too late.
+            ConsumerBlockedError: positions begin anew.
         """
         before = None if read.images is None else self._state_before()
         known = Seen() if before is None else seen_before(before)
         messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
-        tables = self._tables(messages, known) if self.job.format.is_typed_elsewhere else []
+        tables = self._tables(known) if self.job.format.is_typed_elsewhere else []
         apart = spread(messages.select(*MESSAGE), read) if self.compute is self.compute.workers else messages.select(*MESSAGE)
         told = self._told(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
         ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
@@ -267,19 +231,17 @@ class Hearing:
         fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
         return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
 
-    def _tables(self, messages: DataFrame, known: Seen) -> list[TableSchema]:
+    def _tables(self, known: Seen) -> list[TableSchema]:
         """What a step adds to what is known of the columns of the database's tables, the same for every attempt.
 
-        A table that is made anew keeps the readings of the one before: schema changes are told again, these by nobody.
+        A table that is rebuilt keeps the readings of the one before.
         """
-        is_told = isinstance(self.job.format.envelope, Debezium)  # of others a schema change tells a statement alone
-        told = told_schemas(self.job.name, messages, map(TableSchema.of_row, known.tables), known.places) if is_told else []
         if self.decided is not None:
             of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(F.col("step") == self.step)
-            return [*told, *readings_in(of_step)]
-        is_anew = not known.tables and self.state.log.exists()
-        earlier = readings_in(pinned(self.spark, self.state.location, self.state.log.version)) if is_anew else []
-        return [*told, *earlier, *([] if self.job.reading is None else [self.job.reading])]
+            return remembered_schemas(of_step)
+        is_rebuilt = not known.tables and self.state.log.exists()
+        earlier = remembered_schemas(pinned(self.spark, self.state.location, self.state.log.version)) if is_rebuilt else []
+        return [*earlier, *([] if self.job.reading is None else [self.job.reading])]
 
     def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> Rows:
         merge, envelope = self.job.merge, self.job.format.envelope

@@ -1,7 +1,6 @@
 """What is kept of changes beside a table's rows, how far each source has been read, and what may be forgotten."""
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ import orjson
 
 from lakechime_dagster.cdc import history
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position, position_of
+from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
 from lakechime_dagster.cdc.epochs import Snapshots
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import KeyStep, Known, merged
@@ -69,7 +68,7 @@ class StateRow(NamedTuple):
     key: str | None
     source: str
     order: str  # of a base and of the table's row: what is known beside the values of the columns
-    op: str | None = None  # of Role.COLUMNS the schema's name, of Role.SCHEMA whether it was told or read
+    op: str | None = None  # of Role.COLUMNS the schema's name
     columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types
     omitted: str | None = None  # a JSON array; of Role.COLUMNS all of the schema
     continues: str | None = None
@@ -303,71 +302,33 @@ def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
     return [step.key for step in merged(known, (), truncated, {}).keys if step.waits]
 
 
-_NAME = re.compile(r'"((?:[^"]|"")*)"')
-_TOLD, _READ = "told", "read"
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """The columns of a table.
+    """The columns that a database's table had at a place of its log.
 
     Attributes:
         table: Its name with that of its database, in PostgreSQL its schema, as messages have them.
-        order: The place of the log, and of several changes at one place which came later.
+        order: The place of the log.
         columns: By name the type in the database's words, in the table's order.
         dialect: The database's.
-        is_told: By the log itself: they hold from that place on. Otherwise they were read there.
     """
 
     table: str
     order: Order
     columns: Mapping[str, str]
     dialect: Dialect
-    is_told: bool
 
     @property
     def row(self) -> StateRow:
         """How it is remembered."""
         columns = orjson.dumps(dict(self.columns)).decode()
-        op = _TOLD if self.is_told else _READ
-        return StateRow(Role.SCHEMA.value, None, self.table, order_text(self.order), op=op, columns=columns, snapshot=self.dialect.value)
+        return StateRow(Role.SCHEMA.value, None, self.table, order_text(self.order), columns=columns, snapshot=self.dialect.value)
 
     @classmethod
     def of_row(cls, row: StateRow) -> "TableSchema":
         """The one that a row remembers."""
         columns, dialect = orjson.loads(row.columns or "{}"), Dialect(row.snapshot)
-        return cls(table=row.source, order=order_of(row.order), columns=columns, dialect=dialect, is_told=row.op == _TOLD)
-
-
-def schemas_of(payload: Mapping[str, Any], coordinate: Order) -> list[TableSchema]:
-    """What a message of a connector's topic of schema changes tells of tables, after Debezium's documentation of that topic.
-
-    Raises:
-        ValueError: It is none, or tells no place of the log.
-    """
-    try:
-        position = position_of(payload["source"])
-        found = [(change["id"], change["table"]["columns"]) for change in payload["tableChanges"] or () if change.get("table")]
-        columns = [(table_named(name), {one["name"]: _words(one) for one in told}) for name, told in found]
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise ValueError(f"{repr(dict(payload))[:200]} is no schema change of Debezium: {problem!r}") from problem
-    if not position:
-        raise ValueError(f"{repr(dict(payload))[:200]} names no position in the database's log")
-    order = coordinate._replace(position=position)
-    return [TableSchema(table=name, order=order, columns=told, dialect=Dialect.MYSQL, is_told=True) for name, told in columns]
-
-
-def table_named(name: str) -> str:
-    """The name of a table with that of its database, of `"shop"."orders"`."""
-    return ".".join(part.replace('""', '"') for part in _NAME.findall(name)[-2:])
-
-
-def _words(column: Mapping[str, Any]) -> str:
-    """The type of a column as `information_schema` has it: `decimal(10,2)`, `int(10) unsigned`."""
-    word, *rest = str(column["typeName"]).lower().split(" ")
-    length, scale = column.get("length"), column.get("scale")
-    size = "" if length is None or column.get("enumValues") else f"({length})" if scale is None else f"({length},{scale})"
-    return " ".join([word + size, *rest])
+        return cls(table=row.source, order=order_of(row.order), columns=columns, dialect=dialect)
 
 
 def needed(schemas: Iterable[TableSchema]) -> list[TableSchema]:
@@ -375,23 +336,10 @@ def needed(schemas: Iterable[TableSchema]) -> list[TableSchema]:
     tables: dict[str, list[TableSchema]] = {}
     for one in sorted(schemas, key=lambda schema: schema.order):
         known = tables.setdefault(one.table, [])
-        if len(known) > 1 and all(not each.is_told and each.columns == one.columns for each in (*known[-2:], one)):
+        if len(known) > 1 and all(each.columns == one.columns for each in known[-2:]):
             known.pop()
         known.append(one)
     return [one for known in tables.values() for one in known]
-
-
-def fresh(told: Iterable[TableSchema], known: Iterable[TableSchema]) -> list[TableSchema]:
-    """Those that say something else than what was known of their place: a connector that begins anew tells its tables again."""
-    before = list(known)
-    found: list[TableSchema] = []
-    for one in sorted(told, key=lambda schema: schema.order):
-        earlier = [each for each in before if each.table == one.table and each.order <= one.order]
-        newest = max(earlier, key=lambda each: each.order, default=None)
-        if newest is None or not newest.is_told or dict(newest.columns) != dict(one.columns):
-            before.append(one)
-            found.append(one)
-    return found
 
 
 def low_watermark_before(young: Order) -> Order | None:

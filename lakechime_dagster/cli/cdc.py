@@ -303,12 +303,12 @@ def _columns(table: "ChangeTable", url: str | None, place: str | None) -> Mappin
     """Of each column its type in the database, and the lake's."""
     from lakechime_dagster.cdc.canonical import Dialect
     from lakechime_dagster.cdc.database import column_types, connected
-    from lakechime_dagster.cdc.row_messages import lake_type
+    from lakechime_dagster.cdc.database_types import lake_type
     from lakechime_dagster.tables.databases import Canal, Debezium, Maxwell
 
     envelope = table.bronze.envelope
     if isinstance(envelope, Debezium):
-        remedy = "set value.converter.schemas.enable=true in the connector, or declare read_from= of its schema"
+        remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
         raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
     if url is None:
         raise common.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")

@@ -17,18 +17,16 @@ Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 def step_end(feed: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
     """Up to where one step reads from a checkpoint; None where that is the end.
 
-    A schema change says how the rows after it are read, which must be known with them: its topic is read up to the end. A
-    heartbeat says up to when its server's log had come, which must not be known before the changes that came till then: its
-    topic waits until all others are read up to their ends. One that waits and was never read is not in the place.
+    A heartbeat says up to when its server's log had come, which must not be known before the changes that came till then: its
+    topic waits until all others are read up to their ends. One that waits and was never read is not in the offsets.
     """
     if feed.max_offsets is None or _count(unread) <= feed.max_offsets:
         return None
-    schemas, beats = (_of_topics(unread, end, glob) for glob in (feed.ddl, feed.heartbeats))
-    others = {one: span for one, span in unread.items() if one not in schemas and one not in beats}
-    room = feed.max_offsets - _count(schemas)
-    taken = {**_taken(schemas, _count(schemas)), **_taken(others, room)}
-    if room > _count(others):
-        taken |= _taken(beats, room - _count(others))
+    beats = _of_topics(unread, end, feed.heartbeats)
+    others = {one: span for one, span in unread.items() if one not in beats}
+    taken = _taken(others, feed.max_offsets)
+    if feed.max_offsets > _count(others):
+        taken |= _taken(beats, feed.max_offsets - _count(others))
     waiting, topics = unread.keys() - taken.keys(), dict[str, TopicOffsets]()
     for topic_id, topic in end.topics.items():
         known, waits = checkpoint.topics.get(topic_id), {number for one, number in waiting if one == topic_id}

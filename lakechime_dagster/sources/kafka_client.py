@@ -58,7 +58,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicState]:
-    globs = (feed.topic, feed.heartbeats, feed.ddl, feed.transactions)
+    globs = (feed.topic, feed.heartbeats, feed.transactions)
     names = [name for name in client.list_topics(timeout=seconds).topics if any(fnmatchcase(name, glob) for glob in globs)]
     described = _described(client, names, seconds)
     if not any(fnmatchcase(name, feed.topic) for name in described):

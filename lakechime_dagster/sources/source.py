@@ -26,7 +26,7 @@ def open_feed(
     """
     match feed:
         case JsonLines():
-            return FilesFeed(located(feed.folder), feed.pattern, None if feed.ddl else feed.max_bytes)
+            return FilesFeed(located(feed.folder), feed.pattern, feed.max_bytes)
         case KafkaTopic():
             return KafkaFeed(feed, environment, is_ordered_by_position=is_ordered_by_position)
     raise FeedUnreadableError(f"{feed} is neither JsonLines(…) nor KafkaTopic(…)")

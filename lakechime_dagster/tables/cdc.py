@@ -186,10 +186,8 @@ class SourceSchema:
     """The columns of a database's table: where their types are found, how the CDC table names them, and what happens when they change.
 
     Attributes:
-        types: The type of each column, such as `{"id": "bigint"}`, of envelopes whose messages bring no schema (not Debezium's); with
-            `read_from` only of the columns whose types the database does not tell.
-        read_from: The database in which the types are read, where messages bring no schema. Debezium's schema changes tell them too:
-            name their topics by the source's `ddl`.
+        types: The type of each column, such as `{"id": "bigint"}`, of envelopes whose messages bring no schema (not Debezium's).
+        read_from: The database in which the types are read with each execution, where messages of Debezium bring no schema.
         names: Names in the CDC table of columns that have others in the database, such as `{"amt": "amount"}`.
         on_drift: What happens when columns of the database's table change: `lenient` (the default), `evolve`, `exception` or
             `ignore`; see `Drift`.
@@ -220,8 +218,8 @@ class BronzeTable(FeedTable):
 
     @property
     def is_typed_elsewhere(self) -> bool:
-        """Whether the columns of messages that bring no schema are told by schema changes, or read in the database."""
-        return bool(self.feed.ddl) or self.schema.read_from is not None
+        """Whether the columns of messages that bring no schema are read in the database."""
+        return self.schema.read_from is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,18 +368,16 @@ def _checked_schema(name: str, schema: object, source: Feed, envelope: Envelope,
 
 
 def _check_read_from(name: str, source: Feed, envelope: object, read_from: object) -> None:
-    if read_from is not None and not isinstance(read_from, Database):
+    if read_from is None:
+        return
+    if not isinstance(read_from, Database):
         raise DeclarationError(name, "read_from", f"{shown(read_from)} is no Database(url, table)")
-    is_of_debezium = isinstance(envelope, Debezium)
-    if read_from is not None and source.shards:
-        remedy = "name the topic of their schema changes by ddl=" if is_of_debezium else "declare SourceSchema(types={…})"
-        raise DeclarationError(name, "read_from", f"is one database's table; this one follows those of all shards: {remedy}")
-    if isinstance(envelope, Canal | Maxwell) and read_from is not None and read_from.is_postgres:
-        tool = type(envelope).__name__
-        raise DeclarationError(name, "read_from", f"is in PostgreSQL, which {tool} does not follow; name the database that it reads")
-    if source.ddl and not is_of_debezium:
-        remedy = "is for Debezium's messages; declare SourceSchema(read_from=…), or types={…} as `lakechime cdc plan --types` writes them"
-        raise DeclarationError(name, "source", f"ddl={shown(source.ddl)} {remedy}")
+    if not isinstance(envelope, Debezium):
+        remedy = "declare types={…}, as `lakechime cdc plan --types` writes them"
+        raise DeclarationError(name, "read_from", f"is for Debezium's messages without a schema; {remedy}")
+    if source.shards:
+        remedy = "let the connector write schemas (value.converter.schemas.enable=true)"
+        raise DeclarationError(name, "read_from", f"is one database's table, and this one has those of all shards; {remedy}")
 
 
 def _check_monitor(name: str, monitor: object, source: Feed) -> None:

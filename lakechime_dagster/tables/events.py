@@ -545,7 +545,7 @@ def event_stream(
         raise DeclarationError(name, "source", problem)
     if getattr(source, "records", False):
         raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
-    of_cdc = ("shards", "database", "table", "ddl", "transactions", "heartbeats")
+    of_cdc = ("shards", "database", "table", "transactions", "heartbeats")
     told = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
     if told:
         raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")

@@ -31,13 +31,12 @@ class JsonLines:
         shards: A regular expression that the names of files (of `records` those of their topics) match, with a named group for
             each column that they tell.
         records: A line is a message with its parts, not its value alone.
-        ddl: A glob of the topics, among the records, of the connector's schema changes, for messages that bring no schema.
         database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where files
             hold those of several; messages of others are counted, and nothing else is read of them.
         table: A glob of the tables, likewise.
         transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
         max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
-            longer line is taken alone. With `ddl` a step reads all, as a schema change comes no later than its rows.
+            longer line is taken alone.
         every: How often the folder is polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 
@@ -47,7 +46,6 @@ class JsonLines:
     shards: str = field(default="", kw_only=True)
     database: str = field(default="", kw_only=True)
     table: str = field(default="", kw_only=True)
-    ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_bytes: int | None = field(default=MAX_BYTES, kw_only=True)
     every: Schedule | None = field(default=None, kw_only=True)
@@ -57,9 +55,9 @@ class JsonLines:
         _check_table_filter("JsonLines", self.database, self.table)
         _check_limit("JsonLines", "max_bytes", self.max_bytes)
         check_every("JsonLines", self.every)
-        for name, topics in (("ddl", self.ddl), ("transactions", self.transactions)):
-            if topics and not self.records:
-                raise DeclarationError("JsonLines", name, f"{shown(topics)} names topics, which only records=True have")
+        if self.transactions and not self.records:
+            problem = f"{shown(self.transactions)} names topics, which only records=True have"
+            raise DeclarationError("JsonLines", "transactions", problem)
         if not isinstance(self.folder, str) or not self.folder.strip() or "://" in self.folder:
             raise DeclarationError("JsonLines", "folder", f"{shown(self.folder)} is no folder of this machine, or mounted there")
         if not isinstance(self.pattern, str) or not self.pattern.strip() or {"..", "/"} & {*PurePosixPath(self.pattern).parts}:
@@ -86,12 +84,10 @@ class KafkaTopic:
         database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where topics
             hold those of several, as Maxwell's do by default; messages of others are counted, and nothing else is read of them.
         table: A glob of the tables, likewise.
-        ddl: A glob of the topics in which the connector tells schema changes (`include.schema.changes`, of MySQL and MariaDB; the
-            topic is named as its `topic.prefix`), by which messages are read that bring no schema.
         transactions: A glob of the topics in which the connector tells transactions (`provide.transaction.metadata`; the topic is
             named `<topic.prefix>.transaction`), by which a change that was lost is known.
         max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
-            is all that is there. Topics of `ddl` are read first, all of them, and those of `heartbeats` when all else is.
+            is all that is there. Topics of `heartbeats` are read when all else is.
         every: How often the topics are polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 
@@ -102,7 +98,6 @@ class KafkaTopic:
     shards: str = field(default="", kw_only=True)
     database: str = field(default="", kw_only=True)
     table: str = field(default="", kw_only=True)
-    ddl: str = field(default="", kw_only=True)
     transactions: str = field(default="", kw_only=True)
     max_offsets: int | None = field(default=MAX_OFFSETS, kw_only=True)
     every: Schedule | None = field(default=None, kw_only=True)

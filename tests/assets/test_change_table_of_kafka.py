@@ -14,15 +14,15 @@ from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
-from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.databases import Database, Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.consumers import KafkaOffsets
 from tests.assets.test_table import Location, checks, shown
 from tests.support.follows import read
 from tests.support.kafka import Kafka
-from tests.support.mariadb import MariaDB, MariaDBSession
+from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
 from tests.support.processes import await_found
 from tests.support.stack import debezium_settings
 from tests.support.topics import ENVIRONMENT, LOGIN
@@ -51,12 +51,12 @@ def session(mariadb: MariaDB, connect: Connect, kafka: Kafka) -> Iterator[MariaD
 
 @pytest.fixture
 def feed(kafka: Kafka) -> KafkaTopic:
-    return KafkaTopic(f"{NAME}.{NAME}.*", bootstrap=kafka.secured, options=LOGIN, ddl=NAME)
+    return KafkaTopic(f"{NAME}.{NAME}.*", bootstrap=kafka.secured, options=LOGIN)
 
 
 @pytest.fixture
 def location(
-    tmp_path: Path, feed: KafkaTopic, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver
+    tmp_path: Path, feed: KafkaTopic, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver
 ) -> Iterator[Location]:
     for name, value in {"LAKECHIME_HOME": str(tmp_path), "LAKECHIME_SPARK_DRIVER": "local", "LAKECHIME_SPARK_MEMORY": "1g"}.items():
         monkeypatch.setenv(name, value)
@@ -64,7 +64,9 @@ def location(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    table = change_table("shop.orders", source=feed, envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    url = f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/"
+    schema = SourceSchema(read_from=Database(url, f"{NAME}.orders"))
+    table = change_table("shop.orders", source=feed, envelope=Debezium(), merge=CDCMerge(keys=("id",)), schema=schema)
     definitions = build_definitions(Lake("shop", [table]))
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, definitions, open_platform())
@@ -79,9 +81,9 @@ def test_what_is_committed_in_the_database_is_a_row_of_the_lake(
     session.run("INSERT INTO orders VALUES (3, 30)", "UPDATE orders SET id = 4 WHERE id = 3")
     take(location, 9, feed, connect)  # of an update of a key three: the old one's deletion, its tombstone, and the new one
     assert rows(location) == [(1, Decimal("11.00")), (4, Decimal("30.00"))]
-    session.run("ALTER TABLE orders MODIFY amount DECIMAL(12,3) NOT NULL", "INSERT INTO orders VALUES (5, 0.125)")
+    session.run("ALTER TABLE orders ADD COLUMN note VARCHAR(9)", "INSERT INTO orders VALUES (5, 0.12, 'new')")
     take(location, 10, feed, connect)
-    assert rows(location) == [(1, Decimal("11.000")), (4, Decimal("30.000")), (5, Decimal("0.125"))]
+    assert rows(location) == [(1, Decimal("11.00")), (4, Decimal("30.00")), (5, Decimal("0.12"))]
 
 
 def take(location: Location, count: int, feed: KafkaTopic, connect: Connect) -> None:

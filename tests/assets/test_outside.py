@@ -9,7 +9,7 @@ from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
 from lakechime_dagster.lineage.external import ForeignTable, Outside, UsedConsumer
 from lakechime_dagster.lineage.external_service import Looked
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
-from lakechime_dagster.tables.databases import Database, Maxwell
+from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
@@ -83,7 +83,7 @@ def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_follow
     topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")
     merge = CDCMerge(keys=("id",))
     followed = Lake(
-        "f", [change_table("silver.orders", source=topic, envelope=Maxwell(), merge=merge, schema=SourceSchema(read_from=database))]
+        "f", [change_table("silver.orders", source=topic, envelope=Debezium(), merge=merge, schema=SourceSchema(read_from=database))]
     )
     graph = build_definitions(followed).resolve_asset_graph()
     above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys

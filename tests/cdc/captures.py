@@ -64,7 +64,7 @@ def _read(path: Path) -> Capture:
 
 def _reading(line: Mapping[str, Any]) -> TableSchema:
     order, dialect = Order(position=tuple(line["position"])), Dialect(line["dialect"])
-    return TableSchema(table=line["table"], order=order, columns=line["columns"], dialect=dialect, is_told=False)
+    return TableSchema(table=line["table"], order=order, columns=line["columns"], dialect=dialect)
 
 
 def _record(line: Mapping[str, Any]) -> Record:

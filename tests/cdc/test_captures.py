@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Change, Key, Order
+from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
 from lakechime_dagster.cdc.epochs import Epochs, Snapshots, assigned
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row, with_changes
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
 from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import Defaults, Schema, StateRow, TableSchema, schemas_of
+from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
 from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 
 CAPTURES = {capture.name: capture for capture in captures()}
 SAME = {"schemaless": "basics", "schemaless_drift": "scale_change", "schemaless_types": "types", "schemaless_types_text": "types_text"}
-WAYS = ("schema changes", "readings")
 ALL = [(capture.name, topic) for capture in CAPTURES.values() for topic, keys in capture.keys.items() if keys and topic in capture.rows]
 TABLES = [one for one in ALL if "schemaless" not in one[0]]
 ROW = "row"  # there is one too many, or too few
@@ -107,15 +106,11 @@ def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -
     return row and {**absent, **row}
 
 
-def schemaless_reader(name: str, topic: str, by: str) -> DebeziumReader:
-    """A reader that knows the columns by what the connector, or a few readings, told of them."""
+def schemaless_reader(name: str, topic: str) -> DebeziumReader:
+    """A reader that knows the columns by a few readings of the database."""
     capture = CAPTURES[name]
     envelope = Debezium(settings={setting: value for setting, value in capture.settings.items() if setting in VALUE_SETTINGS})
-    found: list[TableSchema] = list(capture.readings)
-    if by == "schema changes":
-        told = [one for one in capture.records if one.value is not None and b'"tableChanges"' in one.value]
-        found = [each for one in told for each in schemas_of(json.loads(one.value or b""), Order(offset=one.offset))]
-    return DebeziumReader(envelope, capture.keys[topic], History(found, envelope))
+    return DebeziumReader(envelope, capture.keys[topic], History(capture.readings, envelope))
 
 
 def differences(rows: Sequence[Mapping[str, Any]], truth: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> set[str]:
@@ -146,13 +141,13 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
         assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), set())
 
 
-SCHEMALESS = [(name, topic, by) for name, topic in ALL if "schemaless" in name for by in WAYS if by == "readings" or "maria" in name]
+SCHEMALESS = [(name, topic) for name, topic in ALL if "schemaless" in name]
 
 
-@pytest.mark.parametrize(("name", "topic", "by"), SCHEMALESS, ids=[f"{label(name, topic)}-{by}" for name, topic, by in SCHEMALESS])
-def test_messages_without_schemas_mean_the_same_by_what_else_tells_their_columns(name: str, topic: str, by: str) -> None:
+@pytest.mark.parametrize(("name", "topic"), SCHEMALESS, ids=[label(name, topic) for name, topic in SCHEMALESS])
+def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in_the_database(name: str, topic: str) -> None:
     truth, keys = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic]
-    changes, _, unreadable = changes_read(name, topic, schemaless_reader(name, topic, by))
+    changes, _, unreadable = changes_read(name, topic, schemaless_reader(name, topic))
     database, _, scenario = name.partition("-")
     other = f"{database}-{SAME[scenario]}"
     assert unreadable == UNREADABLE.get(label(other, topic), [])

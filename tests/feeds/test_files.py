@@ -81,8 +81,6 @@ def test_a_declared_feed_is_opened_where_its_folder_lies(tmp_path: Path) -> None
     assert open_feed(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).look(None).end == FileOffsets({"a.log": 2})
     topic = KafkaTopic("orders", bootstrap="broker:9092")
     assert open_feed(JsonLines("in", max_bytes=7), tmp_path.joinpath, {}) == FilesFeed(tmp_path / "in", "*.jsonl", 7)
-    told_of_schemas = JsonLines("in", records=True, ddl="shop", max_bytes=7)
-    assert open_feed(told_of_schemas, tmp_path.joinpath, {}) == FilesFeed(tmp_path / "in", "*.jsonl")
     opened = open_feed(topic, Path, {"NAME": "value"}, is_ordered_by_position=True)
     assert opened == KafkaFeed(topic, {"NAME": "value"}, is_ordered_by_position=True)
     with pytest.raises(FeedUnreadableError, match="42 is neither"):

@@ -15,7 +15,7 @@ Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
 
 def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: int = 0) -> Look:
     """What a step finds of topics that hold the offsets from `first` to their ends."""
-    feed = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", ddl="schemas", max_offsets=limit)
+    feed = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", max_offsets=limit)
     spans = {name: {number: (first, end) for number, end in parts.items()} for name, parts in ends.items()}
     topics = [TopicState(topic_id=name[0], name=name, spans=of_topic) for name, of_topic in spans.items()]
     return judged(feed, checkpoint, topics, is_ordered_by_position=True)
@@ -24,16 +24,6 @@ def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: in
 def step_end_of(look: Look) -> KafkaOffsets:
     assert isinstance(look.step_end, KafkaOffsets)
     return look.step_end
-
-
-def test_schema_changes_are_read_first_and_all_of_them() -> None:
-    ends = {"orders": {0: 10}, "schemas": {0: 4}, "beats": {0: 1}}
-    assert step_end_of(looked(KafkaOffsets(), ends, 6)) == KafkaOffsets(
-        {"o": TopicOffsets("orders", {0: 2}), "s": TopicOffsets("schemas", {0: 4})}
-    )
-    assert step_end_of(looked(KafkaOffsets(), ends, 3)) == KafkaOffsets(
-        {"o": TopicOffsets("orders", {0: 1}), "s": TopicOffsets("schemas", {0: 4})}
-    )
 
 
 def test_a_feed_that_a_person_must_look_at_is_not_cut() -> None:

@@ -10,7 +10,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, change_table
-from lakechime_dagster.tables.databases import Canal, Database, Debezium, Maxwell, Monitor, Snapshot
+from lakechime_dagster.tables.databases import Database, Debezium, Maxwell, Monitor, Snapshot
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import spelled_as
@@ -85,19 +85,11 @@ WRONG = [
     (lambda: Database("shop", "shop.orders"), "Database, url: 'shop' is neither mysql+pymysql://user@host/database"),
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")),
-        "shop.orders, read_from: is one database's table; this one follows those of all shards",
+        "shop.orders, read_from: is one database's table, and this one has those of all shards",
     ),
     (
-        lambda: orders(envelope=Maxwell(), read_from=Database("postgresql://reader@host/shop", "public.orders")),
-        "shop.orders, read_from: is in PostgreSQL, which Maxwell does not follow; name the database that it reads",
-    ),
-    (
-        lambda: orders(envelope=Canal(), source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")),
-        "shop.orders, read_from: is one database's table; this one follows those of all shards: declare SourceSchema(types={…})",
-    ),
-    (
-        lambda: orders(envelope=Maxwell(), types={"id": "bigint"}, source=JsonLines("in", records=True, ddl="shop")),
-        "shop.orders, source: ddl='shop' is for Debezium's messages; declare SourceSchema(read_from=…), or types={…}",
+        lambda: orders(envelope=Maxwell(), read_from=Database("$SHOP", "shop.orders")),
+        "shop.orders, read_from: is for Debezium's messages without a schema; declare types={…}",
     ),
     (lambda: Debezium(settings={"decimal.mode": "precise"}), "Debezium, settings: 'decimal.mode' says nothing of how values are written"),
     (

@@ -19,9 +19,7 @@ def followed(database: str, scd_type: int) -> ChangeTable:
     tracked = TRACKED if scd_type == 2 else None
     return change_table(
         f"{database}.{'histories' if scd_type == 2 else 'orders'}",
-        source=KafkaTopic(
-            f"{database}.shop.orders", bootstrap=BROKER, ddl="mariadb" if database == "mariadb" else "", every=every(minutes=1)
-        ),
+        source=KafkaTopic(f"{database}.shop.orders", bootstrap=BROKER, every=every(minutes=1)),
         envelope=Debezium(),
         merge=CDCMerge(keys=("id",), stored_as_scd_type=scd_type, track_history_column_list=tracked),
         monitor=Monitor(database=f"$LAKECHIME_TEST_{database.upper()}", table="shop.orders", within=dt.timedelta(minutes=5)),

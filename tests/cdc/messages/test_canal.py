@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.canal import CanalReader
 from lakechime_dagster.cdc.change import Change, Operation, Order
 from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.cdc.row_messages import CanalReader
 from lakechime_dagster.tables.databases import Canal
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.dms import DmsReader
 from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.cdc.row_messages import DmsReader
 from lakechime_dagster.tables.databases import BinaryText, Dms
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, UPSERT, Change, Key, Operation, Order
-from lakechime_dagster.cdc.maxwell import MaxwellReader
 from lakechime_dagster.cdc.record import Control, OtherTable, Record, TableFilter, Tombstone, Unreadable
+from lakechime_dagster.cdc.row_messages import MaxwellReader
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.databases import Dms, Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect, canonical
+from lakechime_dagster.cdc.database_types import lake_type
 from lakechime_dagster.cdc.declared_values import natural_type
-from lakechime_dagster.cdc.row_messages import lake_type
 from tests.cdc.checksums import FILE
 
 MARIADB = {

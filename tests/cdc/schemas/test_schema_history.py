@@ -1,16 +1,15 @@
-"""Which columns a table had at which place of its log, by what was told and read of them."""
+"""Which columns a table had at which place of its log, by what was read of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import TableSchema, fresh, needed, schemas_of
+from lakechime_dagster.cdc.state import TableSchema, needed
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, told_once
 
@@ -18,32 +17,12 @@ TABLE = "shop.orders"
 
 
 def read(at: int, **columns: str) -> TableSchema:
-    return TableSchema(table=TABLE, order=Order(position=(3, at)), columns=columns, dialect=Dialect.MYSQL, is_told=False)
-
-
-def told(at: int, **columns: str) -> TableSchema:
-    return TableSchema(table=TABLE, order=Order(position=(3, at, 0)), columns=columns, dialect=Dialect.MYSQL, is_told=True)
+    return TableSchema(table=TABLE, order=Order(position=(3, at)), columns=columns, dialect=Dialect.MYSQL)
 
 
 def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
     """The types of all columns that a row may have there."""
     return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}, TOPIC).ddl
-
-
-def schema_change(**changed: Any) -> dict[str, Any]:
-    columns = [
-        {"name": "id", "typeName": "INT UNSIGNED", "length": 10},
-        {"name": "amount", "typeName": "DECIMAL", "length": 10, "scale": 2},
-    ]
-    table = {"columns": columns}
-    return {"source": BINLOG, "ddl": "…", "tableChanges": [{"type": "ALTER", "id": '"shop"."or""ders"', "table": table}]} | changed
-
-
-def test_a_schema_change_holds_from_its_place_up_to_the_next_one() -> None:
-    first, second = told(10, id="int"), told(20, id="int", note="text")
-    assert [set(columns(second, first, at=at)) for at in (10, 19, 20, 99)] == [{"id"}, {"id"}, {"id", "note"}, {"id", "note"}]
-    with pytest.raises(ValueError, match=rf"the first that is known of {TABLE} is of a later place of the log, \(3, 10, 0\)"):
-        columns(first, second, at=9)
 
 
 def test_readings_that_agree_say_what_was_between_them_and_before_the_first() -> None:
@@ -79,17 +58,17 @@ def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_
 
 
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
-    history = History([told(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
+    history = History([read(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
     source = BINLOG | {"pos": 11}
     assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {"amount": "decimal(10,2)", "id": "int"}
     with pytest.raises(ValueError, match=f"x: no such column of {TABLE} is known"):
         history.columns(source, {"id": 1, "x": 2}, TOPIC)
-    with pytest.raises(ValueError, match=r"nothing else told the columns of shop\.other"):
+    with pytest.raises(ValueError, match=r"the columns of shop\.other"):
         history.columns(source | {"table": "other"}, {"id": 1}, TOPIC)
 
 
 def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() -> None:
-    history = History([told(10, id="int", place="point", shape="geometry")], Debezium())
+    history = History([read(10, id="int", place="point", shape="geometry")], Debezium())
     sent = {"id": 1, "place": {"x": 1.5, "wkb": "AQ=="}, "shape": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}
     known = history.columns(BINLOG | {"pos": 11}, sent, TOPIC)
     assert known.ddl == {"id": "int", "place": "string", "shape": "string"}
@@ -110,10 +89,10 @@ def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() ->
     ],
 )
 def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict[str, str], topic: str, table: str | None) -> None:
-    of_people = replace(told(10, ssn="int"), table="shop.people")
-    history = History([told(10, id="int"), of_people], Debezium())
+    of_people = replace(read(10, ssn="int"), table="shop.people")
+    history = History([read(10, id="int"), of_people], Debezium())
     if table is None:
-        with pytest.raises(ValueError, match="nothing else told the columns of"):
+        with pytest.raises(ValueError, match="the columns of"):
             history.columns(source, {}, topic)
     else:
         assert set(history.columns(source, {}, topic).ddl) == {"id" if table == TABLE else "ssn"}
@@ -121,7 +100,7 @@ def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict
 
 def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> None:
     """Debezium writes it with one by default."""
-    known = History([told(10, id="bigint(20) unsigned")], Debezium()).columns(BINLOG | {"pos": 11}, {"id": -1}, TOPIC)
+    known = History([read(10, id="bigint(20) unsigned")], Debezium()).columns(BINLOG | {"pos": 11}, {"id": -1}, TOPIC)
     assert (known.ddl, known.read({"id": -1})) == ({"id": "decimal(20,0)"}, {"id": Decimal(2**64 - 1)})
     of_message = {"field": "id", "type": "int64", "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
     assert told_once(of_message).known.read({"id": -2}) == {"id": Decimal(2**64 - 2)}
@@ -129,32 +108,11 @@ def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> N
 
 
 def test_a_flattened_row_in_a_topic_of_any_name_is_of_the_only_table() -> None:
-    history = History([told(10, id="int")], Debezium())
+    history = History([read(10, id="int")], Debezium())
     assert history.columns({}, {"id": 1}, "everything").ddl == {"id": "int"}
-
-
-def test_a_message_of_schema_changes_tells_the_types_as_the_database_has_them() -> None:
-    (found,) = schemas_of(schema_change(), Order(offset=7))
-    assert (found.table, found.columns) == ('shop.or"ders', {"id": "int(10) unsigned", "amount": "decimal(10,2)"})
-    assert (found.order, found.is_told) == (Order(position=(3, 120, 0), offset=7), True)
-    assert TableSchema.of_row(found.row) == found
-    assert schemas_of(schema_change(tableChanges=[{"type": "DROP", "id": '"shop"."orders"', "table": None}]), Order()) == []
-
-
-@pytest.mark.parametrize("changed", [{"source": None}, {"tableChanges": 5}, {"tableChanges": [{"table": {"columns": [{}]}, "id": "x"}]}])
-def test_what_is_no_schema_change_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is no schema change of Debezium"):
-        schemas_of(schema_change(**changed), Order())
 
 
 def test_of_readings_that_agree_the_first_and_the_last_are_needed() -> None:
     same = [read(at, id="int") for at in (10, 20, 30, 40)]
-    others = [read(50, id="bigint"), told(60, id="bigint"), told(70, id="text")]
+    others = [read(50, id="bigint"), read(60, id="bigint"), read(70, id="text")]
     assert needed([*others, *reversed(same)]) == [same[0], same[3], *others]
-
-
-def test_a_schema_that_is_told_again_at_a_later_place_says_nothing_new() -> None:
-    known = [told(10, id="int"), told(20, id="bigint")]
-    assert fresh([told(15, id="int"), told(30, id="bigint")], known) == []
-    assert fresh([told(15, id="text"), told(30, id="int")], known) == [told(15, id="text"), told(30, id="int")]
-    assert fresh([told(30, id="int")], [read(20, id="int")]) == [told(30, id="int")]  # what was read holds no longer

@@ -13,7 +13,7 @@ import pytest
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import merged
-from lakechime_dagster.cdc.maxwell import MaxwellReader
+from lakechime_dagster.cdc.row_messages import MaxwellReader
 from lakechime_dagster.cdc.spark_changes import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
 from lakechime_dagster.cdc.spark_parse import Parsed
 from lakechime_dagster.cdc.spark_remembered import Seen

@@ -1,4 +1,4 @@
-"""A table that follows a database whose messages bring no schema: its columns are told by schema changes, or read in the database."""
+"""A table that follows a database whose messages bring no schema: its columns are read in the database."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,6 @@ from lakechime_dagster.cdc.change import Order, position_of
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.errors import ConsumerBlockedError
-from lakechime_dagster.tables.databases import Maxwell
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
 from tests.support.follows import Followed, read
@@ -26,14 +24,6 @@ pytestmark = pytest.mark.spark
 CENTS, MILLS = "Aeg=", "E4g="  # 4.88 with two digits, 5.000 with three
 
 
-def schema_change(*, at: int, scale: int, offset: int = 0) -> Record:
-    """That the amount has so many digits after its point from a place on."""
-    told = [{"name": "id", "typeName": "INT", "length": 11}, {"name": "amount", "typeName": "DECIMAL", "length": 10, "scale": scale}]
-    change = {"type": "ALTER", "id": '"shop"."orders"', "table": {"columns": told}}
-    payload = {"source": at_position(at), "databaseName": "shop", "ddl": "ALTER …", "tableChanges": [change], "ts_ms": 1}
-    return replace(make_record(payload, key={"databaseName": "shop"}, offset=offset), topic="shop")
-
-
 def amount(number: int, written: str, *, at: int) -> Record:
     row = {"id": number, "amount": written}
     return make_record(make_payload("u", source=at_position(at), after=row), key={"id": number}, offset=at)
@@ -42,7 +32,7 @@ def amount(number: int, written: str, *, at: int) -> Record:
 def reading(scale: int, *, at: int) -> TableSchema:
     """What the columns were when they were read at a place."""
     order, columns = Order(position=(3, at)), {"id": "int(11)", "amount": f"decimal(10,{scale})"}
-    return TableSchema(table="shop.orders", order=order, columns=columns, dialect=Dialect.MYSQL, is_told=False)
+    return TableSchema(table="shop.orders", order=order, columns=columns, dialect=Dialect.MYSQL)
 
 
 def schemaless(spark: SparkSession, folder: Path, keys: Sequence[str] = ("id",)) -> Followed:
@@ -59,19 +49,6 @@ def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Re
     bounds = [0, *ends, 2**62]
     for low, high in pairwise(bounds):
         yield [one for place, one in places if low <= (place[-2] if len(place) == 3 else place[-1] if place else 0) < high]
-
-
-def test_schema_changes_tell_the_columns_of_each_place(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a real database and connector: a scale and a width change, columns are added, renamed and dropped."""
-    capture = CAPTURES["mariadb-schemaless_drift"]
-    topic = next(one for one in capture.keys if one.endswith(".prices"))
-    records = [one for one in capture.records if one.topic in (topic, topic.split(".")[0])]
-    ends = sorted(one.order.position[1] for one in capture.readings if one.table == "shop.prices")
-    table = schemaless(spark, tmp_path, capture.keys[topic])
-    for part in in_parts(records, ends[1:4]):
-        table.tell(part)
-        assert "quarantined" not in table.run().events
-    assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 
 
 def test_readings_tell_the_columns_between_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -102,34 +79,6 @@ def test_what_a_column_was_between_two_readings_that_differ_nobody_says(spark: S
     assert amounts(table) == {1: "4.880", 2: "5.000", 3: "4.880"}
     (refused,) = read(f"{table.location}__quarantine")
     assert refused["reason"] == "amount: it was decimal(10,2) when shop.orders was read at (3, 10), and decimal(10,3) at (3, 20)"
-
-
-def test_a_schema_change_that_comes_after_rows_from_its_place_on_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
-    """A new table reads them all in their order."""
-    table = schemaless(spark, tmp_path / "one")
-    first, second = [schema_change(at=1, scale=2), amount(1, CENTS, at=5)], [schema_change(at=4, scale=3, offset=1), amount(2, MILLS, at=6)]
-    table.tell(first)
-    table.run()
-    table.tell(second)
-    with pytest.raises(
-        ConsumerBlockedError, match=r"the columns of shop.orders changed at \[3, 4, 0\] was told after rows .* `lakechime cdc rebuild"
-    ):
-        table.attempt(2)
-    assert amounts(table) == {1: "4.88"}
-    anew = schemaless(spark, tmp_path / "two")
-    anew.tell([*first, *second])
-    anew.run()
-    assert amounts(anew) == {1: "0.488", 2: "5.000"}
-
-
-def test_a_connector_that_tells_its_tables_again_tells_nothing_new(spark: SparkSession, tmp_path: Path) -> None:
-    table = schemaless(spark, tmp_path)
-    table.tell([schema_change(at=1, scale=2), amount(1, CENTS, at=5)])
-    table.run()
-    table.tell([schema_change(at=3, scale=2, offset=1), amount(2, CENTS, at=6)])
-    table.run()
-    assert amounts(table) == {1: "4.88", 2: "4.88"}
-    assert len([row for row in table.remembered if row["role"] == "schema"]) == 1
 
 
 def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
@@ -166,38 +115,9 @@ def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(spark: 
     table.tell([amount(1, CENTS, at=5)])
     assert table.run().events == {"quarantined": 1}
     assert read(f"{table.location}__quarantine")[0]["reason"].startswith(
-        "schema: the message brings none, and nothing else told the columns of shop.orders"
+        "schema: the message brings none, and the columns of shop.orders were not read in the database"
     )
 
 
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("has_place", [True, False])
-def test_messages_of_maxwell_are_read_by_readings_of_the_database(spark: SparkSession, tmp_path: Path, has_place: bool) -> None:
-    """By those around its place, and one that tells none by all; a number that only grew is what holds both."""
-    table = Followed(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"is_typed_elsewhere": True})
-    table.options = {"reading": reading(2, at=10)}
-    table.tell([maxwell(1, "4.88", at=5 if has_place else None, offset=1)])
-    table.run()
-    assert amounts(table) == {1: "4.88"}
-    table.options = {"reading": reading(3, at=20)}
-    statement = {"database": "shop", "table": "orders", "type": "table-alter", "ts": 1, "sql": "ALTER …"}
-    altered = Record(topic="t", value=json.dumps(statement).encode(), offset=2)
-    table.tell([altered, maxwell(2, "5.125", at=15 if has_place else None, offset=3)])
-    assert table.run().events == {"applied": 1, "control": 1}
-    assert amounts(table) == {1: "4.880", 2: "5.125"}
-    table.options = {"reading": replace(reading(3, at=30), columns={"id": "int(11)", "amount": "varchar(9)"})}
-    table.tell([maxwell(3, "six", at=25 if has_place else None, offset=4), maxwell(4, "7", at=19 if has_place else None, offset=5)])
-    assert table.run().events == ({"applied": 1, "quarantined": 1} if has_place else {"quarantined": 2})
-    refused = read(f"{table.location}__quarantine")
-    places = "(3, 20), and varchar(9) at (3, 30)" if has_place else "(3, 10), and varchar(9) at (3, 30)"
-    scale = 3 if has_place else 2
-    assert {one["reason"] for one in refused} == {f"data.amount: it was decimal(10,{scale}) when shop.orders was read at {places}"}
-
-
-def maxwell(number: int, amount: str, *, at: int | None, offset: int) -> Record:
-    message = {"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": number, "amount": amount}}
-    place = {} if at is None else {"position": f"mysql-bin.000003:{at}"}
-    return Record(topic="t", value=json.dumps(message | place).encode(), offset=offset)
