@@ -197,18 +197,6 @@ def test_a_table_that_must_be_fresh_has_a_check_for_it_and_what_dagster_takes_pa
     assert (node(built, "silver/orders").group_name, node(built, "silver/orders").tags["tier"]) == ("sales", "1")
 
 
-def test_every_table_links_to_its_checkpoint_on_the_page_where_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECHIME_LINEAGE_URL", "http://lineage.example/")
-    graph = build_definitions(demo.lake).resolve_asset_graph()
-    links = {key.to_user_string(): graph.get(key).metadata.get("lineage") for key in graph.get_all_asset_keys()}
-    without = {key for key, link in links.items() if link is None and not key.startswith("file/")}
-    groups = {"airport_other", "crews", "gates"}
-    assert without == groups | {f"{group}__types" for group in groups}  # whose types are tables
-    assert links["gold/daily_delays"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gold.daily_delays")
-    assert links["bronze/flights"] == dg.MetadataValue.url("http://lineage.example/lineage?table=bronze.flights")
-    assert links["gates/gate__changed"] == dg.MetadataValue.url("http://lineage.example/lineage?table=gates.gate__changed")
-
-
 def test_a_failed_group_is_shown_with_its_reason_and_the_others_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
     game = event_stream("game", source=JsonLines("in"))

@@ -60,12 +60,6 @@ def test_the_lake_with_a_stream_loads_as_printed():
     assert names["shop"].table("shop.buy").name == "shop.shop__buy"
 
 
-def test_appends_without_keys_are_declared_as_printed():
-    names: dict = {"__name__": "clicked_lake"}
-    exec(compile(code_of("docs/tables.md", "An append without keys"), "tables.md", "exec"), names)
-    assert [(names[name].keys, str(names[name].refresh)) for name in ("silver_clicks", "views")] == [((), "rows")] * 2
-
-
 def test_the_store_is_asked_as_printed(lakechime: Cli, capsys: pytest.CaptureFixture[str]):
     partition = ("--partition", '["2026-01-31"]')
     assert lakechime("dce", "register", "--table", "bronze.orders", *partition, "--snapshot-id", "17", "--tag", "source=shop").code == 0

@@ -11,11 +11,3 @@ def test_a_held_lock_is_waited_for_no_longer_than_asked(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locked(path), pytest.raises(TimeoutError), locked(path, 0.05):
         pytest.fail("two holders")
-
-
-def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with locked(path):
-        pass
-    with locked(path, 0):
-        assert path.is_file()

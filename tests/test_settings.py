@@ -46,23 +46,6 @@ def test_the_file_of_a_relative_store_lies_in_the_project_folder(project: Path, 
     assert load_settings().store_url == meant.format(project=project, home=Path.home())
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("data", "{project}/data"), ("~/lake", "{home}/lake"), ("/srv/lake", "/srv/lake"), ("s3://bucket/lake/", "s3://bucket/lake/")],
-)
-def test_a_relative_warehouse_lies_in_the_project_folder(project: Path, written: str, meant: str) -> None:
-    (project / ".env").write_text(f"LAKECHIME_WAREHOUSE={written}\n")
-    assert load_settings().warehouse == meant.format(project=project, home=Path.home())
-
-
-def test_a_blank_value_means_the_default(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / ".env").write_text("LAKECHIME_SPARK_JARS=\nLAKECHIME_LAKE=\n")
-    monkeypatch.setenv("LAKECHIME_SPARK_JAVA", "")
-    settings = load_settings()
-    assert (settings.jars, settings.spark.java) == (settings.home / "jars", None)
-    assert settings.lake == Settings.model_fields["lake"].default
-
-
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_a_dot_env_that_is_not_utf_8_is_told_with_the_remedy(project: Path, encoding: str) -> None:
     (project / ".env").write_text("LAKECHIME_DEPLOYMENT=Büro\n", encoding=encoding)

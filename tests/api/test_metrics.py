@@ -103,18 +103,6 @@ def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(typ
     assert behind() == 0
 
 
-def test_events_that_wait_are_counted_once_however_many_steps_see_them(types: SqlEventTypes, value: Value) -> None:
-    types.learn("shop", [new_type("buy")])
-    waits = TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen")
-    complete(types, "e1", waits)
-    complete(types, "e2", replace(waits, rows=6, pending=6))
-    assert value("type_rows_pending", group="shop", type="buy") == 6
-    assert value("type_events_total", group="shop", type="buy") == 0
-    complete(types, "e3", result(5, step=1, rows=6))
-    assert value("type_rows_pending", group="shop", type="buy") == 0
-    assert value("type_events_total", group="shop", type="buy") == 6
-
-
 def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written(types: SqlEventTypes, value: Value) -> None:
     def told() -> tuple[list[str], bool]:
         states = [name for name in metrics.STATES if value("group_state", group="shop", state=name)]

@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import open_platform
@@ -18,8 +17,6 @@ from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import FileOffsets
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb
@@ -96,24 +93,6 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
 
     idle = location.run_alone("shop.orders__changes")
     assert shown(idle)["last fired because"].startswith("nothing to do: shop.orders__changes: nothing new in")
-
-
-def test_what_a_person_launches_reads_all_that_waits_and_a_lost_ledger_reads_nothing_twice(location: Location, folder: Path) -> None:
-    (folder / "a.jsonl").write_bytes(told(1, 10))
-    assert location.run("shop__tables").success
-    assert rows(location) == [(1, 10)]
-    with writing(location.platform.store.engine) as connection:
-        for table in (schema.attempt, schema.execution, schema.consumer_partition, schema.consumer, schema.subscription):
-            connection.execute(table.delete())
-    (folder / "a.jsonl").open("ab").write(told(2, 20, at=2))
-    assert location.tick("shop_orders__changes").run_requests == []
-    assert location.run_of("shop_orders__changes").success
-    assert [topic for topic, _, _ in messages(location)] == ["a.jsonl", "a.jsonl"]
-    row = location.platform.ledger.subscription("shop.orders__changes")
-    assert row is not None
-    assert location.platform.ledger.consumers(row)[""].checkpoint.feed == FileOffsets(
-        {"a.jsonl": len(told(1, 10)) + len(told(2, 20, at=2))}
-    )
 
 
 def schemaless(database: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,15 @@ from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver import store_schema as event_schema
-from lakechime_dagster.silver.dry_run import would_rebuild
 from lakechime_dagster.silver.requests import event_replays, event_types
 from lakechime_dagster.silver.results import Replayed
-from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
+from lakechime_dagster.silver.schema import KnownType
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.support.follows import read
 from tests.support.streams import event, stream_home
@@ -198,24 +195,6 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
 
 
 @spark
-def test_what_a_person_launches_for_types_does_a_step_of_all(game: Game) -> None:
-    game.ingest(buy(1))
-    first = game.run("ev__shop", asset_selection=[dg.AssetKey("shop")])  # as `dagster asset materialize --select shop`
-    assert (first.success, told(first)) == (True, {"shop.buy": 1})
-    game.ingest(buy(2), sell(3))
-    second = game.run("ev__shop", partition_key="shop.buy")
-    assert second.success
-    assert (game.numbers("shop.buy"), game.numbers("shop.sell"), game.partitions()) == ([1, 2], [3], ["shop.buy", "shop.sell"])
-    game.ingest(sell(4))
-    tags = {"dagster/asset_partition_range_start": "shop.buy", "dagster/asset_partition_range_end": "shop.sell"}
-    third = game.run("ev__shop", tags=tags)
-    assert (third.success, game.numbers("shop.sell")) == (True, [3, 4])
-    assert game.executions() == [(1, "COMPLETED"), (2, "COMPLETED"), (3, "COMPLETED")]
-    idle = game.run("ev__shop")
-    assert (idle.success, checks(idle)) == (True, FINE)
-
-
-@spark
 def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> None:
     game.step(buy(1), buy(2), sell(3))
     DeltaTable(game.location("shop.buy")).delete("n = 2")
@@ -319,41 +298,3 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
         "shop.gift": 1,
         "shop.sell": 4,
     }
-
-
-@spark
-def test_a_rebuild_launches_by_itself_and_who_reads_its_table_follows(game: Game) -> None:
-    stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*")
-    table = shop.table("shop.buy")
-    buys = sql_table("gold.buys", sql="SELECT n, price, _src FROM shop.shop__buy", keys=["_src"], refresh="rows", trigger=SnapshotTrigger())
-    game = replace(game, definitions=build_definitions(Lake("ev", [stream, shop, table, buys])))
-    game.step(buy(1, price=3), sell(1))
-    game.step(buy(2, price="four"))
-    assert game.run_of("gold_buys", "ev__tables").success
-    prices = sorted((row["n"], row["price"]) for row in read(game.platform.location("gold.buys")))
-    assert prices == [(1, 3), (2, None)]
-
-    newest = TypeCheckpoint(uid=game.known("shop.buy").checkpoint.uid, version=game.known("shop.buy").checkpoint.version)
-    would = would_rebuild(game.platform, shop, game.known("shop.buy"), newest, print)
-    assert (would.replaced, would.added, would.removed, would.is_same) == (2, 0, 0, False)
-    assert would.lost == (("price", "long"), ("price__v_string", "string"))
-    assert would.gained == (("price", "string"), ("price__v_long", "long"))
-    assert game.tick("shop").run_requests == []
-    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="texts matter"), is_rebuild=True)
-    done = game.step()
-    assert shown(done)["last fired because"] == "to be replayed: shop.buy"
-    assert (told(done), checks(done)["rows_add_up"]) == ({"shop.buy": 0}, True)
-    assert [(row["price"], row["price__v_long"]) for row in game.kept("shop.buy")] == [(None, 3), ("four", None)]
-    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
-        ("me", Replayed(replay_id=1, replaced=2))
-    ]
-    assert game.events("shop.shop__buy")[-1][2] == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
-    history = event_types(game.platform).history("shop", "shop.buy")
-    assert [(one.actor, one.decision.splitlines()[0]) for one in history][2:] == [("me", "rebuild")]
-    assert game.tick("shop").run_requests == []
-    assert game.run_of("gold_buys", "ev__tables").success
-    prices = sorted((row["n"], row["price"]) for row in read(game.platform.location("gold.buys")))
-    assert prices == [(1, None), (2, "four")]
-    game.step(buy(3, price="five"))
-    assert (game.numbers("shop.buy"), game.known("shop.buy").layout_version) == ([1, 2, 3], 3)

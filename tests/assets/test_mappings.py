@@ -132,11 +132,6 @@ def test_a_day_depends_on_the_days_that_its_trigger_waits_for(
     check_exact(reader(day(moved), condition, on=days(f"2013-03-01T{at:02}:00", zone), levels=DAY), source)
 
 
-@given(own=st.integers(-30, 30), other=st.integers(-30, 30))
-def test_an_hour_depends_on_the_hour_that_its_trigger_waits_for(own: int, other: int) -> None:
-    check_exact(reader(hour_of(calls, f"{own:+d}h"), hour_of(weather, f"{other:+d}h"), on=hours(), levels=HOUR), weather)
-
-
 @given(own=st.integers(-30, 30), other=st.integers(-2, 2), zone=st.sampled_from(["UTC", "America/New_York"]))
 def test_an_hour_depends_on_the_day_that_its_trigger_waits_for(own: int, other: int, zone: str) -> None:
     condition = rates.partitions(day=tick(f"{own:+d}h {other:+d}d"))

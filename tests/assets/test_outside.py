@@ -69,15 +69,6 @@ def test_what_would_close_a_circle_is_left_out_and_all_else_stays() -> None:
     assert {name: parents(spec) for name, spec in found.items()} == {"x/a": {"gold/days"}, "x/b": set(), "bronze/back": {"x/a"}}
 
 
-def test_another_reader_is_news_and_another_read_is_none() -> None:
-    def digest(*several: UsedConsumer, now: int = NOW) -> str:
-        return Outside(consumers=several).digest(now)
-
-    assert digest(consumer()) == digest(consumer(last_ms=NOW - 5))
-    others = [digest(consumer("Other")), digest(consumer(), now=NOW + ACTIVE_MS + 1), digest(consumer(tables=("x.y",))), digest()]
-    assert len({digest(consumer()), *others}) == 5
-
-
 def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_followed_from_the_database() -> None:
     database = Database("$SHOP", "shop.orders")
     topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")

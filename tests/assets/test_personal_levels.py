@@ -7,7 +7,6 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.assets.checks import personal_results
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.data import PersonalData
@@ -108,26 +107,3 @@ def test_a_step_whose_level_would_hold_values_is_held_before_it_writes_until_a_p
     resume(location)
     assert location.run_of("silver_members", "people__tables").success
     assert location.rows("silver.members") == [(1, "ana@example.com")]
-
-
-@pytest.mark.spark
-def test_a_level_that_is_known_to_be_personal_only_since_its_commit_fails_the_check_as_an_error(
-    platform: Platform, instance: dg.DagsterInstance
-) -> None:
-    by_town = members_table("SELECT email AS mail, town FROM bronze.people", level="town")
-    towns = Lake("people", [people, by_town])
-    location = Location(instance, build_definitions(towns), platform)
-    assert location.run_of("silver_members", "people__tables").success
-    (untagged,) = personal_results(towns, by_town, platform)
-    assert (untagged.passed, untagged.severity, set(untagged.metadata)) == (
-        False,
-        dg.AssetCheckSeverity.WARN,
-        {"columns that should not be", "mail"},
-    )
-    PersonalData(platform, towns).decide(ColumnRef("bronze.people", "town"), "address", ANA)
-    (wrong,) = personal_results(towns, by_town, platform)
-    assert (wrong.passed, wrong.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    remedy = str(wrong.metadata["town"].value)
-    assert "silver.members.town is a partition level, whose values stand in names of folders" in remedy
-    assert "partition by a hash or a mask of it" in remedy
-    assert "declare columns=" not in remedy

@@ -13,7 +13,6 @@ import pytest
 from deltalake import write_deltalake
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
@@ -115,10 +114,3 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop
     shop.told((READ, "ann"), (READ, "joe"))
     (told,) = shop.ran({})
     assert (told["step"], told["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])
-
-
-def test_a_table_with_the_name_of_a_subscription_that_reads_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="rename the table of that name"):
-        Lake("shop", [SourceTable(LOG), SourceTable(SUBSCRIPTION)], query_logs=[QueryLog(LOG)])
-    with pytest.raises(DeclarationError, match=r"write every\(minutes=5\)"):
-        QueryLog(LOG, every=5)  # type: ignore[arg-type]

@@ -1,14 +1,13 @@
 """Metadata and checks of told results: what is capped, summed up, and when a check warns."""
 
 import datetime as dt
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import Report, combined, events_table, nothing_new
+from lakechime_dagster.assets.report import Report, events_table, nothing_new
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.tables.declare import spark_table
@@ -66,9 +65,3 @@ def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int
 def test_text_from_outside_cannot_break_the_table_of_events() -> None:
     event = RegisteredEvent(event=make_event("a|b", tags={"x": "1|2"}), event_ts=0, position=Position(0, 1), canonical="")
     assert str(events_table([event]).value).splitlines()[-1] == "| a\\|b | – | UPDATE | mark | x=1\\|2 | 0-1 |"
-
-
-def test_a_run_over_several_partitions_is_as_far_behind_as_the_farthest_and_says_what_ran_last() -> None:
-    ran = [replace(a_report(returned=1), metadata={"lag in commits": lag, "last fired because": f"day {lag}"}) for lag in (2, 3, 1)]
-    merged = combined([*ran, nothing_new("nothing came")])
-    assert (merged["lag in commits"], merged["last fired because"], merged["partitions"]) == (3, "day 1", 4)

@@ -21,8 +21,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset
 from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.consumers import ConsumerState
-from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.triggers import StartFrom
 from tests.assets.test_table import Location, shown
 from tests.support.follows import read
@@ -114,24 +112,3 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     assert game.numbers("shop.shop__buy") == [1, 2, 3]
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"):
         checkpoint_at(game.platform, declared_subscriptions()["game.events"], StartFrom("beginning"))
-
-
-@spark
-def test_a_change_of_rows_holds_the_stream_until_a_person_leaves_it_out(game: Game) -> None:
-    game.append(buy(1))
-    assert game.step().success
-    game.raw.update({"value": "'x'"})
-    game.told()
-    assert not game.step().success
-    row = game.platform.ledger.subscription("game.events")
-    assert row is not None
-    consumer = game.platform.ledger.consumers(row)[""]
-    assert (consumer.state, "commits of it do more than append" in consumer.state_reason) == (ConsumerState.BLOCKED, True)
-    (opened,) = game.platform.ledger.open_executions(row)
-    assert f"`lakechime execution skip {opened.execution_id} --reason …`" in consumer.state_reason
-    game.append(buy(2))
-    assert game.tick("game_events").run_requests == []
-    Interventions(game.platform.ledger).skip(opened, By(who="ann", reason="they were wrong"))
-    assert game.step().success
-    assert game.step("shop", "ev__shop").success
-    assert game.numbers("shop.shop__buy") == [1, 2]

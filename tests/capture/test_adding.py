@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from lakechime_dagster.dce.events import OperationType
-from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.delta import DeltaLog, add_folder
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.tables import rows, write
@@ -98,13 +98,6 @@ def test_files_without_rows_are_left_out_and_the_step_has_its_commit(tmp_path: P
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a"), commit_metadata(1))
     assert (log.commits(0, 1)[0].added, log.committed(CONSUMER, 1) is not None, log.events_of_commit(1)) == ((), True, [])
-
-
-def test_a_folder_that_is_not_there_is_told_and_nothing_is_committed(tmp_path: Path) -> None:
-    log = table_at(tmp_path)
-    with pytest.raises(TableUnreadableError, match=r"game.buy at .* cannot be appended to"):
-        log.add_folder("nowhere", commit_metadata(1))
-    assert log.version == 0
 
 
 def test_tables_that_hold_their_rows_to_something_are_not_plain(tmp_path: Path) -> None:

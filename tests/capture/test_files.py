@@ -7,8 +7,6 @@ from deltalake import DeltaTable
 from lakechime_dagster.formats.delta import DeltaLog, table_files
 from tests.support.tables import rows, write
 
-DAY = "2013-01-01"
-
 
 def log_at(folder: Path) -> DeltaLog:
     return DeltaLog(str(folder), "bronze.events")
@@ -33,13 +31,6 @@ def test_files_that_a_commit_removed_are_told_with_its_time_while_they_are_there
     assert {file.since for file in files.removed} == {log.commits(2, 3)[0].timestamp}
     (tmp_path / sorted(before)[0]).unlink()
     assert len(table_files(log).removed) == 2
-
-
-def test_files_of_the_change_feed_are_old_from_the_beginning(tmp_path: Path) -> None:
-    write(tmp_path, rows((None, 1, 1, "a"), (None, 1, 2, "b")), configuration={"delta.enableChangeDataFeed": "true"})
-    DeltaTable(str(tmp_path)).delete("id = 1")
-    files = table_files(log_at(tmp_path))
-    assert sorted(file.path.partition("/")[0] == "_change_data" for file in files.removed) == [False, True]
 
 
 def test_what_no_commit_names_is_an_orphan_but_for_what_is_hidden_and_for_other_tables(tmp_path: Path) -> None:

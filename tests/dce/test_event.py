@@ -64,14 +64,6 @@ def test_what_breaks_a_rule_is_refused_by_the_name_of_its_field(wire: object, na
         from_json(wire)
 
 
-def test_operation_and_tags_are_not_in_the_identity() -> None:
-    event = make_event(snapshot_id="1", tags={"a": "1"}, operation_type="APPEND")
-
-    assert event.identity() == make_event(snapshot_id="1", operation_type="DELETE").identity()
-    assert event.identity() != make_event(snapshot_id="1", table_uid="u").identity()
-    assert make_event().identity() is None
-
-
 def test_the_identity_compares_partitions_by_their_levels() -> None:
     levels = PartitionLevels.of({"hour": "int"})
     five, padded = (make_event(partition=[hour], snapshot_id="1") for hour in (5, "05"))
@@ -79,12 +71,6 @@ def test_the_identity_compares_partitions_by_their_levels() -> None:
     assert five.identity(levels) == padded.identity(levels)
     assert five.identity() != padded.identity()
     assert five.identity(levels) == five.identity_at(canonical_partition((5,), levels))
-
-
-def test_an_event_without_snapshot_is_a_mark_unless_its_format_has_none() -> None:
-    assert make_event().is_mark
-    assert not make_event(table_format="HIVE").is_mark
-    assert not make_event(snapshot_id="1").is_mark
 
 
 @pytest.mark.parametrize(

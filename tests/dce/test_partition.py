@@ -92,11 +92,6 @@ def test_a_value_that_its_level_cannot_hold_is_refused_by_name(kind: str, value:
         canonical_partition((value,), PartitionLevels.of({"level": kind}))
 
 
-def test_a_wrong_number_of_levels_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="has 1 levels; the table declares 2"):
-        canonical_partition(("a",), PartitionLevels.of({"day": "date", "hour": "int"}))
-
-
 def test_what_does_not_fit_levels_declared_later_stays_as_it_was_sent() -> None:
     levels = PartitionLevels.of({"hour": "int"})
 
@@ -107,8 +102,3 @@ def test_what_does_not_fit_levels_declared_later_stays_as_it_was_sent() -> None:
 
 def test_null_is_a_value_of_every_type() -> None:
     assert {typed_value("level", None, kind) for kind in LevelType} == {None}
-
-
-def test_a_level_of_an_unknown_type_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="money"):
-        PartitionLevels.of({"level": "money"})

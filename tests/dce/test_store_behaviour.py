@@ -5,7 +5,6 @@ import pytest
 from lakechime_dagster.dce.contract import DCEStore, EventQuery, OvertakenError, Seen
 from lakechime_dagster.dce.events import Position, RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 
 pytestmark = pytest.mark.dialect
@@ -54,24 +53,6 @@ def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str)
     assert [one.event for one in all_of(store, tags={tag: name})] == [event]
 
 
-def test_positions_rise_in_the_order_of_the_call(store: DCEStore) -> None:
-    registered = store.register([make_event(snapshot_id=str(number)) for number in range(50)]).registered
-
-    assert snapshots(registered) == [str(number) for number in range(50)]
-    assert sorted(one.position for one in registered) == [one.position for one in registered]
-    assert all_of(store) == list(registered)
-
-
-def test_the_same_snapshot_of_a_partition_again_is_a_duplicate(store: DCEStore) -> None:
-    first = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7"})]).registered
-
-    again = store.register([make_event(partition=["a"], snapshot_id="1", operation_type="DELETE")])
-
-    assert again.registered == ()
-    assert again.duplicates == first
-    assert all_of(store) == list(first)
-
-
 def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
     first = store.register([make_event(event_key="k", partition=["a"])]).registered
 
@@ -100,25 +81,6 @@ def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(s
 
     for tags in ({"a": "1"}, {"b": "2"}, {}, {"a": "1", "b": "2"}):
         assert store.register([make_event(snapshot_id="1", tags=tags)]).duplicates == (amendment,)
-
-
-def test_an_event_and_its_amendment_may_come_in_one_call(store: DCEStore) -> None:
-    events = [make_event(snapshot_id="1", tags={tag: "1"}) for tag in "aba"]
-
-    result = store.register(events)
-
-    assert [dict(one.event.tags) for one in result.registered] == [{"a": "1"}, {"a": "1", "b": "1"}]
-    assert result.registered[1].amends == result.registered[0].position
-    assert result.duplicates == result.registered[1:]
-
-
-def test_registration_is_all_or_nothing(store: DCEStore) -> None:
-    store.declare("bronze.orders", PartitionLevels.of({"day": "date"}))
-
-    with pytest.raises(InvalidValueError, match="day"):
-        store.register([make_event(partition=["2013-01-01"], snapshot_id="1"), make_event(partition=["never"], snapshot_id="1")])
-
-    assert all_of(store) == []
 
 
 def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore) -> None:
@@ -167,19 +129,6 @@ def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
     record = store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen, record.events) == ("u", "4", 1)
-
-
-def test_a_look_that_another_has_overtaken_registers_nothing(store: DCEStore) -> None:
-    table, old, new = "bronze.orders", TableUid("old"), TableUid("new")
-    store.register([], [Seen(table, old, SnapshotId("5"), began_at=(None, None))])
-    store.register([], [Seen(table, new, SnapshotId("0"), began_at=(old, SnapshotId("5")))])
-
-    with pytest.raises(OvertakenError, match=r"bronze\.orders: it was captured up to snapshot 0 .*; look again"):
-        store.register([make_event(snapshot_id="6", table_uid="old")], [Seen(table, old, SnapshotId("6"), began_at=(old, SnapshotId("5")))])
-
-    record = store.table(table)
-    assert record is not None
-    assert (record.table_uid, record.seen, record.events) == (new, "0", 0)
 
 
 def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store: DCEStore) -> None:

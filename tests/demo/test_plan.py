@@ -1,13 +1,12 @@
 """The plan of a replay: what is written when, for any seed."""
 
 import collections
-import datetime as dt
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.demo.data import HOURS
-from lakechime_dagster.demo.plan import FLIGHTS, TABLES, Complete, Content, How, Partition, Plan, Write, content_of
+from lakechime_dagster.demo.plan import TABLES, Complete, Content, How, Partition, Plan, Write
 
 plans = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 9))
 
@@ -40,17 +39,6 @@ def test_each_day_has_its_mishaps(plan: Plan) -> None:
 
 
 @given(plans)
-def test_weather_is_restated_after_the_flights_of_its_hour_came(plan: Plan) -> None:
-    order: dict[tuple[Partition, How], int] = {}
-    for tick in range(plan.ticks):
-        order |= {(action.partition, action.how): tick for action in plan.actions(tick) if isinstance(action, Write)}
-    for (partition, how), tick in order.items():
-        if how is How.REPLACE:
-            _, day, hour = partition
-            assert order[(FLIGHTS, day, hour), How.APPEND] < tick
-
-
-@given(plans)
 def test_a_held_back_partition_is_completed_after_it_was_declared_complete(plan: Plan) -> None:
     held: set[Partition] = set()
     complete: set[Partition] = set()
@@ -63,10 +51,3 @@ def test_a_held_back_partition_is_completed_after_it_was_declared_complete(plan:
             assert action.partition in held & complete
             held.remove(action.partition)
     assert not held
-
-
-def test_poison_is_one_row_more_without_a_carrier() -> None:
-    noon = (FLIGHTS, dt.date(2013, 1, 1), 12)
-    whole, poisoned = content_of(noon, Content.WHOLE), content_of(noon, Content.POISONED)
-    assert poisoned.num_rows == whole.num_rows + 1
-    assert poisoned["carrier"].null_count == 1

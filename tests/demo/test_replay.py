@@ -1,19 +1,17 @@
 """The replay: what it leaves in the tables and in the store, whenever it is stopped."""
 
 import collections
-import threading
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
-from lakechime_dagster.demo.replay import Progress, Replayer, ReplayState
+from lakechime_dagster.demo.replay import Progress, Replayer
 from lakechime_dagster.errors import LakeChimeError
 from tests.support.stores import fresh_memory
 
@@ -67,14 +65,6 @@ def test_each_commit_is_registered_once_and_each_hour_is_complete(world: World) 
         assert all(event.tags == {"complete": "true"} for event in events if event.is_mark)
 
 
-def test_a_restatement_is_an_update_and_arrivals_are_appends(world: World) -> None:
-    world.replayer().run()
-    events = [registered.event for registered in world.store.fetch(EventQuery(table=WEATHER))]
-    restated = [event for event in events if event.tags.get("mishap") == "restated"]
-    assert [event.operation_type for event in restated] == [OperationType.UPDATE]
-    assert {event.operation_type for event in events if event not in restated and not event.is_mark} == {OperationType.APPEND}
-
-
 def test_a_replay_that_was_stopped_goes_on_where_it_was(world: World, tmp_path: Path) -> None:
     for _ in range(20):
         world.replayer().run(hours=3)
@@ -101,20 +91,6 @@ def test_the_airports_events_come_in_whole_files_and_those_of_earlier_hours_firs
     files = {path.name: path.read_text().splitlines() for path in sorted(folder.iterdir())}
     told = {file_of(tick): [line.text for line in lines_of(2013, tick)] for tick in range(24)}
     assert files == {name: lines for name, lines in told.items() if lines}
-
-
-def test_a_replay_tells_its_progress_and_stops_when_told(world: World) -> None:
-    stop, seen = threading.Event(), list[Progress]()
-
-    def watch(progress: Progress) -> None:
-        seen.append(progress)
-        if len(seen) == 3:
-            stop.set()
-
-    world.replayer().run(progress=watch, stop=stop, hours_per_second=1000)
-    assert [progress.hour for progress in seen] == ["2013-01-01 00:00", "2013-01-01 01:00", "2013-01-01 02:00"]
-    assert ReplayState.load(world.state) == ReplayState(seed=2013, days=1, ticks=3)
-    assert not seen[-1].is_done
 
 
 def test_a_second_replay_is_refused_while_one_runs(world: World) -> None:

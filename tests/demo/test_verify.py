@@ -146,19 +146,6 @@ def test_rows_that_are_too_many_and_changes_that_newer_ones_have_overtaken_are_f
     assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "booking=20001: is missing")
 
 
-def test_a_null_is_found_and_a_table_below_a_wrong_one_is_behind_not_wrong(world: World) -> None:
-    place = world.tables["silver.flights"].schema.get_field_index("temp")
-    world.change("silver.flights", lambda rows: rows.set_column(place, "temp", pa.nulls(rows.num_rows, pa.float64())))
-    world.change("gold.route_hour", lambda rows: rows[:10])
-    checks = world.checks()
-    check = checks["silver.flights"]
-    assert check.finding is Finding.DIFFERS
-    assert check.difference is not None
-    assert check.difference.actual == {"temp": None}
-    assert checks["gold.route_hour"].finding is Finding.BEHIND
-    assert checks["gold.route_hour"].reason == "its input silver.flights is not equal either"
-
-
 def without(rows: pa.Table, number: int) -> pa.Table:
     return pa.concat_tables([rows[:number], rows[number + 1 :]])
 

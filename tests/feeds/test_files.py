@@ -64,11 +64,6 @@ def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_l
     assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was written anew" in problem
 
 
-def test_a_folder_that_is_not_there_cannot_be_asked(tmp_path: Path) -> None:
-    with pytest.raises(FeedUnreadableError, match=r"/none is no folder, or not yet; its files \*\.jsonl are to be read"):
-        FilesFeed(tmp_path / "none", "*.jsonl").look(FileOffsets({"a.jsonl": 5}))
-
-
 def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:
     Path(os.fsdecode(bytes(feed.folder) + b"/\xff.jsonl")).write_bytes(b"1\n")
     with pytest.raises(FeedUnreadableError, match=r"'\\udcff\.jsonl' in .* is not UTF-8; rename the file"):

@@ -57,12 +57,6 @@ def test_a_declared_code_version_is_the_digest_of_a_function() -> None:
     assert of(plain(), dagster=first) == of(other(), dagster=first) != of(plain(), dagster=second)
 
 
-def test_code_without_a_source_is_told_apart() -> None:
-    typed: dict[str, Any] = {}
-    exec("def one(orders): return orders.first()\ndef two(orders): return orders.last()", typed)
-    assert of(typed["one"]) != of(typed["two"])
-
-
 SAME_AND_OTHER = ("SELECT 1 AS id FROM bronze.orders", "select 1 as id -- one\nfrom bronze.orders", "SELECT 2 AS id FROM bronze.orders")
 
 

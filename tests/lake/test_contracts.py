@@ -73,12 +73,6 @@ def test_what_a_person_says_holds_against_rules_for_paths_and_excluded_changes()
     assert shop.contract_of("sell").mode(Change.KIND, "/b") is Mode.RESCUE
 
 
-def test_a_person_who_lets_a_type_have_a_table_lets_it_in_whatever_the_cap() -> None:
-    shop = group(Contract()).with_hints([Hint(type="a", of="tables", says="evolve"), Hint(type="b", of="kinds", says="evolve")])
-    assert shop.allowed == {"a"}
-    assert shop.with_hints([Hint(type="a", of="tables", says="freeze")]).allowed == frozenset()
-
-
 @pytest.mark.parametrize(
     ("declared", "told"),
     [

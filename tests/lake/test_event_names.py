@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -25,11 +24,6 @@ def test_no_two_types_share_a_table(one: str, other: str) -> None:
 def test_a_table_has_a_name_that_every_catalog_takes(type_name: str) -> None:
     assert re.fullmatch(r"[a-z0-9_]+", table_of(type_name))
     assert len(table_of(type_name)) <= MAX_TABLE
-
-
-@pytest.mark.parametrize(("type_name", "table"), [("buy", "buy"), ("shop.buy_now", "shop__buy_now"), ("v2.level_up", "v2__level_up")])
-def test_plain_words_are_kept(type_name: str, table: str) -> None:
-    assert table_of(type_name) == table
 
 
 def test_a_name_that_ends_as_one_with_a_digest_gets_its_own() -> None:

@@ -72,14 +72,6 @@ def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
 
 
-def test_a_stream_of_a_tables_rows_is_woken_by_the_table() -> None:
-    raw = SourceTable("bronze.raw")
-    table = stream(source=TableRows(raw, payload="value", every=every(minutes=5))).table
-    assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == (("bronze.raw",), ("bronze.raw",), "every 5 minutes")
-    assert (table.feed, str(table.feed)) == (TableRows("bronze.raw", payload="value", every=every(minutes=5)), "value of table bronze.raw")
-    assert Lake("ev", [raw, stream(source=TableRows(raw))]).graph()["game.events"] == ("bronze.raw",)
-
-
 def test_types_that_no_group_takes_are_of_one_that_the_lake_adds() -> None:
     lake = Lake("ev", [GAME, group()])
     assert [one.name for one in lake.targets] == ["game.events"]

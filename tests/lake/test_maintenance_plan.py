@@ -16,10 +16,8 @@ from lakechime_dagster.tables.maintenance_plan import (
     OldFile,
     Plan,
     Reader,
-    Subject,
     TableFiles,
     plan,
-    plan_together,
 )
 
 DAY = 86_400_000
@@ -67,28 +65,6 @@ def test_the_budget_goes_to_what_saves_most_files_per_byte_and_the_rest_says_so(
     assert [(action.partition, action.bytes) for action in made.actions] == [(("a",), 8)]
     (refused,) = made.refused
     assert (refused.action.partition, refused.why) == (("b",), "20 bytes are the budget of a run, of which 12 bytes are left")
-
-
-def make_subject(name: str, *live: DataFile, readers: tuple[Reader, ...] = ()) -> Subject:
-    return Subject(files=TableFiles(table=name, live=live), readers=readers, policy=POLICY)
-
-
-def test_tables_that_are_planned_together_share_a_budget_that_goes_where_it_saves_most() -> None:
-    poor, good = make_subject("poor", *(make_file(9) for _ in range(3))), make_subject("good", *(make_file(1) for _ in range(8)))
-    made = {one.table: one for one in plan_together([poor, good], 20, NOW)}
-    assert {name: [action.bytes for action in one.actions] for name, one in made.items()} == {"poor": [], "good": [8]}
-    assert [one.why for one in made["poor"].refused] == ["20 bytes are the budget of a run, of which 12 bytes are left"]
-    assert [one.rewrites for one in plan_together([poor, good], 35, NOW)] == [27, 8]
-
-
-def test_a_clustered_table_is_laid_out_as_a_whole_or_not_at_all() -> None:
-    live = (make_file(), make_file(), make_file(50, deleted=50))
-    (action,) = planned(*live, is_clustered=True).actions
-    assert (action.kind, action.files, action.bytes) == (Kind.COMPACT, 3, 60)
-    made = planned(*live, is_clustered=True, policy=replace(POLICY, budget=59))
-    assert (made.actions, [refused.action.kind for refused in made.refused]) == ((), [Kind.COMPACT])
-    (action,) = planned(make_file(), make_file(50, deleted=50), is_clustered=True).actions
-    assert (action.kind, action.partition) == (Kind.PURGE, None)
 
 
 def test_a_clustered_table_whose_rows_lie_together_no_more_is_laid_out_anew() -> None:

@@ -44,13 +44,6 @@ def test_a_column_of_a_followed_table_may_be_renamed_and_personal() -> None:
     assert table.personal == {"email": EMAIL, "phone": personal("phone")}
 
 
-def test_names_lead_into_structs_and_into_json() -> None:
-    tagged = SourceTable(
-        "bronze.people", asset=Asset(columns={"user.email": EMAIL, "payload:$.user.email": EMAIL, "payload:$.items[].to": EMAIL})
-    )
-    assert len(tagged.personal) == 3
-
-
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: personal("E-Mail"), "personal(), category: 'E-Mail' is no word of small letters"),
     (lambda: personal(""), "personal(), category: ''"),

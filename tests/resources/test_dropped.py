@@ -78,11 +78,3 @@ def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Pl
     with pytest.raises(ConsumerConflictError, match="open execution"):
         drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
     assert (len(platform.ledger.subscriptions()), dropped(platform)) == (2, [])
-
-
-def test_a_partition_and_a_link_are_not_taken_for_dropped(platform: Platform, tmp_path: Path) -> None:
-    name = "x__dropped_until_20000101T000000Z"
-    (folder(platform) / "orders" / f"k={name}").mkdir()
-    (tmp_path / "kept").mkdir()
-    (folder(platform) / name).symlink_to(tmp_path / "kept")
-    assert dropped(platform) == []

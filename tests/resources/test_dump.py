@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.change import stated_place
 from lakechime_dagster.cdc.compare_service import monitored
-from lakechime_dagster.cdc.load import LOADS, DumpError, UnrepairableError
+from lakechime_dagster.cdc.load import LOADS
 from lakechime_dagster.cdc.load_service import Chunk, LoadTask, chunks_loaded, dump_loaded
-from lakechime_dagster.tables.databases import Canal, Snapshot
+from lakechime_dagster.tables.databases import Snapshot
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
 from tests.support.shop import Shop, a_shop
@@ -110,25 +110,3 @@ def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump
     (of_database,) = chunks_loaded(shop.task, shop.monitor(), 100, lambda: NOW + 300_000)
     assert len({first.load, other.load, again.load, anew.load, of_database.load}) == 5
     assert {other.total, again.total, anew.total} == {10}
-
-
-@pytest.mark.tier3
-def test_what_cannot_be_told_is_refused_before_anything_is(shop: Shop, tmp_path: Path):
-    row = {"id": 1, "note": "it", "amount": Decimal("1.50"), "placed": PLACED}
-    as_of = "{}:{}".format(*shop.checkpoint())
-    wrong = {
-        r"orders\.parquet, row 2: amount: Decimal\('1\.505'\) is no decimal\(10,2\)": [row | {"id": 2, "amount": Decimal("1.505")}],
-        r"orders: key \[\"1\"\] is there twice, at orders\.parquet, row 1 and orders\.parquet, row 3, and nobody": [row | {"id": 2}, row],
-    }
-    for problem, more in wrong.items():
-        with pytest.raises(DumpError, match=problem):
-            next(load(shop.task, stored([row, *more], tmp_path / "dump", as_of), 1))
-    with pytest.raises(DumpError, match="the dump has no column id of the key"):
-        next(load(shop.task, stored([{"note": "it"}], tmp_path / "dump", as_of)))
-    with pytest.raises(DumpError, match="as_of log 0/1 is no checkpoint of mariadb"):
-        next(load(shop.task, stored([row], tmp_path / "dump", "0/1")))
-    assert list(load(shop.task, Snapshot(stored([], tmp_path / "dump", as_of).path, as_of=as_of))) == []
-    shop.lake.envelope = Canal()
-    with pytest.raises(UnrepairableError, match="messages of Canal without a position"):
-        next(load(shop.task, stored([row], tmp_path / "dump", as_of)))
-    assert loaded_keys(shop) == Counter()

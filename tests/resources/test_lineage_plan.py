@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.check import Class, compare
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.manifest import Manifest, PlannedTable, read_manifest
-from lakechime_dagster.tables.declare import spark_table, sql_table
+from lakechime_dagster.lineage.manifest import Manifest, read_manifest
+from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.planned import direct, paid, paid_table, planned, towns_table
 
@@ -36,30 +36,6 @@ def test_equal_code_gives_an_equal_file(planned: Callable[..., Manifest], tmp_pa
     assert first.to_json() == second.to_json()
     assert read_manifest(path) == first
     assert read_manifest(path).to_json() == first.to_json()
-
-
-def test_another_row_of_a_text_of_sql_is_told_and_is_in_no_file(planned: Callable[..., Manifest]) -> None:
-    def made(rows: str) -> PlannedTable:
-        sql = f"SELECT o.id, n.name FROM bronze.orders o JOIN (VALUES {rows}) AS n(city, name) ON n.city = o.city"
-        return planned(sql_table("silver.named", sql=sql, keys=["id"])).tables["silver.named"]
-
-    def digests(table: PlannedTable) -> tuple[str, ...]:
-        return (table.rows, *(column.digest for column in table.columns))
-
-    was, same, other = (
-        made(rows) for rows in ("('u', 'Ulm'), ('b', 'Bonn')", "('u','Ulm'),  ('b','Bonn')", "('u', 'Ulm'), ('b', 'Berlin')")
-    )
-    assert digests(same) == digests(was)
-    assert [one == now for one, now in zip(digests(was), digests(other), strict=True)] == [False, True, False]
-    assert was.by_name["name"].sources == ()
-    assert "Bonn" not in str(was)
-
-
-def test_a_file_stands_for_tables_that_are_not_there(planned: Callable[..., Manifest]) -> None:
-    before = planned(paid_table(), towns_table())
-    assert planned(paid_table(), towns_table(), before=before, only_manifest=True) == before
-    unknown = planned(paid_table(), only_manifest=True)
-    assert unknown.tables["silver.paid"].unknown == ("not known until bronze.orders is",)
 
 
 def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.formats.delta import Captured, DeltaLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
@@ -17,9 +17,7 @@ from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.tables import write
 
-NO_LEVELS = PartitionLevels()
 DAYS = PartitionLevels.of({"day": "date"})
-HOURS = PartitionLevels.of({"hour": "int"})
 
 
 @pytest.fixture
@@ -56,23 +54,6 @@ def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(platform: Platform,
     assert told(reconcile_table(platform, log, DAYS)) == ([], [], "2")
 
 
-@pytest.mark.parametrize("known", [NO_LEVELS, PartitionLevels.of({"hour": "string"})])
-@pytest.mark.parametrize("declared", [NO_LEVELS, HOURS])
-def test_a_dry_run_compares_what_was_pushed_by_the_levels_that_the_run_declares(
-    platform: Platform, declared: PartitionLevels, known: PartitionLevels
-) -> None:
-    log = platform.log("bronze.hours")
-    write(Path(log.location), pa.table({"hour": [5], "id": [1]}), partition_by=["hour"])
-    platform.store.register([DataChangeEvent(table="bronze.hours", partition=("05",), snapshot_id=SnapshotId("0"))])
-    if known:
-        platform.store.declare("bronze.hours", known)
-    before = platform.store.table("bronze.hours")
-    would = told(reconcile_table(platform, log, declared, dry_run=True))
-    assert platform.store.table("bronze.hours") == before
-    assert told(reconcile_table(platform, log, declared)) == would
-    assert would[1] == (["0"] if declared or not known else [])
-
-
 def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: DeltaLog) -> None:
     reconcile_table(platform, log, DAYS)
     before = log.uid
@@ -104,9 +85,3 @@ def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none
     found, (problem,) = reconcile(platform, [far, new, bare, of_others])
     assert (found, problem.partition(" cannot be read")[0]) == ([], f"bronze.far: the Delta table at {tmp_path / 'file'}")
     assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(("bronze.far", "bronze.new", "bronze.hive"), DAYS)
-
-
-def test_a_push_whose_snapshot_is_no_version_does_not_hinder_the_first_sight(platform: Platform, log: DeltaLog) -> None:
-    platform.store.register([DataChangeEvent(table="bronze.orders", table_format=TableFormat.HIVE, snapshot_id=SnapshotId("\u00b2"))])
-    registered, _, captured = told(reconcile_table(platform, log, NO_LEVELS))
-    assert (len(registered), captured) == (3, "2")

@@ -97,12 +97,3 @@ def test_of_two_programs_each_tells_its_own_writes(platform: Platform, spark: Sp
 
     at_once(lambda name: write(platform, spark, name), watch, last)
     assert (told(platform), lines) == (KINDS, [])
-
-
-def test_of_two_within_each_other_each_tells_its_own_writes(platform: Platform, spark: SparkSession) -> None:
-    lines: list[str] = []
-    with recording(platform, spark, job="first", run_id="first", names=names(platform), log=lines.append):
-        append(platform, spark, "first")
-        with recording(platform, spark, job="second", run_id="second", names=names(platform), log=lines.append):
-            append(platform, spark, "second")
-    assert (told(platform), lines) == (KINDS, [])

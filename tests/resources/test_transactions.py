@@ -25,7 +25,6 @@ CAPTURES = {capture.name: capture for capture in captures() if capture.name.ends
 MINUTE = 60_000
 MANY = {"mariadb-transactions": "0-1-21", "postgres-transactions": "773"}  # the transaction amid which Connect was killed
 LAST = {"mariadb-transactions": "0-1-23", "postgres-transactions": "775"}
-ALONE = {"mariadb-transactions": "0-1-15", "postgres-transactions": "767"}
 Told = tuple[Record, int]
 
 
@@ -173,14 +172,3 @@ def test_changes_that_tell_no_transaction_are_a_problem_and_no_loss(orders: Orde
     assert f"changes of {orders.name}.shop.orders tell no transaction" in found.problems[0]
     assert "provide.transaction.metadata=true" in found.problems[0]
     assert not whole(found).passed
-
-
-def test_of_an_end_that_is_damaged_nothing_is_told_but_that_it_is_unreadable(orders: Orders) -> None:
-    def damaged(record: Record) -> Record:
-        found = payload(record)
-        is_end = found.get("status") == "END" and found["id"].partition(":")[0] == ALONE[orders.name]
-        return replace(record, value=b'{"status":"END","id":null,"event_count":1,"data_collections":[]}') if is_end else record
-
-    orders.comes((damaged(one), at) for one, at in without(orders.told, ALONE[orders.name]))
-    found = orders.counted()
-    assert (found.transactions, found.is_whole, found.unreadable) == (5, True, 1)

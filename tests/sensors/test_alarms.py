@@ -124,16 +124,6 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
     assert len(webhook.told) == 1
 
 
-def test_who_was_reached_is_not_told_again_because_another_was_not(
-    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAKECHIME_ALARMS", f"{webhook.url} json://127.0.0.1:1/")
-    watching.runs(False)
-    assert "number 2: json://… did not take it" in watching.tick()
-    watching.tick()
-    assert len(webhook.told) == 1
-
-
 def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as_one(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

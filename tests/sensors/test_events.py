@@ -148,17 +148,6 @@ def fired(world: World, subscription: Subscription) -> tuple[str | None, str]:
     return range_.start, range_.end
 
 
-def test_a_source_shows_its_last_commit_who_wrote_it_and_whether_it_was_pushed(world: World) -> None:
-    world.commit("bronze.orders", a_row(1), partition_by=["day"])
-    world.commit("bronze.items", a_row(1))
-    world.push("bronze.orders", 0)
-    pushed, found = sorted(shown(world.tick()), key=lambda one: one["asset"], reverse=True)
-    assert (pushed["asset"], pushed["commit"], pushed["registered by"]) == ("bronze/orders", "0", "its producer")
-    assert (found["asset"], found["registered by"]) == ("bronze/items", "the reconciler, from the table's log")
-    assert "by delta-rs" in pushed["written by"]
-    assert pushed["partition"] == '["2024-05-01"]'
-
-
 def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
     world.commit("bronze.items", a_row(1))
     log = world.location("bronze.orders") / "_delta_log"

@@ -113,17 +113,6 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
     assert {(one.execution_id, one.attempt) for one in again} == {(failed.execution_id, 2), (lost.execution_id, 1)}
 
 
-def test_a_run_that_lives_is_left_alone(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
-    runs.tell(execution, RunState.LIVE)
-    found = run_tick(platform, a_subscription(), runs)
-    assert found.launches == ()
-    assert "step 1 is with a run that has not begun (attempt 1)" in found.sentences
-    world.ledger.begin(execution.execution_id, "run-1")
-    assert "step 1 is with run run-1 (attempt 1)" in run_tick(platform, a_subscription(), runs).sentences
-
-
 def test_the_success_of_a_run_completes_a_subscription_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
     execution = one(run_tick(platform, a_subscription(), runs).launches)
@@ -206,18 +195,3 @@ def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(worl
     assert [execution.partition_key for execution in found.launches] == ["2013-01-02"]
     assert found.sentences[0] == "1 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
     assert set(world.ledger.consumers(world.evaluator.activate(subscription))) == {"day=2013-01-02"}
-
-
-def test_a_retry_is_launched_although_what_is_new_cannot_be_claimed(world: World, platform: Platform, runs: ToldRuns) -> None:
-    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"))
-    subscription = Subscription(name="gold.daily", trigger=trigger, target=TARGET, target_levels=condition.levels)
-    world.change(version=0, partition=["2013-01-01"])
-    retried = one(run_tick(platform, subscription, runs).launches)
-    world.change(version=1, partition=["2013-01-02"])
-    log = Path(platform.location(TARGET)) / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020}.json").write_text("not json\n")
-    found = run_tick(platform, subscription, runs)
-    assert one(found.launches) == retried
-    assert any(TARGET in sentence for sentence in found.sentences)

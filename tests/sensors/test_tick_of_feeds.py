@@ -81,13 +81,6 @@ def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platfor
     assert again.sentences == ("step 1 is with a run that has not begun (attempt 1)",)
 
 
-def test_a_line_whose_end_has_not_come_is_told(platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    (folder / "a.jsonl").write_text('{"id":1}')
-    (folder / "b.jsonl").write_text("{")
-    told = "9 bytes at the end of 2 files wait for the end of their line"
-    assert run_tick(platform, a_feed(folder), runs).sentences == (f"nothing new in {folder}/*.jsonl", told)
-
-
 def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_feed(folder)
     drop(folder, "a.jsonl", "1")

@@ -10,24 +10,19 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import sqlalchemy as sa
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.dead_runs import end_dead_run
-from lakechime_dagster.runtime.names import EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
-from lakechime_dagster.sensors.tick import DagsterRuns, RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, change_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
@@ -62,11 +57,6 @@ class Location:
     def change(self, *versions: int, **fields: Any) -> None:
         events = [DataChangeEvent(table=SOURCE, snapshot_id=SnapshotId(str(version)), **fields) for version in versions]
         self.platform.store.register(events)
-
-    def hurry(self) -> None:
-        """Let every pause before the next attempt be over."""
-        with writing(self.platform.ledger.engine) as connection:
-            connection.execute(sa.update(schema.attempt).values(due_ts=0))
 
 
 @dataclass
@@ -271,19 +261,6 @@ def by_day(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> N
         context.log.info(context.partition_key)
 
 
-@pytest.mark.parametrize("kind", ["snapshots", "partitions"])
-def test_a_job_that_does_not_say_how_its_assets_are_partitioned_is_not_launched(tmp_path: Path, kind: str) -> None:
-    job = dg.define_asset_job("by_day_job", [by_day])
-    sensor = lakechime_sensor("by_day", DAILY if kind == "partitions" else SnapshotTrigger([SOURCE]), job=job)
-    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[job]) as location:
-        location.change(1, partition=["2013-01-01"])
-        ticked = location.tick()
-        assert ticked.run_requests == []
-        assert ticked.skip_message.startswith("by_day, job: the assets of by_day_job are partitioned")
-        assert "define_asset_job(…, partitions_def=…)" in ticked.skip_message
-        assert location.platform.ledger.executions() == []
-
-
 @pytest.mark.parametrize("launched", [{"target": by_day.key}, {"job": "by_day_job"}], ids=["asset", "job"])
 def test_what_is_given_by_name_runs_the_partition_of_its_key(tmp_path: Path, launched: dict[str, Any]) -> None:
     sensor = lakechime_sensor("by_day", DAILY, partitioned=True, **launched)
@@ -365,23 +342,6 @@ def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:
     assert ended is not None
     assert ended.status is dg.DagsterRunStatus.FAILURE
     end_dead_run(asset.instance, run.run_id, "again")
-
-
-def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Location) -> None:
-    asset.change(1)
-    request = only(asset.tick().run_requests)
-    execution = asset.platform.ledger.execution(request.tags[EXECUTION_TAG])
-    assert execution is not None
-    assert DagsterRuns(lambda: asset.instance).of_attempt(execution) is None
-    job = asset.definitions.resolve_job_def("features_job")
-    run = asset.instance.create_run_for_job(job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
-    found = DagsterRuns(lambda: asset.instance).of_attempt(execution)
-    assert found is not None
-    assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)
-    asset.platform.ledger.begin(execution.execution_id, "elsewhere")
-    begun = asset.platform.ledger.execution(execution.execution_id)
-    assert begun is not None
-    assert DagsterRuns(lambda: asset.instance).of_attempt(begun) == found
 
 
 @pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"])

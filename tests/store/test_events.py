@@ -1,13 +1,10 @@
 """The store in a database: what it says without doing."""
 
-import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.events import SnapshotId, TableUid
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import SqlDCEStore
-from lakechime_dagster.errors import InvalidValueError
 from tests.factories import make_event
 
 ORDERS = "bronze.orders"
@@ -23,10 +20,3 @@ def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) ->
     assert [one.position for one in would.duplicates] == [one.position for one in kept]
     assert (store.tables(), store.fetch(EventQuery())) == (before, list(kept))
     assert store.register([new]).registered[0].event == new
-
-
-def test_what_would_be_refused_is_refused(engine: Engine) -> None:
-    store = SqlDCEStore(engine)
-    store.declare("bronze.days", PartitionLevels.of({"day": "date"}))
-    with pytest.raises(InvalidValueError, match="the table declares 1"):
-        store.would_register([make_event("bronze.days", partition=["2013-01-01", 5])])

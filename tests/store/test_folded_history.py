@@ -74,15 +74,6 @@ def test_folded_snapshots_of_a_table_that_was_created_anew_are_not_its_own(world
     assert start_of(world, from_now()) == (None, None)
 
 
-def test_a_folded_mark_vouches_for_the_snapshots_before_it(world: World) -> None:
-    world.change(version=1)
-    world.change(tags=COMPLETE)
-    world.change(version=2)
-    fold(world)
-
-    assert start_of(world, from_now(COMPLETE)) == (None, "1")
-
-
 def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_folded(world: World) -> None:
     subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=5)

@@ -142,15 +142,6 @@ def test_a_step_of_a_consumer_that_lost_events_is_not_retried(world: World) -> N
     assert consumer.state is ConsumerState.STALE
 
 
-def test_what_is_completed_is_neither_skipped_nor_retried(world: World) -> None:
-    world.change(version=0)
-    (execution,) = world.fire(a_subscription())
-    world.ledger.complete(execution, None)
-    for act in (world.people.skip, world.people.retry):
-        with pytest.raises(ConsumerConflictError, match="is completed already; nothing was changed"):
-            act(execution, ADA)
-
-
 def test_no_consumer_is_put_past_what_was_registered(world: World) -> None:
     row = consumed(world, 0)
     beyond = at(world, "99999999-1")

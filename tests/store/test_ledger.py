@@ -116,15 +116,6 @@ def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World
     assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [(1, "lost"), (2, None)]
 
 
-def test_a_lost_attempt_is_followed_by_one_that_may_read_further(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()), 3)
-    following = world.ledger.lose(execution, "it died", end=checkpoint(9))
-    assert following is not None
-    assert (following.step, following.attempt) == (1, 2)
-    assert (following.start, following.end) == (execution.start, checkpoint(9))
-    assert following.run_key != execution.run_key
-
-
 def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
     execution: Execution | None = world.claim(world.ledger.ensure_subscription(a_subscription()))
     pauses = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, text
 
 import lakechime_dagster
 from lakechime_dagster.dce.engine import open_engine, reading, writing
@@ -47,10 +47,6 @@ def test_migrated_tables_are_those_of_the_metadata(engine: Engine) -> None:
     with reading(engine) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "include_object": is_ours})
         assert compare_metadata(context, metadata) == []
-
-
-def test_the_feed_has_its_index_on_postgresql(postgres_engine: Engine) -> None:
-    assert "dce_event_feed" in {index["name"] for index in inspect(postgres_engine).get_indexes("dce_event")}
 
 
 @pytest.mark.tier2
@@ -96,11 +92,3 @@ def test_a_store_of_a_newer_version_is_left_alone(empty_url: str) -> None:
         with pytest.raises(StoreVersionError, match="newer"):
             act(engine)
     engine.dispose()
-
-
-def test_an_upgrade_keeps_what_is_there(engine: Engine) -> None:
-    (event,) = SqlDCEStore(engine).register([make_event(snapshot_id="1")]).registered
-
-    upgrade(engine)
-
-    assert SqlDCEStore(engine).register([make_event(snapshot_id="1")]).duplicates == (event,)

@@ -16,7 +16,6 @@ from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_subscription, elsewhere
 
@@ -138,16 +137,3 @@ def waits_for_a_lock(engine: Engine) -> bool:
     waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database WHERE datname = current_database() AND NOT granted)"
     with reading(engine) as connection:
         return connection.execute(sa.text(waiting)).scalar_one()
-
-
-def test_a_stale_consumer_says_how_it_goes_on_to_one_sensor_and_to_that_of_many(world: World) -> None:
-    world.change(ORDERS, 1)
-    behind = a_subscription("behind")
-    world.tick_of_the_sensor(behind)
-    world.change(ORDERS, 2)
-    sweep = Sweep(world.evaluator, [behind])
-    expire_by_force(world)
-    world.change(ORDERS, 3)
-    remedy = "`lakechime trigger seek behind` goes on, after `lakechime execution skip` where a step is open"
-    assert remedy in world.decide(behind).sentence
-    assert remedy in sweep.decisions()["behind"].sentence

@@ -12,7 +12,7 @@ from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution, Order, OrderState, Span
-from lakechime_dagster.triggers.interventions import Action, By
+from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import Claim
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
@@ -185,19 +185,6 @@ def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_ba
     assert world.evaluator.fire(GOLD, row, decision, nothing_committed) == []
 
 
-def test_a_fired_key_that_is_held_back_does_not_fire_for_what_came_late(world: World) -> None:
-    subscription = daily(late="refire")
-    caught_up(world, subscription, SILVER)
-    world.change("bronze.orders", 1, partition=["2013-01-01"])
-    backfill = order(
-        world, Order(number=0, subscription="silver"), Order(number=1, subscription="daily", key="day=2013-01-01", waits_for=(0,))
-    )
-    decision = world.decide(subscription)
-    assert not decision.fires
-    assert decision.reasons[0] == f"day=2013-01-01: backfill {backfill} ordered it, after silver"
-    assert decision.waits
-
-
 def test_cancelling_drops_what_is_not_taken(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
@@ -269,12 +256,6 @@ def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_c
     assert one(world.fire(subscription)).consumer.key == "day=2013-01-02"
 
 
-def test_a_key_that_fired_since_it_was_planned_for_later_is_ordered_like_the_others(world: World) -> None:
-    subscription = daily()
-    caught_up(world, subscription, SILVER)
-    assert states(world, order(world, of_day("2013-01-01", waits_for=()))) == [OrderState.WAITING]
-
-
 def test_nobody_waits_for_a_key_that_may_never_fire_and_cancelling_drops_its_order(world: World) -> None:
     subscription = daily()
     caught_up(world, subscription, GOLD)
@@ -299,14 +280,6 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     assert not sweep.decisions()["gold"].fires
     complete(world, execution)
     assert sweep.decisions()["gold"].reasons == (f"ordered by backfill {backfill}",)
-
-
-def test_what_people_did_is_kept_with_each_subscription(world: World) -> None:
-    caught_up(world, SILVER, GOLD)
-    backfill = chain(world)
-    Backfills(world.ledger).cancel(backfill, ME)
-    done = [(one.action, one.before, one.after) for one in world.people.history(world.evaluator.activate(GOLD))]
-    assert done == [(Action.CANCEL, {"backfill": backfill}, {}), (Action.BACKFILL, {}, {"backfill": backfill, "consumers": 1})]
 
 
 def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:

@@ -72,14 +72,6 @@ def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: Worl
     assert decision.waits
 
 
-def test_an_amended_drop_withdraws_nothing_anew(world: World) -> None:
-    subscription = days()
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
-    world.change(partition=["2013-01-01"])
-    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE, tags={"by": "ops"})
-    assert world.decide(subscription).fires
-
-
 def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
@@ -113,13 +105,6 @@ def test_a_near_miss_by_type_only_is_named(world: World) -> None:
     assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
 
 
-def test_a_tag_that_retention_did_not_keep_is_explained_by_the_compacted_history(world: World) -> None:
-    arrive(world, "2013-01-01", 0, tags={"ready": "yes"})
-    fold_all(world)
-    first = world.decide(days(tags={"ready": "yes"})).reasons[0]
-    assert 'bronze.orders["2013-01-01"] lacks tag ready=yes (its earlier history is compacted' in first
-
-
 def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
     subscription = days()
     arrive(world, "2013-01-01", 0)
@@ -127,11 +112,6 @@ def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
     expire(world.engine, world.store.now() - 60_000, needed={})
     arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
     assert not world.decide(subscription).fires
-
-
-def fold_all(world: World) -> None:
-    world.let_pass(3_600_000)
-    assert expire(world.engine, world.store.now() - 60_000, needed={}, tag_keys={"complete"}).folded
 
 
 # Late
@@ -162,14 +142,6 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
     assert widened is not None
     world.ledger.complete(widened, committed(execution, end=before))
     assert one(world.fire(subscription)).step == 2
-
-
-def test_late_changes_that_were_ignored_fire_once_the_trigger_asks_for_them(world: World) -> None:
-    arrive(world, "2013-01-01", 0)
-    world.tick_of_the_sensor(days())
-    arrive(world, "2013-01-01", 1)
-    world.tick_of_the_sensor(days())
-    assert world.decide(days(late="refire")).sentence.startswith("1 event came late for day=2013-01-01")
 
 
 # Deadline

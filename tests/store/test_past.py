@@ -4,14 +4,12 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers.retention import expire, mark_stale, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, StartFrom
 from tests.support.world import World, a_subscription, one
 
 ADA = By(who="ada", reason="month end")
-FAR = 2**50
 BLOCKED = "silver is BLOCKED: attempt 5 of step 1 failed: boom"
 
 
@@ -76,18 +74,6 @@ def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: W
     world.let_pass(MINUTE)
     world.people.resume(row, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("now")))
     assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
-
-
-def test_since_when_a_consumer_is_stale_is_not_kept_and_that_is_said(world: World) -> None:
-    subscription = a_subscription()
-    world.change(version=0)
-    world.ledger.complete(one(world.fire(subscription)), None)
-    world.change(version=1)
-    world.let_pass(MINUTE)
-    checkpoints = {table: need.position for table, need in needs(world.engine).items()}
-    expire(world.engine, FAR, needed=checkpoints, force=True, when_forced=mark_stale)
-    assert "before they were consumed (so it is now; since when is not kept); " in said(world, subscription, 1)
-    assert "before they were consumed; " in world.decide(subscription).reasons[0]
 
 
 def first_of_2013() -> PartitionTrigger:

@@ -114,14 +114,6 @@ def test_a_tag_that_comes_after_folding_amends_the_folded_event_once(store: SqlD
     assert dict(last.event.tags) == {"run": "7", "complete": "true", "more": "1"}
 
 
-def test_a_process_that_knew_the_table_before_sees_the_fold(store: SqlDCEStore) -> None:
-    store.register([make_event(snapshot_id="1")])
-    expire(SqlDCEStore(store.engine).engine, FAR, needed={})
-
-    assert store.register([make_event(snapshot_id="1")]).registered == ()
-    assert len(store.register([make_event(snapshot_id="2")]).registered) == 1
-
-
 def test_what_a_live_consumer_needs_stays_per_table(store: SqlDCEStore) -> None:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
     store.register([make_event("bronze.other", snapshot_id="1")])
@@ -169,16 +161,6 @@ def test_an_error_while_marking_stale_consumers_keeps_the_events(store: SqlDCESt
         expire(store.engine, FAR, needed={ORDERS: Position.ORIGIN}, force=True, when_forced=refuse)
 
     assert store.fetch(EventQuery()) == [event]
-    assert store.availability(ORDERS) == []
-
-
-def test_a_dry_run_counts_and_changes_nothing(store: SqlDCEStore) -> None:
-    at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
-
-    report = expire(store.engine, FAR, needed={ORDERS: at[1]}, dry_run=True)
-
-    assert (report.folded, report.held_back, report.dry_run) == (2, 2, True)
-    assert len(store.fetch(EventQuery())) == 4
     assert store.availability(ORDERS) == []
 
 

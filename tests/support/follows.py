@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +168,3 @@ def read(location: str) -> list[dict[str, Any]]:
 
 def plain(value: Any) -> Any:
     return value.astimezone(dt.timezone.utc) if isinstance(value, dt.datetime) and value.tzinfo else value
-
-
-def with_offsets(records: Iterable[Record]) -> list[Record]:
-    """The messages one after another in one partition."""
-    return [replace(one, offset=offset) for offset, one in enumerate(records)]

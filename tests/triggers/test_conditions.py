@@ -35,11 +35,6 @@ def test_the_hours_of_a_day_are_those_that_it_has() -> None:
     assert len(asked(specs, point=midnight, zone="America/New_York")) == 23
 
 
-def test_without_declared_levels_values_are_compared_as_they_are_written() -> None:
-    assert asked({"day": tick("-1d", "%Y%m%d"), "hour": "05"}, None) == ['["20130101","05"]']
-    assert asked({"day": tick("-1d")}, None) == ['["2013-01-01"]']
-
-
 @pytest.mark.parametrize(
     ("spec", "canonicals"),
     [
@@ -85,8 +80,3 @@ def test_a_literal_that_no_event_can_have_is_refused_where_it_is_declared(litera
         with pytest.raises(InvalidValueError) as refused:
             PartitionCondition.of("bronze.weather", {"day": spec})
         assert str(refused.value) == told
-
-
-def test_too_many_partitions_at_once_are_refused() -> None:
-    with pytest.raises(DeclarationError, match="asks for 20000 partitions at once"):
-        asked({"a": range(100), "b": range(200)}, None)

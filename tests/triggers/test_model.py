@@ -37,10 +37,6 @@ def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> 
         keys(on("a", **specs))
 
 
-def test_a_condition_of_literals_fires_once_whatever_the_grid() -> None:
-    assert keys(on("a", day="2013-01-01")) == ["day=2013-01-01"]
-
-
 def test_levels_of_one_name_that_differ_between_tables_are_told_apart_by_a_digest() -> None:
     first, second, third = keys(on("a", day=tick("-1d")), on("b", day=tick()))
     assert first.startswith("day=2013-01-01#")
@@ -58,11 +54,6 @@ def test_a_key_has_the_values_of_its_single_valued_levels_beside_sets_that_chang
     week = on("b", day=[tick("-1d"), tick("-7d")], region="eu")
     for key in PartitionTrigger([day, week], GRID).keys(LATER):
         assert dict(key.values) == {"day": str((key.point - dt.timedelta(days=1)).date()), "region": "eu"}
-
-
-@pytest.mark.parametrize("where", ["beginning", "now", "2013-01-02", "2013-01-02T05:00+02:00", "0-42", "731-9"])
-def test_a_subscription_may_start_at(where: str) -> None:
-    assert SnapshotTrigger("a", start_from=where).start_from.where == where
 
 
 @pytest.mark.parametrize("where", ["yesterday", "", "42", "0-", "latest"])

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.schedule import HoursOf, hours_of, real_hours, tick
+from lakechime_dagster.triggers.schedule import real_hours, tick
 
 ZONE = "America/New_York"
 
@@ -46,10 +46,3 @@ def test_the_hours_of_a_day_are_those_that_its_minutes_show(day: str, zone: str)
     midnight = at(f"{day}T00:00", zone)
     minutes = [(midnight + dt.timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(26 * 60)]
     assert set(real_hours(dt.date.fromisoformat(day), zone)) == {moment.hour for moment in minutes if f"{moment:%Y-%m-%d}" == day}
-
-
-def test_the_hours_of_a_day_that_depends_on_the_tick_are_found_at_the_tick() -> None:
-    found = hours_of(tick("-1d"), ZONE)
-    assert isinstance(found, HoursOf)
-    assert len(found.resolve(at("2013-03-11T00:00"), ZONE)) == 23
-    assert len(found.resolve(at("2013-03-12T00:00"), ZONE)) == 24
