@@ -41,7 +41,7 @@ def ticked(lakechime: Cli, runs: ToldRuns) -> Tick:
     return run_tick(lakechime.platform, subscription_declared(NAME, None), runs)
 
 
-def settled(lakechime: Cli, runs: ToldRuns) -> Execution:
+def completed(lakechime: Cli, runs: ToldRuns) -> Execution:
     (execution,) = ticked(lakechime, runs).launches
     lakechime.platform.ledger.settle(execution, None)
     return execution
@@ -72,7 +72,7 @@ def consumer(lakechime: Cli) -> Any:
 
 
 def test_a_rebuild_puts_the_table_back_to_the_beginning_of_its_messages(lakechime: Cli, shop: Shop, runs: ToldRuns) -> None:
-    settled(lakechime, runs)
+    completed(lakechime, runs)
     assert ticked(lakechime, runs).launches == ()
     said = lakechime("cdc", "rebuild", NAME, *WHY)
     assert (said.code, "reads all 2 messages of its bronze table again, and replaces its 2 rows" in said.err) == (1, True)
