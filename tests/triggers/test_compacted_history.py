@@ -16,7 +16,11 @@ from tests.factories import make_event
 from tests.support.world import World, a_subscription, one
 
 FAR = 4_000_000_000_000
+
+
 ORDERS = "bronze.orders"
+
+
 COMPLETE = {"complete": "true"}
 
 
@@ -142,8 +146,6 @@ def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_
 
 
 # Repeats of what was folded
-
-
 def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_the_uid_of_its_table_becomes_known(world: World) -> None:
     event = make_event(partition=["a"], snapshot_id="1")
     position = world.store.register([event]).registered[0].position

@@ -1,14 +1,28 @@
-"""Events are validated once, travel as JSON, and are known again by their identity."""
+"""Events, tags and positions as values."""
 
 import json
+import pickle
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, from_json, to_json, version_of
+from lakechime_dagster.dce.events import (
+    CHANGED_TAG,
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    Tags,
+    changed_columns,
+    changed_fact,
+    changed_tag,
+    from_json,
+    to_json,
+    version_of,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError
-from tests.dce.strategies import events
+from tests.dce.strategies import events, names, positions, texts
 from tests.factories import make_event
 
 
@@ -79,3 +93,67 @@ def test_the_identity_compares_partitions_by_their_levels() -> None:
 )
 def test_only_plain_numbers_name_a_version_of_a_delta_table(snapshot: str | None, version: int | None) -> None:
     assert version_of(snapshot) == version
+
+
+maps = st.dictionaries(names, texts, max_size=4)
+
+
+@given(maps, maps)
+def test_merged_tags_carry_what_was_added_and_what_it_left(one: dict[str, str], other: dict[str, str]) -> None:
+    merged = Tags(one).merged(other)
+
+    assert merged.carries(other)
+    assert merged.carries({key: value for key, value in one.items() if key not in other})
+    assert merged == {**one, **other}
+
+
+@given(maps)
+def test_merging_again_changes_nothing(tags: dict[str, str]) -> None:
+    assert Tags(tags).merged(tags) == Tags(tags)
+
+
+@given(maps)
+def test_equal_tags_hash_alike_in_any_order_and_survive_pickling(tags: dict[str, str]) -> None:
+    backwards = Tags(dict(reversed(tags.items())))
+
+    assert backwards == Tags(tags)
+    assert hash(backwards) == hash(Tags(tags)) == hash(pickle.loads(pickle.dumps(backwards)))
+
+
+@pytest.mark.parametrize("tags", [{"k" * 129: "v"}, {"k": "v" * 4097}, {"k": 1}, {1: "v"}, {"k": "a\x00"}, "text"])
+def test_tags_that_a_store_cannot_hold_are_refused(tags: object) -> None:
+    with pytest.raises(InvalidValueError, match="tags"):
+        Tags(tags)  # type: ignore[arg-type]
+
+
+@given(positions)
+def test_a_position_survives_its_text(position: Position) -> None:
+    assert Position.parse(str(position)) == position
+
+
+@given(positions, positions)
+def test_positions_are_ordered_by_transaction_then_sequence(one: Position, other: Position) -> None:
+    assert (one < other) == ((one.tx_id, one.seq) < (other.tx_id, other.seq))
+    assert one >= Position.ORIGIN
+
+
+@pytest.mark.parametrize("text", ["", "5", "-5", "5-", "a-b", "1-2-3", "1--2", "1 - 2", "٥-٥", f"1-{2**63}", f"{2**63}-1", None])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValueError, match="position"):
+        Position.parse(text)
+
+
+@given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=3))
+def test_any_names_survive_the_way_through_a_commit_and_an_event(names: set[str]) -> None:
+    facts = json.loads(json.dumps(changed_fact(names, since=4)))
+    assert changed_columns(changed_tag(facts, version=5)[CHANGED_TAG]) == {name.casefold() for name in names}
+
+
+@pytest.mark.parametrize("facts", [{}, {"changed": None}, {"changed": {"since": 4}}, {"changed": {"columns": ["a"], "since": "4"}}])
+def test_facts_that_do_not_tell_it_give_no_tag(facts: dict[str, object]) -> None:
+    assert changed_tag(facts, version=5) == {}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_commit_behind_another_than_it_was_compared_with_does_not_tell_it(version: int) -> None:
+    assert changed_tag(changed_fact(["a"], since=4), version) == {}

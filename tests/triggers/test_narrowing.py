@@ -110,7 +110,7 @@ def check(world: World, subscriptions: Sequence[Subscription], history: list[tup
         if action == "tick":
             _tick(world, subscriptions, sweep, every_event, is_hasty)
         elif action == "register":
-            # a drop that is registered after what it does not withdraw was folded is a matter of test_folded_history.py
+            # a drop that is registered after what it does not withdraw was folded is a matter of test_compacted_history.py
             event = {**event, "operation_type": OperationType.APPEND} if has_folded else event
             every_event += [] if (registered := world.change(**event)) in every_event else [registered]
         elif action == "fold":

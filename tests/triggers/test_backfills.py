@@ -21,8 +21,14 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_subscription, checkpoint, nothing_committed, one
 
 ME = By(who="me", reason="a column was wrong")
+
+
 SPAN = Span(tables=("bronze.orders",), column="day", since="2013-01-01", until="2013-01-02")
+
+
 SILVER = a_subscription("silver", "bronze.orders", reads=("bronze.orders",))
+
+
 GOLD = a_subscription("gold", "silver.orders", reads=("silver.orders",))
 
 

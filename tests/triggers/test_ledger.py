@@ -8,16 +8,22 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
-from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id
+from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import PartitionTrigger
+from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere, one
+
 
 # Claims
-
-
 def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     world.ledger.complete(world.claim(row, 3), None)
@@ -89,8 +95,6 @@ def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_s
 
 
 # Attempts
-
-
 def test_a_run_begins_its_execution_with_a_lease_of_a_minute(world: World) -> None:
     execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
     before = world.store.now()
@@ -194,8 +198,6 @@ def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World
 
 
 # Settling
-
-
 def test_the_checkpoint_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     first = world.claim(row, 3)
@@ -290,8 +292,6 @@ def test_completing_races_with_losing_and_one_of_them_wins(world: World) -> None
 
 
 # Subscriptions and deployments
-
-
 def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> None:
     first = world.ledger.ensure_subscription(a_subscription(), lambda connection: checkpoint(5))
     again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: checkpoint(9))
@@ -314,3 +314,60 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     )
     world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0))
     assert world.fire(subscription)[0].step == 8
+
+
+ORDERS = "bronze.orders"
+
+
+def at(world: World, table: str = ORDERS, cluster: str = "") -> dict[str, ConsumerAt]:
+    return {
+        f"{found.consumer.deployment}/{found.consumer.subscription}{found.consumer.key}": found
+        for found in consumers_at(world.engine, table, cluster)
+    }
+
+
+def version(found: SnapshotCheckpoint | None) -> str | None:
+    return found.snapshot_id if found else None
+
+
+def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_deployment_too(world: World) -> None:
+    world.change(ORDERS, 1)
+    world.tick_of_the_sensor(a_subscription())
+    world.change(ORDERS, 2)
+    elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
+    found = at(world)
+    assert {name: (version(consumer.read), consumer.writes, consumer.open_since) for name, consumer in found.items()} == {
+        "test/silver": ("1", False, None),
+        "production/slow": (None, False, None),
+    }
+
+
+def test_an_open_execution_reads_a_pinned_snapshot(world: World) -> None:
+    world.change(ORDERS, 1)
+    execution = one(world.fire(a_subscription()))
+    (found,) = consumers_at(world.engine, ORDERS)
+    assert (version(found.read), version(found.pinned), found.open_since) == (None, "1", execution.claimed_ts)
+
+
+def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world: World) -> None:
+    subscription = world.evaluator.activate(a_subscription(target="silver.orders"))
+    consumer = world.ledger.ensure_consumer(subscription, "")
+    assert world.ledger.hold(subscription, consumer, "a column changed")
+    (found,) = consumers_at(world.engine, "silver.orders")
+    assert (found.writes, found.state, found.state_reason, found.read) == (True, ConsumerState.BLOCKED, "a column changed", None)
+
+
+def test_a_key_of_a_partition_trigger_needs_its_range_while_it_is_open(world: World) -> None:
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    subscription = world.evaluator.activate(
+        Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02")))
+    )
+    for position in (1, 2):
+        execution = world.ledger.claim(
+            subscription, world.ledger.ensure_consumer(subscription, "k"), Claim(end=checkpoint(position, bronze__orders=position))
+        )
+        (found,) = consumers_at(world.engine, ORDERS)
+        assert (version(found.read), version(found.pinned)) == (str(position - 1) if position > 1 else None, str(position))
+        world.ledger.complete(execution, None)
+        (found,) = consumers_at(world.engine, ORDERS)
+        assert (found.read, found.pinned, found.open_since) == (None, None, None)

@@ -27,8 +27,6 @@ sys.stdin.readline()
 print(upgrade(open_engine(sys.argv[1])))
 """
 
-pytestmark = pytest.mark.dialect
-
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
@@ -40,6 +38,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
+@pytest.mark.dialect
 def test_migrated_tables_are_those_of_the_metadata(engine: Engine) -> None:
     def is_ours(object_: object, name: str | None, kind: str, reflected: bool, other: object) -> bool:
         return name != VERSION_TABLE and not (kind == "index" and name == "dce_event_feed" and engine.dialect.name == "sqlite")
@@ -49,6 +48,7 @@ def test_migrated_tables_are_those_of_the_metadata(engine: Engine) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+@pytest.mark.dialect
 @pytest.mark.tier2
 def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
     processes = [
@@ -70,6 +70,7 @@ def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
     store.engine.dispose()
 
 
+@pytest.mark.dialect
 def test_a_store_without_tables_asks_for_an_upgrade(empty_url: str) -> None:
     engine = open_engine(empty_url)
 
@@ -82,6 +83,7 @@ def test_a_store_without_tables_asks_for_an_upgrade(empty_url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.dialect
 def test_a_store_of_a_newer_version_is_left_alone(empty_url: str) -> None:
     engine = open_engine(empty_url)
     upgrade(engine)
@@ -92,3 +94,27 @@ def test_a_store_of_a_newer_version_is_left_alone(empty_url: str) -> None:
         with pytest.raises(StoreVersionError, match="newer"):
             act(engine)
     engine.dispose()
+
+
+USE = """
+import sys
+from lakechime_dagster.dce.events import DataChangeEvent
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import upgrade
+engine = open_engine(sys.argv[1])
+upgrade(engine)
+(event,) = SqlDCEStore(engine).register([DataChangeEvent(table="bronze.orders")]).registered
+print(event.event.table, [name for name in ("alembic", "psycopg") if name in sys.modules])
+"""
+
+
+def test_neither_alembic_nor_the_driver_of_another_database_is_imported(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'dce.sqlite'}"
+    engine = open_engine(url)
+    upgrade(engine)
+    engine.dispose()
+
+    used = subprocess.run([sys.executable, "-c", USE, url], capture_output=True, text=True, check=True)
+
+    assert used.stdout == "bronze.orders []\n"

@@ -1,13 +1,18 @@
-"""What every DCE store promises, whatever keeps its events."""
+"""What the DCE store promises: registration, identity, amendments, levels, queries (laws 1, 3, 4)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from lakechime_dagster.dce.contract import DCEStore, EventQuery, OvertakenError, Seen
-from lakechime_dagster.dce.events import Position, RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError
 from tests.factories import make_event
-
-pytestmark = pytest.mark.dialect
 
 HOUR = PartitionLevels.of({"flight_date": "date", "hour": "int"})
 
@@ -20,6 +25,7 @@ def snapshots(events: list[RegisteredEvent] | tuple[RegisteredEvent, ...]) -> li
     return [registered.event.snapshot_id for registered in events]
 
 
+@pytest.mark.dialect
 def test_an_event_comes_back_as_it_was_registered(store: DCEStore) -> None:
     event = make_event(
         "bronze.flights",
@@ -41,6 +47,7 @@ def test_an_event_comes_back_as_it_was_registered(store: DCEStore) -> None:
     assert all_of(store) == list(registered)
 
 
+@pytest.mark.dialect
 @pytest.mark.parametrize("name", ["a'b\"c;DROP TABLE dce_event", "tabelle/ä\\%_", "日本.🛩", "x" * 512, "%(name)s", ":name", "{}"])
 def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str) -> None:
     tag = name[:128]
@@ -53,6 +60,7 @@ def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str)
     assert [one.event for one in all_of(store, tags={tag: name})] == [event]
 
 
+@pytest.mark.dialect
 def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
     first = store.register([make_event(event_key="k", partition=["a"])]).registered
 
@@ -62,6 +70,7 @@ def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> N
     assert [one.event.table for one in result.registered] == ["other"]
 
 
+@pytest.mark.dialect
 def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> None:
     (first,) = store.register([make_event(snapshot_id="1", prev_snapshot_id="0", tags={"a": "1"})]).registered
 
@@ -75,6 +84,7 @@ def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> No
     assert all_of(store) == [first, amendment]
 
 
+@pytest.mark.dialect
 def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="1", tags={"a": "1"})])
     (amendment,) = store.register([make_event(snapshot_id="1", tags={"b": "2"})]).registered
@@ -83,6 +93,7 @@ def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(s
         assert store.register([make_event(snapshot_id="1", tags=tags)]).duplicates == (amendment,)
 
 
+@pytest.mark.dialect
 def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore) -> None:
     store.register([], [Seen("bronze.orders", TableUid("u-1"), "0")])  # type: ignore[arg-type]
 
@@ -92,6 +103,7 @@ def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore
     assert store.register([make_event(snapshot_id="1", table_uid="u-1")]).duplicates == (registered,)
 
 
+@pytest.mark.dialect
 def test_an_event_pushed_before_the_uid_was_known_is_not_registered_again(store: DCEStore) -> None:
     (pushed,) = store.register([make_event(snapshot_id="1")]).registered
 
@@ -102,6 +114,7 @@ def test_an_event_pushed_before_the_uid_was_known_is_not_registered_again(store:
     assert [one.event.table_uid for one in all_of(store)] == ["u-1"]
 
 
+@pytest.mark.dialect
 def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="0", table_uid="old")], [Seen("bronze.orders", TableUid("old"), "0")])  # type: ignore[arg-type]
 
@@ -112,6 +125,7 @@ def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
     assert push.duplicates == result.registered
 
 
+@pytest.mark.dialect
 def test_an_event_that_names_the_tables_own_id_means_its_current_generation(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="1", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "1")])  # type: ignore[arg-type]
     store.register([], [Seen("bronze.orders", TableUid("u~1"), "0")])  # type: ignore[arg-type]
@@ -122,6 +136,7 @@ def test_an_event_that_names_the_tables_own_id_means_its_current_generation(stor
     assert store.register([make_event(snapshot_id="1", table_uid="u"), make_event(snapshot_id="1")]).duplicates == (pushed, pushed)
 
 
+@pytest.mark.dialect
 def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="3", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "3")])  # type: ignore[arg-type]
     store.register([], [Seen("bronze.orders", TableUid("u"), "4")])  # type: ignore[arg-type]
@@ -131,6 +146,7 @@ def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
     assert (record.table_uid, record.seen, record.events) == ("u", "4", 1)
 
 
+@pytest.mark.dialect
 def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="0", table_uid="u")])
     mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
@@ -143,6 +159,7 @@ def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store:
     assert (record.seen, record.events) == (None, 1)
 
 
+@pytest.mark.dialect
 def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:
     store.declare("bronze.flights", HOUR)
     (first,) = store.register([make_event("bronze.flights", partition=["2013-01-01", "05"], snapshot_id="1")]).registered
@@ -156,6 +173,7 @@ def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:
         assert all_of(store, table="bronze.flights", partition=("2013-01-01", hour)) == [first]
 
 
+@pytest.mark.dialect
 def test_undeclared_partitions_are_compared_as_they_were_sent(store: DCEStore) -> None:
     events = [make_event(partition=[hour], snapshot_id="1") for hour in (5, "5", "05", None)]
 
@@ -163,6 +181,7 @@ def test_undeclared_partitions_are_compared_as_they_were_sent(store: DCEStore) -
     assert [one.event.partition for one in all_of(store, table="bronze.orders", partition=("5",))] == [("5",)]
 
 
+@pytest.mark.dialect
 def test_levels_declared_later_compare_earlier_events_too(store: DCEStore) -> None:
     (kept,) = store.register([make_event(partition=["05"], snapshot_id="1")]).registered
     store.register([make_event(partition=["not a number"], snapshot_id="1")])
@@ -174,6 +193,7 @@ def test_levels_declared_later_compare_earlier_events_too(store: DCEStore) -> No
     assert len(all_of(store)) == 2
 
 
+@pytest.mark.dialect
 def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_first(store: DCEStore) -> None:
     hours = ["05", 5, "5"]
     positions = [one.position for one in store.register([make_event(partition=[hour], snapshot_id="1") for hour in hours]).registered]
@@ -186,6 +206,7 @@ def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_f
     assert [one.canonical for one in all_of(store)] == ['["05"]', '["5"]', '["5"]']
 
 
+@pytest.mark.dialect
 def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) -> None:
     for tags in ({}, {"a": "1"}, {"b": "1"}, {"c": "1"}):
         store.register([make_event(snapshot_id="1", tags=tags)])
@@ -198,6 +219,7 @@ def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) ->
     assert all_of(store, tags={"a": "2"}, only_new=True) == []
 
 
+@pytest.mark.dialect
 def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCEStore) -> None:
     at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(5)]).registered]
 
@@ -206,6 +228,7 @@ def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCESto
     assert snapshots(all_of(store, after=at[0], through=at[3], limit=2)) == ["1", "2"]
 
 
+@pytest.mark.dialect
 def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) -> None:
     (registered,) = store.register([make_event(snapshot_id="1")]).registered
     moment = registered.event_ts
@@ -217,6 +240,7 @@ def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) ->
     assert abs(store.now() - moment) < 60_000
 
 
+@pytest.mark.dialect
 def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCEStore) -> None:
     store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}), cluster="east")
     store.register([make_event(cluster=cluster, partition=["05"], snapshot_id="1") for cluster in ("east", "west")])
@@ -225,6 +249,7 @@ def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCE
     assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=("05",))] == ["east", "west"]
 
 
+@pytest.mark.dialect
 def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
     store.register([make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)])
     checkpoint, read = Position.ORIGIN, []
@@ -239,6 +264,7 @@ def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
     assert store.feed(checkpoint).through >= checkpoint
 
 
+@pytest.mark.dialect
 def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="1")])
     head = store.head()
@@ -250,6 +276,7 @@ def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:
     assert snapshots(all_of(store, through=head)) == ["1"]
 
 
+@pytest.mark.dialect
 def test_tables_are_listed_by_cluster_and_name_with_what_is_known(store: DCEStore) -> None:
     store.register([make_event("b", snapshot_id="1"), make_event("b", snapshot_id="2"), make_event("a", cluster="east", snapshot_id="1")])
     store.declare("a", HOUR)
@@ -262,14 +289,137 @@ def test_tables_are_listed_by_cluster_and_name_with_what_is_known(store: DCEStor
     assert records[1].last_event_ts == all_of(store, table="b")[-1].event_ts
 
 
+@pytest.mark.dialect
 def test_single_and_bulk_registration_agree(store: DCEStore) -> None:
     events = [make_event(partition=[number], snapshot_id=str(number), tags={"n": str(number)}) for number in range(20)]
 
-    for event in events:
-        store.register([event])
+    for one_event in events:
+        store.register([one_event])
     again = store.register(events)
 
     assert again.registered == ()
     assert [one.event for one in again.duplicates] == events
-    for event in events:
-        assert [one.event for one in store.register([event]).duplicates] == [event]
+    for one_event in events:
+        assert [one.event for one in store.register([one_event]).duplicates] == [one_event]
+
+
+ORDERS = "bronze.orders"
+
+
+def seen(version: int) -> Seen:
+    return Seen(ORDERS, TableUid("u"), SnapshotId(str(version)))
+
+
+def captured(store: DCEStore) -> tuple[str | None, list[str | None]]:
+    """Up to where the table was captured, and the snapshots of its events."""
+    record = store.table(ORDERS)
+    return record.seen if record else None, [one.event.snapshot_id for one in store.fetch(EventQuery(table=ORDERS))]
+
+
+def of_day(day: str, version: int) -> DataChangeEvent:
+    return make_event(partition=[day], snapshot_id=str(version), table_uid="u")
+
+
+@pytest.mark.dialect
+def test_events_and_what_was_seen_come_together(store: DCEStore) -> None:
+    store.register([of_day("2024-05-01", 1)], [seen(1)])
+    assert captured(store) == ("1", ["1"])
+
+
+@pytest.mark.dialect
+def test_a_capture_that_fails_leaves_neither_event_nor_what_was_seen(store: DCEStore) -> None:
+    store.declare(ORDERS, PartitionLevels.of({"day": "date"}))
+    store.register([of_day("2024-05-01", 1)], [seen(1)])
+    with pytest.raises(InvalidValueError, match="day"):
+        store.register([of_day("2024-05-02", 2), of_day("never", 2)], [seen(2)])
+    assert captured(store) == ("1", ["1"])
+    store.register([of_day("2024-05-02", 2)], [seen(2)])
+    assert captured(store) == ("2", ["1", "2"])
+
+
+def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) -> None:
+    store = SqlDCEStore(engine)
+    kept = store.register([make_event(ORDERS, snapshot_id="1")]).registered
+    before = store.tables()
+    repeat, new = make_event(ORDERS, snapshot_id="1"), make_event("bronze.new", snapshot_id="1")
+    would = store.would_register([repeat, new], [Seen(ORDERS, TableUid("u2"), SnapshotId("9"))])
+    assert [one.event for one in would.registered] == [new]
+    assert [one.position for one in would.duplicates] == [one.position for one in kept]
+    assert (store.tables(), store.fetch(EventQuery())) == (before, list(kept))
+    assert store.register([new]).registered[0].event == new
+
+
+@pytest.fixture
+def full_engine(tmp_path: Path, upgraded_sqlite: Path) -> Engine:
+    """A store whose database may not grow by one page more: SQLite then says what it says of a full disk."""
+    path = tmp_path / "dce.sqlite"
+    path.write_bytes(upgraded_sqlite.read_bytes())
+    engine = open_engine(f"sqlite:///{path}")
+    event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA max_page_count = 1"))
+    return engine
+
+
+def test_a_full_disk_is_told_in_one_sentence_and_keeps_what_is_there(full_engine: Engine) -> None:
+    store = SqlDCEStore(full_engine)
+    with pytest.raises(StoreUnreachableError) as refused:
+        store.register([make_event(snapshot_id=str(number), tags={"x": "y" * 4_000}) for number in range(400)])
+    assert str(refused.value).endswith("has no space left on its disk; free some and try again.")
+    assert not [internal for internal in ("sqlite3", "Traceback", "sqlalchemy", "\n") if internal in str(refused.value)]
+    assert store.fetch(EventQuery()) == []
+    full_engine.dispose()
+
+
+WRITERS = 6
+
+
+@pytest.mark.dialect
+@pytest.mark.several_connections
+def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -> None:
+    events = [make_event(snapshot_id=str(number)) for number in range(15)]
+
+    def register(writer: int) -> int:
+        store = SqlDCEStore(engine)
+        store.table("bronze.orders")
+        new = sum(len(store.register([event]).registered) for event in events)
+        return new + len(store.register(events if writer % 2 else events[::-1]).registered)
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        registered = sum(writers.map(register, range(WRITERS)))
+
+    assert registered == len(events)
+    assert sorted(int(one.event.snapshot_id or -1) for one in SqlDCEStore(engine).fetch(EventQuery())) == list(range(15))
+
+
+@pytest.mark.dialect
+@pytest.mark.several_connections
+def test_concurrent_amendments_are_all_merged(engine: Engine) -> None:
+    SqlDCEStore(engine).register([make_event(snapshot_id="1")])
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        list(writers.map(lambda name: SqlDCEStore(engine).register([make_event(snapshot_id="1", tags={name: "1"})]), "abcdef"))
+
+    first, *amendments = SqlDCEStore(engine).fetch(EventQuery())
+    assert dict(amendments[-1].event.tags) == dict.fromkeys("abcdef", "1")
+    assert {one.amends for one in amendments} == {first.position}
+
+
+@pytest.mark.dialect
+@pytest.mark.several_connections
+def test_levels_declared_while_others_register_hold_for_every_event(engine: Engine) -> None:
+    store = SqlDCEStore(engine)
+    store.register([make_event(partition=["00"], snapshot_id="0")])
+
+    def register(writer: int) -> None:
+        mine = SqlDCEStore(engine)
+        for number in range(10):
+            mine.register([make_event(partition=[f"0{number}"], snapshot_id=str(writer))])
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        running = [writers.submit(register, writer) for writer in range(1, WRITERS)]
+        SqlDCEStore(engine).declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+        for one in running:
+            one.result()
+
+    canonicals = [one.canonical for one in store.fetch(EventQuery())]
+    assert len(canonicals) == 1 + 10 * (WRITERS - 1)
+    assert all(not canonical.startswith('["') for canonical in canonicals)

@@ -1,20 +1,12 @@
-"""How far each consumer is behind its sources, by the store alone."""
-
-import pytest
-from sqlalchemy import Engine
+"""How far consumers are behind, by the store alone."""
 
 from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.triggers.consumers import FeedLag, FileOffsets, KafkaOffsets, TopicOffsets
-from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags
+from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags, overview
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.world import World, a_subscription
+from tests.support.world import World, a_subscription, elsewhere
 
 ORDERS = "bronze.orders"
-
-
-@pytest.fixture
-def world(sqlite_engine: Engine) -> World:
-    return World(sqlite_engine)
 
 
 def lags(world: World) -> dict[tuple[str, str], ConsumerLag]:
@@ -86,3 +78,28 @@ def test_what_a_feed_holds_has_waited_since_it_was_seen_first() -> None:
     assert seen(9, 10, 500, read, step=2).since_ms == 500
     assert FeedLag.from_json(first.to_json()) == first
     assert FeedLag.seen(None, FileOffsets({"a": 7}), step=0, now_ms=1, before=None, has_more=False).unit == "bytes"
+
+
+def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None:
+    world.change("bronze.orders", 1)
+    (execution,) = world.fire(a_subscription("open"))
+    world.tick_of_the_sensor(a_subscription("completed"))
+    world.change("bronze.orders", 2)
+    world.change("bronze.other", 1)
+    attempt = execution
+    while (following := world.ledger.lose(attempt, "no space", immediately=True)) is not None:
+        attempt = following
+    elsewhere(world, "production").evaluator.activate(a_subscription("other"))
+    seen = {
+        subscription.row.name: (subscription.consumers, subscription.open, subscription.held, subscription.waiting)
+        for subscription in overview(world.ledger)
+    }
+    assert seen == {"open": (1, 1, 1, 2), "completed": (1, 0, 0, 1)}
+
+
+def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:
+    for name, cluster in (("here", ""), ("there", "west")):
+        world.evaluator.activate(a_subscription(name, cluster=cluster))
+    for version, cluster in enumerate(("", "west", "west", "east")):
+        world.change("bronze.orders", version, cluster=cluster)
+    assert {subscription.row.name: subscription.waiting for subscription in overview(world.ledger)} == {"here": 1, "there": 2}

@@ -1,0 +1,693 @@
+"""Evaluation over a real store: when a subscription fires, what it gets, and why it does not fire (laws 9 to 11)."""
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import CHANGED_TAG, OperationType, RegisteredEvent, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.schema import dce_event, metadata
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.dce.store import matched_before
+from lakechime_dagster.errors import StoreUnreachableError
+from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
+from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.retention import expire
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.sweep import Sweep
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from tests.support.world import World, a_subscription, checkpoint, committed, nothing_committed, one
+
+COMPLETE = {"complete": "true"}
+
+
+def snapshots(execution: Execution) -> dict[str, tuple[str | None, str]]:
+    """Per table the range to read, as (start, end]."""
+    return {table: (found.start, found.end) for table, found in execution.ranges().items()}
+
+
+# Snapshot triggers
+def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None:
+    world.change(version=0)
+    world.change(version=1)
+    execution = one(world.fire(a_subscription()))
+    assert snapshots(execution) == {"bronze.orders": (None, "1")}
+    assert execution.reason == "2 events came (2 of bronze.orders)"
+
+
+def test_the_next_range_begins_where_the_last_one_ended(world: World) -> None:
+    world.change(version=0)
+    world.ledger.complete(one(world.fire(a_subscription())), None)
+    world.change(version=1)
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": ("0", "1")}
+
+
+def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
+    subscription = replace(a_subscription(), max_commits=2)
+    ranges = []
+    for version in range(2):
+        world.change(version=version)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for version in range(2, 6):
+        world.change(version=version)
+        world.change("bronze.items", version)
+    last = world.change(version=6)
+    world.change("bronze.items", 6)
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        ranges.append(snapshots(execution)["bronze.orders"])
+        world.ledger.complete(execution, None)
+    assert ranges == [("1", "3"), ("3", "5"), ("5", "6")]
+    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].checkpoint.position > last.position
+
+
+def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
+    subscription = a_subscription("joined", "bronze.orders", "bronze.items")
+    world.change("bronze.orders", 0)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    world.change("bronze.items", 4)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.items": (None, "4")}
+
+
+def test_a_table_that_is_only_read_is_pinned_but_does_not_fire(world: World) -> None:
+    subscription = a_subscription("joined", "bronze.orders", reads=("bronze.rates",))
+    world.change("bronze.rates", 3)
+    assert not world.decide(subscription).fires
+    world.change("bronze.orders", 0)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "0"), "bronze.rates": (None, "3")}
+
+
+def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0)
+    decision = world.decide(subscription)
+    assert not decision.fires
+    assert decision.sentence == "1 event of bronze.orders came, none with complete=true"
+    world.change(version=1, tags=COMPLETE)
+    world.change(version=2)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
+
+
+def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
+    for number, odd in enumerate(["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]):
+        subscription = a_subscription(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
+        world.change(f"odd.{number}", 0, tags={odd: odd + "x", "k": odd})
+        assert not world.decide(subscription).fires, odd
+        world.change(f"odd.{number}", 1, tags={odd: odd})
+        assert world.decide(subscription).fires, odd
+
+
+def test_a_mark_vouches_for_what_was_registered_before_it(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    world.change(version=0)
+    world.change(version=1)
+    world.change(tags=COMPLETE)
+    world.change(version=2)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
+
+
+def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_read(world: World) -> None:
+    subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+    world.change("bronze.orders", 0, tags=COMPLETE)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    world.change("bronze.orders", 1)
+    world.change("bronze.items", 0, tags=COMPLETE)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    world.change("bronze.orders", tags=COMPLETE)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
+
+
+def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
+    sweep = Sweep(world.evaluator, [subscription])
+    world.change(version=0, tags=COMPLETE)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    assert sweep.decisions() == {}
+    world.change(version=1)
+    assert sweep.decisions() == {}
+    world.change(version=0, tags={"owner": "ops"})
+    decision = world.decide(subscription)
+    assert not decision.fires
+    assert decision.sentence == "2 events of bronze.orders came, none with complete=true"
+    assert (sweep.decisions(), Sweep(world.evaluator, [subscription]).decisions()) == ({}, {})
+    world.change(version=2, tags=COMPLETE)
+    assert (
+        sweep.decisions()["silver"].reasons
+        == Sweep(world.evaluator, [subscription]).decisions()["silver"].reasons
+        == world.decide(subscription).reasons
+    )
+    assert one(world.fire(subscription)).reason == "1 event came (1 of bronze.orders)"
+
+
+def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(world: World) -> None:
+    for version in (8, 10, 9):
+        world.change(version=version)
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "10")}
+
+
+def test_an_older_version_that_is_registered_late_does_not_move_the_checkpoint_back(world: World) -> None:
+    world.change(version=10)
+    world.ledger.complete(one(world.fire(a_subscription())), None)
+    world.change(version=9)
+    execution = one(world.fire(a_subscription()))
+    assert snapshots(execution) == {}
+    assert execution.end.sources["bronze.orders"].snapshot_id == "10"
+
+
+def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_no_newer(world: World) -> None:
+    for snapshot, time in (("77", 2_000), ("12", 1_000), ("99", None)):
+        world.change(table_format=TableFormat.ICEBERG, snapshot_id=snapshot, snapshot_ts=time)
+    assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "77")}
+
+
+def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
+    world.store.register([], [Seen("bronze.orders", TableUid("old"), SnapshotId("0"))])
+    world.change(version=7, table_uid="old")
+    world.ledger.complete(one(world.fire(a_subscription())), None)
+    world.store.register([], [Seen("bronze.orders", TableUid("new"), SnapshotId("0"))])
+    world.change(version=1, table_uid="new")
+    execution = one(world.fire(a_subscription()))
+    assert execution.end.sources["bronze.orders"] == SnapshotCheckpoint(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
+    assert execution.ranges()["bronze.orders"].is_recreated
+
+
+def test_missed_grid_points_collapse_into_one_evaluation(world: World) -> None:
+    decade = 3_650
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", every(days=decade)))
+    for version in range(3):
+        world.change(version=version)
+    assert "3 events wait (3 of bronze.orders); the next grid point is" in world.decide(subscription).sentence
+    world.let_pass(2 * decade * 86_400_000)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "2")}
+    assert world.fire(subscription) == []
+
+
+# Start
+def test_a_subscription_that_starts_now_does_not_read_what_was_there(world: World) -> None:
+    world.change(version=5)
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
+    assert not world.decide(subscription).fires
+    world.change(version=6)
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("5", "6")}
+
+
+def test_a_subscription_starts_from_a_position(world: World) -> None:
+    world.change(version=0)
+    middle = world.change(version=1).position
+    world.change(version=2)
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=str(middle)))
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("1", "2")}
+
+
+def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
+    world.change(version=0)
+    waited = world.change(version=1)  # its registration began first and then waited for a lock
+    world.change(version=2)
+    world.let_pass(3_600_000)
+    with writing(world.engine) as connection:
+        of_event = dce_event.c.seq == waited.position.seq
+        connection.execute(sa.update(dce_event).where(of_event).values(event_ts=waited.event_ts))
+    before = dt.datetime.fromtimestamp(world.store.now() / 1000 - 60, dt.timezone.utc).isoformat()
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from=before))
+    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "2")}
+
+
+# Several daemons
+def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_completed_meanwhile(world: World) -> None:
+    world.change(version=0)
+    subscription = a_subscription()
+    row = world.evaluator.activate(subscription)
+    slow = world.decide(subscription)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    assert world.evaluator.fire(subscription, row, slow, nothing_committed) == []
+
+
+def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: World) -> None:
+    for version in range(3):
+        world.change(version=version)
+    subscription = a_subscription(target="silver.orders")
+    row = world.evaluator.activate(subscription)
+    end = checkpoint(0, bronze__orders=1)
+
+    def target(consumer: Any) -> Committed:
+        return Committed(version=SnapshotId("4"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end))
+
+    assert world.evaluator.fire(subscription, row, world.decide(subscription), target) == []
+    execution = one(world.fire(subscription))
+    assert (execution.step, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
+
+
+# Pause
+def test_an_explanation_of_a_past_time_does_not_change_when_the_subscription_has_rested_since(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger(["bronze.orders"], tags=COMPLETE))
+    world.evaluator.activate(subscription)
+    world.change(version=0, tags=COMPLETE)
+    world.let_pass(60_000)
+    then = world.store.now() - 30_000
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for version in (1, 2):
+        world.change(version=version)
+        world.tick_of_the_sensor(subscription)
+    assert world.decide(subscription, at_ms=then).fires
+
+
+ICE = "ice.orders"
+
+
+def iceberg(world: World, snapshot_id: str, **fields: Any) -> RegisteredEvent:
+    return world.change(ICE, snapshot_id=snapshot_id, table_format="ICEBERG", **fields)
+
+
+@pytest.mark.dialect
+@pytest.mark.parametrize("second", ["3000000000000000001", "9500000000000000001"])
+def test_the_id_of_an_iceberg_snapshot_says_nothing_of_its_order(world: World, second: str) -> None:
+    subscription = a_subscription("silver", ICE)
+    iceberg(world, "9000000000000000001", snapshot_ts=1)
+    (first,) = world.fire(subscription)
+    world.ledger.complete(first, None)
+    iceberg(world, second, snapshot_ts=2, prev_snapshot_id="9000000000000000001")
+    (following,) = world.fire(subscription)
+    assert (following.ranges()[ICE].start, following.ranges()[ICE].end) == ("9000000000000000001", second)
+
+
+DAY = PartitionLevels.of({"day": "date"})
+
+
+DAYS = every(days=1, start="2013-01-02", until="2013-01-04")  # keys 2013-01-01, -02, -03
+
+
+def days(*tables: str, schedule: Any = DAYS, **fields: Any) -> Subscription:
+    """A subscription per day that waits for that day's partition of all tables."""
+    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in tables or ("bronze.orders",)]
+    return Subscription(name="daily", trigger=PartitionTrigger(conditions, schedule, **fields))
+
+
+def arrive(world: World, day: str, version: int, table: str = "bronze.orders", **fields: Any) -> None:
+    world.change(table, version, partition=[day], **fields)
+
+
+def fired(decision: Decision) -> list[str]:
+    return [firing.key for firing in decision.firings]
+
+
+def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: World) -> None:
+    subscription = days("bronze.orders", "bronze.items")
+    arrive(world, "2013-01-01", 0)
+    decision = world.decide(subscription)
+    assert not decision.fires
+    assert decision.reasons[0] == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
+    arrive(world, "2013-01-01", 0, "bronze.items")
+    execution = one(world.fire(subscription))
+    assert (execution.consumer.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
+    world.ledger.complete(execution, None)
+    assert world.fire(subscription) == []
+
+
+def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -> None:
+    subscription = days(max_in_flight=2)
+    for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
+        arrive(world, day, version)
+    decision = world.decide(subscription)
+    assert fired(decision) == ["day=2013-01-01", "day=2013-01-02"]
+    assert "1 key more is ready; 2 may run at once" in decision.reasons
+    first, _ = world.fire(subscription)
+    assert world.fire(subscription) == []
+    world.ledger.complete(first, None)
+    assert [execution.consumer.key for execution in world.fire(subscription)] == ["day=2013-01-03"]
+
+
+def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: World) -> None:
+    subscription = days(max_in_flight=1)
+    for version, day in enumerate(("2013-01-01", "2013-01-02")):
+        arrive(world, day, version)
+    execution: Execution | None = one(world.fire(subscription))
+    while execution is not None:
+        execution = world.ledger.lose(execution, "disk full")
+    decision = world.decide(subscription)
+    assert fired(decision) == ["day=2013-01-02"]
+    assert "daily day=2013-01-01 is BLOCKED: attempt 5 of step 1 failed: disk full" in decision.sentence
+    assert decision.waits
+
+
+def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
+    arrive(world, "2013-01-01", 1)
+    arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-01", 1, tags=COMPLETE)
+    assert not world.decide(days(tags=COMPLETE)).fires
+
+
+def test_versions_of_a_table_and_of_its_successor_are_not_compared(world: World) -> None:
+    subscription = days()
+    arrive(world, "2013-01-01", 9, table_uid="old", operation_type=OperationType.DELETE)
+    arrive(world, "2013-01-01", 1, table_uid="new")
+    assert world.decide(subscription).fires
+    arrive(world, "2013-01-02", 9, table_uid="old")
+    arrive(world, "2013-01-02", 1, table_uid="new", operation_type=OperationType.DELETE)
+    assert fired(world.decide(subscription)) == ["day=2013-01-01"]
+
+
+def test_partitions_are_compared_by_the_types_that_the_table_declares(world: World) -> None:
+    world.store.declare("bronze.orders", PartitionLevels.of({"day": "date", "hour": "int"}))
+    levels = PartitionLevels.of({"day": "date", "hour": "int"})
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": "05"}, levels)
+    world.change(version=0, partition=["2013-01-01", "5"])
+    assert world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
+
+
+def test_a_near_miss_by_type_only_is_named(world: World) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
+    world.change(version=0, partition=["2013-01-01", "5"])
+    decision = world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS)))
+    assert not decision.fires
+    assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
+
+
+def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
+    subscription = days()
+    arrive(world, "2013-01-01", 0)
+    world.let_pass(3_600_000)
+    expire(world.engine, world.store.now() - 60_000, needed={})
+    arrive(world, "2013-01-01", 1, operation_type=OperationType.DELETE)
+    assert not world.decide(subscription).fires
+
+
+# Late
+def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: World) -> None:
+    subscription = days(late="refire")
+    arrive(world, "2013-01-01", 0)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    arrive(world, "2013-01-01", 1)
+    arrive(world, "2013-01-01", 2, tags={"who": "cares"})
+    execution = one(world.fire(subscription))
+    assert (execution.step, execution.reason) == (2, "2 events came late for day=2013-01-01")
+    world.ledger.complete(execution, None)
+    assert world.fire(subscription) == []
+
+
+def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) -> None:
+    subscription = days(late="refire", tags=COMPLETE)
+    arrive(world, "2013-01-01", 0, tags=COMPLETE)
+    execution = one(world.fire(subscription))
+    before = execution.end
+    arrive(world, "2013-01-01", 1)
+    row = world.evaluator.activate(subscription)
+    widened = world.ledger.lose(
+        execution, "it died", end=world.evaluator.end_of(subscription, row, world.ledger.consumers(row)[execution.consumer.key])
+    )
+    assert widened is not None
+    world.ledger.complete(widened, committed(execution, end=before))
+    assert one(world.fire(subscription)).step == 2
+
+
+# Deadline
+def test_a_deadline_counts_from_the_activation_of_the_subscription_and_availability_comes_first(world: World) -> None:
+    subscription = days(deadline=dt.timedelta(hours=1))
+    assert "expired" not in world.decide(subscription).sentence
+    world.let_pass(2 * 3_600_000)
+    arrive(world, "2013-01-02", 0)
+    decision = world.decide(subscription)
+    assert fired(decision) == ["day=2013-01-02"]
+    assert "0 of 3 keys fired, 2 expired" in decision.reasons
+    assert [reason.partition(": ")[2] for reason in decision.reasons if "expired at" in reason] == [
+        f'0 of 1 partitions; bronze.orders["{day}"] has no event yet' for day in ("2013-01-03", "2013-01-01")
+    ]
+
+
+def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:
+    def subscription(levels: PartitionLevels | None) -> Subscription:
+        condition = PartitionCondition.of("bronze.orders", {"hour": "5"}, levels)
+        return Subscription(
+            name="hours", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire")
+        )
+
+    world.change(version=0, partition=["5"])
+    world.ledger.complete(one(world.fire(subscription(None))), None)
+    hours = PartitionLevels.of({"hour": "int"})
+    world.store.declare("bronze.orders", hours)
+    world.change(version=1, partition=[5])
+
+    assert "came late" in one(world.fire(subscription(hours))).reason
+
+
+def handed(world: World, subscription: Subscription) -> dict[str, list[RegisteredEvent]]:
+    """What each execution that the subscription fires now is handed, by its key; all of them are completed."""
+    found = {}
+    for execution in world.fire(subscription):
+        found[execution.consumer.key] = events_of(world.engine, subscription, execution)
+        world.ledger.complete(execution, None)
+    return found
+
+
+def test_a_key_is_handed_the_events_of_its_own_partitions_in_commit_order(world: World) -> None:
+    subscription = days("bronze.orders", "bronze.items")
+    first, second = "2013-01-01", "2013-01-02"
+    arrived = [world.change(table, 1, partition=[day]) for day in (first, second) for table in ("bronze.orders", "bronze.items")]
+    world.change("bronze.returns", 1, partition=[first])
+    assert handed(world, subscription) == {f"day={first}": arrived[:2], f"day={second}": arrived[2:]}
+
+
+def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tags(world: World) -> None:
+    """They make it fire again, whatever their tags."""
+    subscription = days("bronze.orders", tags=COMPLETE, late="refire")
+    world.change(version=1, partition=["2013-01-01"])
+    world.change(partition=["2013-01-01"], tags=COMPLETE)
+    handed(world, subscription)
+    late = world.change(version=2, partition=["2013-01-01"])
+    again = world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert handed(world, subscription) == {"day=2013-01-01": [late, again]}
+
+
+def test_a_key_is_handed_the_events_that_brought_the_tags(world: World) -> None:
+    subscription = days("bronze.orders", tags=COMPLETE)
+    world.change(version=1, partition=["2013-01-01"])
+    mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
+    assert handed(world, subscription) == {"day=2013-01-01": [mark]}
+
+
+def test_a_key_is_handed_the_events_of_partitions_whose_levels_were_declared_after_the_claim(world: World) -> None:
+    condition = PartitionCondition.of("bronze.orders", {"hour": "05"})
+    subscription = Subscription(name="hourly", trigger=PartitionTrigger(condition, DAYS))
+    world.change(version=1, partition=["05"])
+    (execution,) = world.fire(subscription)
+    world.store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+    assert [event.event.snapshot_id for event in events_of(world.engine, subscription, execution)] == ["1"]
+
+
+def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(world: World) -> None:
+    subscription = a_subscription("silver", "bronze.orders", "bronze.items", cluster="east")
+    changes = [world.change(table, 1, partition=[day], cluster="east") for table in ("bronze.items", "bronze.orders") for day in "ab"]
+    world.change("bronze.orders", 1)
+    world.change("bronze.returns", 1, cluster="east")
+    assert handed(world, subscription) == {"": changes}
+
+
+WEB = {"by": "web"}
+
+
+CLUSTER_AND_TABLE = ("", "bronze.orders")
+
+
+def test_snapshots_are_found_by_table_uid_tags_and_position(world: World) -> None:
+    world.change(version=1, tags=WEB | {"day": "1"}, table_uid="A")
+    world.change(version=2, tags=WEB, table_uid="B")
+    world.change(version=3, tags={"by": "shop"}, table_uid="A")
+    world.change("bronze.returns", version=4, tags=WEB, table_uid="A")
+    through = world.change(version=5, table_uid="A").position
+    world.change(version=5, tags=WEB, table_uid="A")
+    asked = [SnapshotId(str(version)) for version in range(7)]
+    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, through) == {"1"}
+    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, world.store.head()) == {"1", "5"}
+
+
+def test_a_commit_stays_matched_when_its_events_are_folded(world: World) -> None:
+    world.change(version=1, tags=WEB)
+    world.change(version=2)
+    world.change(version=3, tags=WEB)
+    world.change(version=3, tags={"by": "shop"})
+    expire(world.engine, world.store.now() + 1_000, needed={})
+    assert world.store.fetch(EventQuery()) == []
+    asked = [SnapshotId("1"), SnapshotId("2"), SnapshotId("3")]
+    assert matched_before(world.engine, CLUSTER_AND_TABLE, None, WEB, asked, world.store.head()) == {"1", "3"}
+
+
+ORDERS = "bronze.orders"
+
+
+DAY_MS = int(dt.timedelta(days=1).total_seconds() * 1000)
+
+
+UNREAD = {ORDERS: frozenset({"note", "city, town"})}
+
+
+def reader(name: str = "paid", **fields: object) -> Subscription:
+    return a_subscription(name, unread=UNREAD, **fields)
+
+
+def change(world: World, version: int, *columns: str, **tags: str) -> None:
+    """A commit that changed nothing but these columns of rows that were there."""
+    names = ",".join(f'"{column}"' for column in columns)
+    world.change(version=version, tags={CHANGED_TAG: f"[{names}]", **tags})
+
+
+@pytest.fixture
+def begun(world: World) -> World:
+    """A consumer that has read the first commit."""
+    world.change(version=0)
+    world.tick_of_the_sensor(reader())
+    return world
+
+
+def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_range(begun: World) -> None:
+    change(begun, 1, "Note")
+    change(begun, 2, "note", "city, town")
+    decision = begun.tick_of_the_sensor(reader())
+    assert (decision.fires, decision.waits) == (False, True)
+    said = "2 events changed only what paid does not read (bronze.orders.city, town, bronze.orders.note); they are read with the next"
+    assert decision.sentence.startswith(said)
+    change(begun, 3, "note", "amount")
+    change(begun, 4, "note")
+    execution = one(begun.fire(reader()))
+    assert execution.reason == "1 event came (1 of bronze.orders)"
+    found = execution.ranges()[ORDERS]
+    assert (found.start, found.end) == ("0", "4")
+
+
+def test_it_is_read_within_a_day_though_nothing_else_comes(begun: World) -> None:
+    change(begun, 1, "note")
+    begun.let_pass(DAY_MS - 60_000)
+    assert not begun.decide(reader()).fires
+    begun.let_pass(60_000)
+    found = one(begun.fire(reader())).ranges()[ORDERS]
+    assert (found.start, found.end) == ("0", "1")
+
+
+@pytest.mark.parametrize("tag", ['["amount"]', '["note","amount"]', "[]", "note", '{"note":1}', "[1]", None])
+def test_what_is_read_or_not_told_wakes_as_ever(begun: World, tag: str | None) -> None:
+    begun.change(version=1, tags={} if tag is None else {CHANGED_TAG: tag})
+    assert begun.decide(reader()).fires
+
+
+def test_who_reads_all_or_is_not_known_is_woken(begun: World) -> None:
+    change(begun, 1, "note")
+    assert begun.decide(replace(reader(), unread={})).fires
+    assert begun.decide(replace(reader(), unread={"bronze.items": frozenset({"note"})})).fires
+
+
+def test_tags_that_are_asked_for_wake_whatever_changed(begun: World) -> None:
+    trigger = SnapshotTrigger(ORDERS, tags={"complete": "true"})
+    asking = reader("asking", trigger=trigger)
+    begun.decide(asking)
+    change(begun, 1, "note", complete="true")
+    assert begun.decide(asking).fires
+    assert not begun.decide(reader()).fires
+
+
+def test_a_sweep_over_many_subscriptions_decides_the_same_at_each_look(begun: World) -> None:
+    subscriptions = [reader(), reader("hourly", trigger=SnapshotTrigger(ORDERS, every(hours=1))), a_subscription("all")]
+    for subscription in subscriptions:
+        begun.tick_of_the_sensor(subscription)
+    sweep = Sweep(begun.evaluator, subscriptions)
+    sweep.decisions()
+    for version, column, fires in [(1, "note", {"all"}), (2, "note", {"all"}), (3, "amount", {"all", "paid"})]:
+        change(begun, version, column)
+        for _ in range(2):
+            found = sweep.decisions()
+            assert {name for name, decision in found.items() if decision.fires} - {"hourly"} == fires
+            assert {name: decision.sentence for name, decision in found.items()} == {
+                subscription.name: begun.decide(subscription).sentence for subscription in subscriptions
+            }
+            sweep.move_on(set())
+
+
+def hourly(now: dt.datetime) -> Subscription:
+    """A subscription whose only grid point is the hour that has begun."""
+    condition = PartitionCondition.of(ORDERS, {"hour": tick("+0h", "%Y-%m-%dT%H")}, PartitionLevels.of({"hour": "string"}))
+    return Subscription(name="hourly", trigger=PartitionTrigger(condition, every(hours=1, start=f"{now:%Y-%m-%dT%H:00}")))
+
+
+@pytest.mark.dialect
+def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = dt.datetime.fromtimestamp(world.store.now() / 1000, dt.timezone.utc)
+    sweep = Sweep(world.evaluator, [hourly(now)])
+    before = now - dt.timedelta(hours=1)
+    world.change(version=0, partition=[f"{now:%Y-%m-%dT%H}"])
+    rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
+    with monkeypatch.context() as patched:
+        patched.setattr("lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before)
+        patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
+        assert sweep.decisions() == {}
+
+    def fails(*_: object) -> None:
+        raise StoreUnreachableError("the database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Evaluator, "evaluate_all", fails)
+        with pytest.raises(StoreUnreachableError):
+            sweep.decisions()
+    assert sweep.decisions()["hourly"].fires
+
+
+@pytest.mark.dialect
+def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world: World) -> None:
+    day = PartitionLevels.of({"day": "date"})
+    good, bad = (
+        Subscription(name=name, trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days))
+        for name, form, days in [
+            ("good", "%Y-%m-%d", every(days=1, start="2013-01-02", until="2013-01-02")),
+            ("bad", "%d.%m.", every(days=1, start="2013-01-02", until="2013-01-02")),
+        ]
+    )
+    world.change(version=0, partition=["2013-01-01"])
+    sweep = Sweep(world.evaluator, [bad, good])
+    for _ in range(2):
+        found = sweep.decisions()
+        assert (found["good"].fires, found["bad"].fires) == (True, False)
+        assert "is not a date" in found["bad"].sentence
+
+
+def emptied(world: World) -> None:
+    """Make the store anew, as deleting its file or its database does."""
+    with writing(world.engine) as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(sa.delete(table))
+        if connection.dialect.name == "sqlite":
+            connection.execute(sa.text("DELETE FROM sqlite_sequence"))
+
+
+@pytest.mark.dialect
+def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World) -> None:
+    subscriptions = [a_subscription(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, subscriptions)
+    for version in range(3):
+        world.change(version=version)
+    for subscription in subscriptions:
+        world.tick_of_the_sensor(subscription)
+    sweep.decisions()
+    assert sweep.decisions() == {}
+    emptied(world)
+    world.change(version=0)
+    assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
+    assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]
+
+
+@pytest.mark.dialect
+def test_a_subscription_that_the_ledger_lost_is_activated_again(world: World) -> None:
+    subscriptions = [a_subscription(name) for name in ("a", "b")]
+    sweep = Sweep(world.evaluator, subscriptions)
+    assert sweep.decisions() == {}
+    with writing(world.engine) as connection:
+        connection.execute(sa.delete(schema.subscription).where(schema.subscription.c.name == "b"))
+    sweep.reread()
+    world.change(version=0)
+    assert sorted(sweep.decisions()) == ["a", "b"]
+    assert [row.name for row in world.ledger.subscriptions()] == ["a", "b"]
