@@ -1,4 +1,4 @@
-"""Tables that follow a database: what a declaration brings, and what it is answered with where it cannot work."""
+"""CDC tables and their monitors as declared."""
 
 import datetime as dt
 import re
@@ -196,3 +196,50 @@ def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() ->
     assert sensors["shop_orders__changes"] == (
         "Launches after messages of shop.orders at broker:9092, every minute. Each change is applied once."
     )
+
+
+URL = "mysql+pymysql://reader:secret@db/shop"
+
+
+ALONE: dict[str, Any] = {"database": None, "table": None}
+
+
+def a_monitor(**declared: Any) -> Monitor:
+    return Monitor(**{"database": URL, "table": "shop.orders", **declared})
+
+
+def test_the_databases_of_shards_are_named_by_what_topics_tell() -> None:
+    assert a_monitor().databases == {(): Database(URL, "shop.orders")}
+    alone = a_monitor(**ALONE, shards={"eu": EU, ("us", "1"): EU})
+    assert (alone.databases, alone.is_comparing, Monitor().is_comparing) == ({("eu",): EU, ("us", "1"): EU}, True, False)
+    assert len({alone, a_monitor(**ALONE, shards={"eu": EU})}) == 2
+
+
+def test_a_table_is_declared_with_its_monitor() -> None:
+    monitor = a_monitor(every=every(hours=1), columns=["amount"])
+    table = orders(monitor=monitor)
+    assert table.monitor == monitor
+    assert (monitor.columns, orders().monitor) == (("amount",), None)
+
+
+def test_a_password_is_not_shown() -> None:
+    monitor = a_monitor()
+    assert "secret" not in f"{monitor!r} {monitor} {orders(monitor=monitor)!r}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ({"database": "oracle://u:secret@h/d"}, "Monitor, database: 'oracle://u:***@h/d' is neither mysql+pymysql://"),
+        ({"table": "orders"}, "Monitor, table: 'orders' is no schema.table of the database, such as shop.orders"),
+        ({"every": 5}, "Monitor, every: 5 is no schedule; write every(hours=1)"),
+        ({"within": dt.timedelta(-1)}, "is no time; write timedelta(minutes=2)"),
+        ({"shards": {"eu": EU}}, "Monitor, shards: is declared beside database=; a table follows one database, or shards"),
+        ({**ALONE, "shards": ["eu"]}, "Monitor, shards: ['eu'] is no mapping; write {'eu': Database(url, 'shop.orders')}"),
+        ({**ALONE, "shards": {"eu": "mysql://u:secret@h"}}, "Monitor, shards: 'eu': "),
+    ],
+)
+def test_a_monitor_that_cannot_work_is_refused_by_its_field(declared: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(problem)) as refused:
+        a_monitor(**declared)
+    assert "secret" not in str(refused.value)

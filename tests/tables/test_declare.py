@@ -1,6 +1,7 @@
-"""Wrong declarations, and what each is answered with: the table, the field, the remedy."""
+"""Declarations: what a correct one says, and what a wrong one is answered with."""
 
 import datetime as dt
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,17 +10,102 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Read, ReadMode, Storage
-from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.tables.sql import Unparsed, normalized, output_columns, parse_query, tables_of
+from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable, code_digest
 from lakechime_dagster.triggers.conditions import TableName
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.lake.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
 from tests.support.declaring import grouped
+from tests.tables.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
+
+
+def test_a_decorated_function_stays_callable_with_plain_frames() -> None:
+    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()}, trigger=MINUTELY)
+    assert silver("f", "w") == ("f", "w")
+    assert silver(weather="w", flights="f") == ("f", "w")
+    assert silver.__name__ == "joined"
+    assert silver.__doc__ == joined.__doc__
+
+
+def test_a_trigger_without_tables_waits_for_what_is_read() -> None:
+    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()}, trigger=MINUTELY)
+    assert silver.trigger is not None
+    assert silver.trigger.tables == ("bronze.flights", "bronze.weather")
+
+
+@pytest.mark.parametrize(("refresh", "read"), [("rows", flights.changes()), ("full", flights.changes()), ("full", flights.snapshot())])
+def test_an_input_whose_change_is_ignored_does_not_wake(refresh: str, read: Read) -> None:
+    reads = {"flights": read, "weather": weather.snapshot(on_change="ignore")}
+    silver = make_table(compute=joined, reads=reads, refresh=refresh, trigger=MINUTELY)
+    assert silver.trigger is not None
+    assert silver.trigger.tables == ("bronze.flights",)
+
+
+def test_context_config_and_resources_are_injected_by_signature() -> None:
+    class Limits:
+        """Stands for a config class."""
+
+    def compute(context, flights: Any, config: Limits, slack: "Slack") -> Any:  # type: ignore[no-untyped-def]  # noqa: F821
+        return flights
+
+    table = make_table(compute=compute)
+    assert [injection.name for injection in table.injected] == ["context", "config", "slack"]
+    assert table.injected[1].annotation is Limits
+
+
+def test_sql_dependencies_are_read_from_the_sql() -> None:
+    daily = sql_table("gold.daily", sql="WITH f AS (SELECT * FROM bronze.flights) SELECT * FROM f JOIN bronze.weather USING (origin)")
+    assert daily.inputs == ("bronze.flights", "bronze.weather")
+    assert daily.refresh is RefreshMode.FULL
+
+
+def test_a_sql_file_lies_beside_the_declaring_module(tmp_path: Path) -> None:
+    (tmp_path / "daily.sql").write_text(
+        "-- Flights per day.\n-- Of all airports.\nSELECT flight_date FROM bronze.flights", encoding="utf-8"
+    )
+    code = 'from pathlib import Path\nfrom lakechime_dagster import sql_table\ndaily = sql_table("gold.daily", Path("daily.sql"))'
+    module = {"__file__": str(tmp_path / "my_lake.py"), "__name__": "my_lake"}
+    exec(compile(code, module["__file__"], "exec"), module)
+    daily: Any = module["daily"]
+    assert isinstance(daily, LakeTable)
+    assert daily.description == "Flights per day.\nOf all airports."
+    assert daily.inputs == ("bronze.flights",)
+
+
+def test_tables_of_the_sql_that_the_trigger_does_not_name_are_read_whole() -> None:
+    sql = "SELECT f.* FROM bronze.flights f JOIN bronze.planes p USING (tailnum)"
+    table = sql_table("silver.f", sql=sql, refresh="rows", trigger=SnapshotTrigger(flights))
+    assert {read.table: read.mode for read in table.reads.values()} == {
+        "bronze.flights": ReadMode.CHANGES,
+        "bronze.planes": ReadMode.SNAPSHOT,
+    }
+
+
+def test_single_reads_of_sql_can_be_said_otherwise() -> None:
+    sql = "SELECT f.* FROM bronze.flights f JOIN bronze.weather w USING (origin)"
+    table = sql_table("silver.f", sql=sql, refresh="rows", reads=[weather.snapshot(on_change="ignore")], trigger=MINUTELY)
+    assert table.trigger is not None
+    assert table.trigger.tables == ("bronze.flights",)
+
+
+def test_affected_keys_learn_which_source_columns_give_the_key() -> None:
+    sql = """
+        SELECT f.origin, upper(f.dest) AS target, date_trunc('month', w.day) AS month, count(*) AS n
+        FROM bronze.flights f JOIN bronze.weather w ON f.origin = w.origin AND f.day = w.day
+        GROUP BY 1, target, date_trunc('month', w.day)"""
+    table = sql_table(
+        "gold.n", sql=sql, keys=["origin", "target", "month"], refresh="affected_keys", reads=[weather.snapshot(on_change="ignore")]
+    )
+    given = {"origin": {"f.origin": "origin"}, "target": {"f.dest": "dest"}, "month": {"w.day": "day"}}
+    assert table.key_columns == {"bronze.flights": given}
+
 
 DAY = {"flight_date": "date"}
+
+
 DAILY = every(days=1, start="2013-01-02")
 
 
@@ -48,11 +134,22 @@ def misspelt(flights: Any, wether: "DataFrame") -> Any:  # type: ignore[name-def
 
 
 TWO = {"flights": flights.changes(), "weather": weather.changes()}
+
+
 UNREJOINED = {"flights": flights.changes(), "weather": weather.snapshot()}
+
+
 REJOINED = {"flights": REJOIN, "weather": weather.snapshot()}
+
+
 JOIN = "bronze.flights f JOIN bronze.weather w ON f.origin = w.origin"
+
+
 MATCHING = SnapshotTrigger(tags={"origin": "EWR"}, only_matching=True)
+
+
 PINNED = [weather.snapshot(on_change="ignore")]
+
 
 NAMES = [
     (lambda: SourceTable("bronze flights"), "'bronze flights', name: the part 'bronze flights' must be of letters, digits and _"),
@@ -82,7 +179,9 @@ NAMES = [
     (lambda: make_table(expect={"many": "count(*) > 1"}), "expect['many']: 'count(*) > 1' looks at more than one row"),
 ]
 
+
 DAY_OF_FLIGHTS = PartitionTrigger([flights.partitions(flight_date=tick("-1d"), hour=range(24))], DAILY)
+
 
 READS = [
     (
@@ -129,6 +228,7 @@ READS = [
     (lambda: make_table(refresh="partitions"), "partitioned_by: is empty; refresh='partitions' needs"),
     (lambda: make_table(refresh="partitions", partitioned_by=DAY, keys=["flight"]), "keys: lacks the partition column 'flight_date'"),
 ]
+
 
 SQL = [
     (lambda: sql_table("gold.t", sql=Path("nowhere.sql")), "nowhere.sql' cannot be read (FileNotFoundError)"),
@@ -245,15 +345,33 @@ SQL = [
     (days("SELECT * FROM bronze.flights TABLESAMPLE (10 PERCENT)"), "cannot look through TABLESAMPLE, PIVOT or LATERAL"),
 ]
 
+
 A = sql_table("gold.a", sql="SELECT * FROM gold.b")
+
+
 B = sql_table("gold.b", sql="SELECT * FROM gold.c JOIN bronze.flights USING (x)")
+
+
 C = sql_table("gold.c", sql="SELECT * FROM gold.a")
+
+
 HOURLY_FLIGHTS = SourceTable("bronze.flights", storage=Storage(partitioned_by=HOUR))
+
+
 STRINGS = SourceTable("bronze.flights", storage=Storage(partitioned_by={"flight_date": "string"}))
+
+
 ELSEWHERE = SourceTable("bronze.flights", storage=Storage(partitioned_by={"day": "date"}))
+
+
 WAITS = PartitionTrigger([HOURLY_FLIGHTS.partitions(flight_date=tick("-1d"), hour=5)], DAILY)
+
+
 WAITING = make_table(refresh="full", trigger=WAITS)
+
+
 WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", storage=Storage(partitioned_by=DAY))
+
 
 LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
@@ -290,3 +408,142 @@ LAKES = [
 def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Callable[[], object], message: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(message)):
         declare()
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT * FROM a.x, b.y", ("a.x", "b.y")),
+        ("SELECT * FROM a.x JOIN c.a.x USING (k)", ("a.x", "c.a.x")),
+        ("WITH x AS (SELECT * FROM a.x) SELECT * FROM x", ("a.x",)),
+        ("WITH x AS (SELECT * FROM x) SELECT * FROM x", ("x",)),
+        ("WITH p AS (SELECT 1 FROM a.x), q AS (SELECT * FROM p) SELECT * FROM q JOIN b.p", ("a.x", "b.p")),
+        ("SELECT (SELECT max(k) FROM b.y) FROM a.x WHERE EXISTS (SELECT 1 FROM c.z)", ("a.x", "b.y", "c.z")),
+        ("SELECT * FROM range(10) r JOIN a.x ON r.id = x.k", ("a.x",)),
+        ("SELECT * FROM VALUES (1) v(k) JOIN a.x USING (k)", ("a.x",)),
+        ("SELECT * FROM a.x LATERAL VIEW explode(z) t AS q", ("a.x",)),
+        ("SELECT 1 FROM a.x UNION ALL SELECT 2 FROM b.y", ("a.x", "b.y")),
+        ("SELECT * FROM `a`.`x`", ("a.x",)),
+        ("SELECT /*+ BROADCAST(y), REPARTITION(3) */ * FROM a.x JOIN b.y y USING (k)", ("a.x", "b.y")),
+        ("SELECT parse_json(s):a[0] FROM a.x", ("a.x",)),
+        ("WITH RECURSIVE r AS (SELECT k FROM a.x UNION ALL SELECT k + 1 FROM r) SELECT * FROM r", ("a.x",)),
+    ],
+)
+def test_the_tables_of_a_query_are_those_that_lie_in_the_lake(sql: str, tables: tuple[str, ...]) -> None:
+    assert set(tables_of(parse_query("t", sql))) == set(tables)
+    assert len(tables_of(parse_query("t", sql))) == len(tables)
+
+
+@pytest.mark.parametrize(("sql", "columns"), [("SELECT a, b.c, d AS e FROM x.y b", ("a", "c", "e")), ("SELECT a, b.* FROM x.y b", None)])
+def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, columns: tuple[str, ...] | None) -> None:
+    query = parse_query("t", sql)
+    assert not isinstance(query, Unparsed)
+    assert output_columns(query) == columns
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT window.start, count(*) FROM a.x GROUP BY window(at, '1 hour')", ("a.x",)),
+        ("SELECT extract(DAY FROM at) FROM a.x, `b`.y y JOIN LATERAL f(k) ON k IS DISTINCT FROM y.k GROUP BY window(at)", ("a.x", "b.y")),
+        ("WITH p AS (SELECT 1 FROM a.x), q(n) AS (TABLE p) SELECT n FROM q, (b.y JOIN c.z) GROUP BY window(n)", ("a.x", "b.y", "c.z")),
+        ("WITH RECURSIVE r(n) MAX RECURSION LEVEL 5 AS (SELECT k FROM a.x UNION ALL SELECT n FROM r) SELECT * FROM r, range(2)", ("a.x",)),
+        ("SELECT (SELECT k FROM b.y) FROM VALUES (1, 2) LATERAL VIEW explode(z) t AS w ANTI JOIN c.z GROUP BY window(w)", ("b.y", "c.z")),
+        ("FROM a.x |> JOIN b.y USING (k) |> AGGREGATE sum(k), sum(z) GROUP BY k |> UNION ALL TABLE c.z", ("a.x", "b.y", "c.z")),
+        ("TABLE a.x UNION TABLE b.y;", ("a.x", "b.y")),
+        ("WITH p AS (FROM a.x |> WHERE k > 1) SELECT * FROM p, (FROM b.y |> SELECT extract(DAY FROM at)) q", ("a.x", "b.y")),
+    ],
+)
+def test_of_a_query_that_only_spark_can_parse_the_tables_are_those_behind_from_and_join(sql: str, tables: tuple[str, ...]) -> None:
+    query = parse_query("t", sql)
+    assert isinstance(query, Unparsed)
+    assert query.tables == tables
+
+
+def test_what_reads_names_is_read_too_where_only_spark_can_parse_the_query() -> None:
+    windows = "SELECT count(*) AS n FROM bronze.x, f(1, TABLE(bronze.y)) GROUP BY window(at, '1 hour')"
+    table = sql_table("gold.n", sql=windows, reads=[SourceTable("bronze.y").snapshot()])
+    assert {read.table: read.mode for read in table.reads.values()} == {"bronze.x": ReadMode.CHANGES, "bronze.y": ReadMode.SNAPSHOT}
+    with pytest.raises(DeclarationError, match=r"cannot be checked, as the SQL is not understood: line 1, .*; use full"):
+        sql_table("gold.n", sql=windows, refresh="rows")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM IDENTIFIER('b.y')",
+        "SELECT * FROM a.x JOIN identifier('b' || '.y') AS y USING (k)",
+        "SELECT * FROM a.x WHERE k IN (SELECT k FROM b.IDENTIFIER('y'))",
+        "FROM IDENTIFIER('b.y') |> WHERE k > 1",
+        "SELECT count(*) FROM a.x, IDENTIFIER(:y) GROUP BY window(at, '1 hour')",
+    ],
+)
+def test_a_table_named_by_an_expression_is_refused_where_it_is_declared(sql: str) -> None:
+    with pytest.raises(DeclarationError, match=r"t, sql: names a table by IDENTIFIER"):
+        parse_query("t", sql)
+    columns = parse_query("t", "SELECT IDENTIFIER('k'), 'FROM IDENTIFIER(1)' FROM a.x |> EXTEND IDENTIFIER('k') AS j")
+    assert tables_of(columns) == ("a.x",)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("parse_json(s)", "s"), ("'a\\'b'", "'ab'"), ("'O''B'", "'O' 'B'"), ("r'\\d'", "'\\d'"), ("1L", "1")]
+)
+def test_texts_that_say_something_else_are_not_normalized_to_one(one: str, other: str) -> None:
+    assert normalized(f"SELECT {one} AS z FROM a.x") != normalized(f"SELECT {other} AS z FROM a.x")
+
+
+orders = SourceTable("bronze.orders")
+
+
+def of(function: Any, **fields: Any) -> str:
+    return code_digest(spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields))(function))
+
+
+def plain() -> Callable[..., Any]:
+    def paid(orders: Any) -> Any:
+        return orders.where("amount > 0")
+
+    return paid
+
+
+def commented() -> Callable[..., Any]:
+    @functools.cache
+    def paid(orders: Any) -> Any:
+        """Orders that are paid."""
+        # more than nothing
+        return orders.where("amount > 0")
+
+    return paid
+
+
+def other() -> Callable[..., Any]:
+    def paid(orders: Any) -> Any:
+        return orders.where("amount > 1")
+
+    return paid
+
+
+class Paid:
+    def __call__(self, orders: Any) -> Any:
+        return orders
+
+
+def test_the_digest_of_a_function_is_that_of_what_its_source_says() -> None:
+    assert of(plain()) == of(plain()) == of(commented()) != of(other())
+    assert of(functools.partial(plain())) == of(plain())
+    whole = of(lambda orders: orders)
+    assert whole != of(lambda orders: orders.limit(1))
+    assert of(Paid()) == of(Paid()) != of(plain())
+
+
+def test_a_declared_code_version_is_the_digest_of_a_function() -> None:
+    first, second = ({"code_version": version} for version in ("1", "2"))
+    assert of(plain(), dagster=first) == of(other(), dagster=first) != of(plain(), dagster=second)
+
+
+SAME_AND_OTHER = ("SELECT 1 AS id FROM bronze.orders", "select 1 as id -- one\nfrom bronze.orders", "SELECT 2 AS id FROM bronze.orders")
+
+
+def test_the_digest_of_sql_is_that_of_what_it_says() -> None:
+    said, spaced, other = (sql_table("silver.paid", sql=sql, keys=["id"]) for sql in SAME_AND_OTHER)
+    assert code_digest(said) == code_digest(spaced) != code_digest(other)

@@ -1,14 +1,20 @@
-"""The plan of a table's maintenance: what is worth while, what it may cost, and what must be left to those who read."""
+"""Maintenance as declared and as planned."""
 
 import datetime as dt
+import re
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.tables.maintenance import BEFORE, FILES, LOG, Maintenance
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.declare import sql_table
+from lakechime_dagster.tables.maintenance import BEFORE, DEFAULTS, FILES, LOG, Maintenance, duration, kept, lowered, opened, raised, wanted
 from lakechime_dagster.tables.maintenance_plan import (
     Action,
     DataFile,
@@ -19,10 +25,56 @@ from lakechime_dagster.tables.maintenance_plan import (
     TableFiles,
     plan,
 )
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.sources import JsonLines
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"every": "daily"}, "Maintenance, every: 'daily' is no schedule; write every(days=1)"),
+    ({"budget": 0}, "Maintenance, budget: 0 is not a whole number of at least 1"),
+    ({"min_files": True}, "Maintenance, min_files: True is not a whole number of at least 2"),
+    (
+        {"small_file": 10, "target_file": 19},
+        "Maintenance, target_file: 19 is less than twice small_file (10); what was joined would be small",
+    ),
+    ({"keep_for": dt.timedelta(hours=2)}, "is not a timedelta of at least 7 days: readers and writers may still need the files"),
+    ({"orphans_after": dt.timedelta(days=1)}, "is not a timedelta of at least 3 days: readers and writers may still need the files"),
+    ({"max_deleted_ratio": 5}, "Maintenance, max_deleted_ratio: 5 is not a part of the rows; write it as 0.05"),
+    ({"remove_orphans": "yes"}, "Maintenance, remove_orphans: 'yes' is neither True nor False"),
+    ({"properties": {"delta.x": 5}}, "Maintenance, properties: {'delta.x': 5} is no map of names to texts, such as"),
+    (
+        {"properties": {"delta.enableDeletionVectors": "true"}},
+        "Maintenance, properties: 'delta.enableDeletionVectors' is chosen by what is declared of the table, such as its readers",
+    ),
+    ({"properties": {"owner": "ann"}}, "Maintenance, properties: 'owner' may be a name of Spark's own, such as owner; write delta.…"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_what_cannot_work_is_refused_by_field_and_value(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(message)):
+        Maintenance(**given)
+
+
+def test_tables_carry_it_and_all_three_of_one_that_follows_a_database() -> None:
+    maintenance = Maintenance(keep_for=dt.timedelta(days=30))
+    computed = sql_table(
+        "gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", storage=Storage(maintenance=maintenance)
+    )
+    follows = change_table(
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), storage=Storage(maintenance=maintenance)
+    )
+    assert [table.maintenance for table in (computed, follows, follows.bronze)] == [maintenance] * 3
+
 
 DAY = 86_400_000
+
+
 NOW = 100 * DAY
+
+
 POLICY = Maintenance(small_file=10, target_file=40, min_files=2, budget=10**9)
+
+
 GIVEN_NAMES = count()
 
 
@@ -43,8 +95,6 @@ def kinds(made: Plan) -> list[Kind]:
 
 
 # Rewriting
-
-
 def test_small_files_of_a_partition_are_joined_and_large_ones_are_left() -> None:
     made = planned(*(make_file(partition=("a",)) for _ in range(3)), make_file(50, partition=("a",)), make_file(partition=("b",)))
     (action,) = made.actions
@@ -79,8 +129,6 @@ def test_a_clustered_table_whose_rows_lie_together_no_more_is_laid_out_anew() ->
 
 
 # Removing
-
-
 def test_what_was_removed_longer_ago_than_is_kept_goes() -> None:
     made = planned(removed=(make_old(7.5), make_old(6.5)))
     assert [(action.kind, action.files, action.before) for action in made.actions] == [(Kind.VACUUM, 1, NOW - 7 * DAY)]
@@ -104,8 +152,6 @@ def test_orphans_are_told_of_until_somebody_says_that_they_may_go() -> None:
 
 
 # Those who read
-
-
 def test_while_a_consumer_waits_nothing_is_touched_and_what_it_needs_is_kept_longer() -> None:
     held = Reader(name="gold.totals", since=NOW - 3 * DAY, waits="BLOCKED: attempt 5 failed")
     made = planned(make_file(), make_file(), removed=(make_old(9),), readers=(held, Reader(name="other")))
@@ -131,15 +177,20 @@ def test_where_the_log_is_kept_for_a_short_time_a_consumer_is_waited_for_sooner(
 
 
 # Laws
-
 PARTITIONS = st.sampled_from([("a",), ("b",), ("c",)])
+
+
 LIVE = st.builds(
     lambda size, deleted, partition: make_file(size, deleted=deleted, partition=partition),
     st.integers(1, 60),
     st.one_of(st.just(0), st.integers(1, 99)),
     PARTITIONS,
 )
+
+
 OLD = st.builds(make_old, st.floats(0, 60), st.integers(1, 50))
+
+
 READERS = st.builds(
     lambda age, later, waits: Reader(
         name="r",
@@ -151,12 +202,16 @@ READERS = st.builds(
     st.floats(0, 1),
     st.sampled_from(["", "", "BLOCKED: by somebody"]),
 )
+
+
 WORLDS = st.builds(
     lambda live, removed, orphans: TableFiles(table="t", live=tuple(live), removed=tuple(removed), orphans=tuple(orphans)),
     st.lists(LIVE, max_size=20),
     st.lists(OLD, max_size=8),
     st.lists(OLD, max_size=4),
 )
+
+
 POLICIES = st.builds(
     lambda budget, keep, orphans: replace(POLICY, budget=budget, keep_for=dt.timedelta(days=keep), remove_orphans=orphans),
     st.sampled_from([20, 60, 200, 10**9]),
@@ -211,8 +266,6 @@ def test_properties_are_set_where_the_table_has_others_and_not_while_a_consumer_
 
 
 # What Delta does of it, in small
-
-
 def executed(files: TableFiles, made: Plan, policy: Maintenance) -> TableFiles:
     for action in made.actions:
         files = done(files, action, policy)
@@ -258,3 +311,62 @@ def rewritten(files: TableFiles, groups: list[list[DataFile]]) -> TableFiles:
     removed = tuple(OldFile(path=file.path, size=file.size, since=NOW) for file in files.live if file.path in gone)
     live = (*(file for file in files.live if file.path not in gone), *made)
     return replace(files, live=live, removed=(*files.removed, *removed))
+
+
+SPANS = st.lists(st.tuples(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda two: (min(two), max(two))), st.integers(1, 9)))
+
+
+def test_where_the_span_of_a_file_is_not_known_nothing_is_said() -> None:
+    assert (opened([((0, 4), 10), (None, 10)]), opened([])) == (0, 0)
+
+
+@given(SPANS)
+def test_it_is_what_a_look_at_each_file_finds(files: list[tuple[tuple[int, int], int]]) -> None:
+    found = [sum(size for (low, high), size in files if low <= span[0] <= high) for span, _ in files]
+    assert opened(files) == (sum(found) / len(found) if found else 0)
+
+
+@pytest.mark.parametrize(("dimensions", "size"), [(1, 10), (2, 40), (4, 80)])
+def test_laid_out_by_several_columns_a_value_of_one_lies_in_more_files(dimensions: int, size: int) -> None:
+    assert wanted(160, 10, dimensions) == size
+    assert wanted(5, 10, dimensions) == 10
+
+
+ONE_DAY = dt.timedelta(days=1)
+
+
+PROPERTIES = st.dictionaries(st.sampled_from([LOG, FILES]), st.integers(1, 90).map(lambda days: f"interval {days} days"))
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("interval 1 week", 7 * ONE_DAY),
+        ("interval 30 days", 30 * ONE_DAY),
+        ("INTERVAL 1 day 12 hours", 1.5 * ONE_DAY),
+        ("168 hours", 7 * ONE_DAY),
+        ("interval 1 month", None),
+        ("", None),
+    ],
+)
+def test_intervals_of_delta_are_read(text: str, meant: dt.timedelta | None) -> None:
+    assert duration(text) == meant
+
+
+def test_only_what_is_kept_too_short_is_raised_and_for_longer_than_needed() -> None:
+    assert raised({}, 2 * ONE_DAY, 7 * ONE_DAY) == {FILES: "interval 16 days", BEFORE + FILES: ""}
+    assert raised({FILES: "interval 16 days", BEFORE + FILES: ""}, 8 * ONE_DAY, 7 * ONE_DAY) == {}
+    assert raised({FILES: "interval 16 days", BEFORE + FILES: ""}, 10 * ONE_DAY, 7 * ONE_DAY) == {FILES: "interval 24 days"}
+
+
+@given(PROPERTIES, st.lists(st.integers(0, 100), min_size=1, max_size=4).map(sorted), st.integers(7, 30))
+def test_raised_as_often_as_may_be_it_keeps_enough_and_is_lowered_to_what_it_was(
+    given: dict[str, str], ages: list[int], ahead: int
+) -> None:
+    now = dict(given)
+    for age in ages:
+        now |= {name: value for name, value in raised(now, age * ONE_DAY, ahead * ONE_DAY).items() if value is not None}
+        assert all(kept(now, name) >= (age + ahead) * ONE_DAY for name in DEFAULTS)
+        assert raised(now, age * ONE_DAY, ahead * ONE_DAY) == {}
+    after = {name: value for name, value in {**now, **lowered(now)}.items() if value is not None}
+    assert after == given

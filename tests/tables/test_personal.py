@@ -14,8 +14,8 @@ from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.options import Asset, Personal, Storage, personal
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
-from tests.lake.tables import make_table
 from tests.support.declaring import grouped
+from tests.tables.tables import make_table
 
 EMAIL = personal("email")
 GAME = event_stream("game", source=JsonLines("in"))

@@ -1,28 +1,41 @@
-"""Streams of JSON events and groups of their types: what a declaration brings, and what it is answered with where it cannot work."""
+"""Event streams, groups of their types, contracts, and the names of their tables and columns."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import (
+    MAX_COLUMN,
+    MAX_TABLE,
+    SIBLING,
+    Change,
     Contract,
     EventGroup,
     EventStream,
     GroupOptions,
+    Hint,
+    Mode,
+    PathRule,
+    Pin,
     checked_groups,
+    column_of,
     event_group,
     event_stream,
+    field_of,
     is_matched,
     owner_of,
     specificity,
+    table_of,
+    with_hint,
 )
-from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.lake import Lake, foreign_sources, named_types
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
@@ -45,6 +58,8 @@ def replaced() -> LakeTable:
 
 
 GAME = stream()
+
+
 OF_ROWS = of_rows()
 
 
@@ -140,6 +155,8 @@ STREAMS = [
     (lambda: stream(producer_field="$.items[0]"), "game, producer_field: '$.items[0]' leads to no field"),
     (lambda: stream(storage=Storage(partitioned_by={"day": "date"})), "game.events, partitioned_by: PartitionLevels"),
 ]
+
+
 GROUPS = [
     (lambda: group("my shop"), "event_group 'my shop', name: is no single word of at most 40 letters, digits and _, such as 'shop'"),
     (lambda: group("game"), "game, name: is the stream's own name, whose table is game.events; choose another"),
@@ -202,3 +219,148 @@ def test_a_wrong_declaration_says_where_it_is_and_what_to_do(declare: Callable[[
     with pytest.raises(DeclarationError) as raised:
         declare()
     assert str(raised.value).startswith(answer)
+
+
+PLAIN = event_stream("game", source=JsonLines("in"))
+
+
+COLUMNS, KINDS = (Change.COLUMN, Change.FIELD), (Change.NUMBER, Change.KIND)
+
+
+def group_with(contract: Contract, **types: Contract) -> EventGroup:
+    return event_group("shop", PLAIN, contract=contract, types=types)
+
+
+def columns(contract: Contract, *paths: str) -> list[Mode]:
+    return [contract.mode(Change.FIELD, path) for path in paths]
+
+
+def test_of_rules_for_paths_the_most_specific_holds_and_what_it_does_not_say_the_next_one_says() -> None:
+    contract = Contract(
+        columns="freeze",
+        kinds="rescue",
+        paths={"/a/*": PathRule(columns="evolve", kinds="variant"), "/a/b*": PathRule(columns="rescue"), "/a/b": PathRule(kinds="freeze")},
+    )
+    assert columns(contract, "/x", "/a", "/a/c", "/a/bc", "/a/b") == [
+        Mode.FREEZE,
+        Mode.FREEZE,
+        Mode.EVOLVE,
+        Mode.RESCUE,
+        Mode.RESCUE,
+    ]
+    kinds = [contract.mode(Change.KIND, path) for path in ("/x", "/a/c", "/a/bc", "/a/b")]
+    assert kinds == [Mode.RESCUE, Mode.VARIANT, Mode.VARIANT, Mode.FREEZE]
+
+
+def test_rules_of_a_group_for_paths_hold_for_a_type_with_a_contract_of_its_own_where_that_says_no_more() -> None:
+    shared = Contract(
+        paths={"/a/*": PathRule(columns="freeze"), "/a/secret": PathRule(columns="discard_value"), "/b": PathRule(kinds="freeze")}
+    )
+    shop = group_with(shared, buy=Contract(columns="rescue", paths={"/a/*": PathRule(columns="evolve"), "/x/c": PathRule(kinds="variant")}))
+    buy = shop.contract_of("buy")
+    assert columns(buy, "/x", "/a/x", "/a/secret") == [Mode.RESCUE, Mode.EVOLVE, Mode.DISCARD_VALUE]
+    assert (buy.mode(Change.KIND, "/b"), buy.mode(Change.KIND, "/x/c")) == (Mode.FREEZE, Mode.VARIANT)
+    assert columns(shop.contract_of("sell"), "/x", "/a/x", "/a/secret") == [Mode.EVOLVE, Mode.FREEZE, Mode.DISCARD_VALUE]
+
+
+def test_pins_of_a_group_hold_for_a_type_with_a_contract_of_its_own() -> None:
+    shop = event_group(
+        "shop",
+        PLAIN,
+        contract=Contract(is_double_first=True, pins={"/price": "double", "/id": "string"}),
+        types={"buy": Contract(kinds="freeze", pins={"/id": Pin.LONG})},
+    )
+    buy = shop.contract_of("buy")
+    assert (buy.pins, buy.is_double_first, buy.kinds) == ({"/price": Pin.DOUBLE, "/id": Pin.LONG}, True, Mode.FREEZE)
+
+
+def test_what_a_person_says_holds_against_rules_for_paths_and_excluded_changes() -> None:
+    declared = Contract(
+        kinds="freeze",
+        exclude=["number", "field"],
+        paths={"/a": PathRule(columns="freeze", kinds="freeze"), "/b": PathRule(kinds="rescue")},
+    )
+    shop = group_with(declared, buy=Contract()).with_hints([Hint(type="buy", of="kinds", says="evolve")])
+    for contract in (with_hint(declared, Hint(type="buy", of="kinds", says="evolve")), shop.contract_of("buy")):
+        assert [contract.mode(change, path) for change in KINDS for path in ("/a", "/b", "/c")] == [Mode.EVOLVE] * 6
+        assert contract.mode(Change.FIELD, "/a") is Mode.FREEZE
+    assert with_hint(declared, Hint(type="buy", of="kinds", says="evolve")).mode(Change.FIELD, "/c") is Mode.RESCUE
+    assert shop.contract_of("sell").mode(Change.KIND, "/b") is Mode.RESCUE
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        (
+            lambda: Contract(paths={"/a*": PathRule(kinds="freeze"), "/*b": PathRule(columns="freeze")}),
+            "Contract, paths: '/*b' matches paths that '/a*' matches too, and says as much of them; make one of them longer",
+        ),
+        (lambda: Contract(paths={"a": PathRule(kinds="freeze")}), "paths: 'a' is no pattern of paths; write such as '/payload/*'"),
+        (lambda: PathRule(columns="variant"), "PathRule, columns: 'variant' is of kinds alone"),
+        (lambda: Contract(include=["field"], exclude=["field"]), "Contract, exclude: field is included too; leave it out of one of them"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(declared: Callable[[], object], told: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        declared()
+    assert told in str(refused.value)
+
+
+STREAM = event_stream("game", source=JsonLines("in"))
+
+
+def test_types_are_named_once_by_a_contract_or_in_the_list_of_tables() -> None:
+    shop = event_group("shop", STREAM, match="shop.*", types={"shop.buy": Contract(columns="freeze"), "shop.sell": Contract()})
+    buy = SourceTable("shop.shop__buy", asset=Asset(owner="team:other"))
+    lake = Lake("ev", [STREAM, shop, buy, shop.table("shop.gift"), SourceTable("bronze.orders")])
+    found = {table.name: table.owner for table in named_types(lake, shop)}
+    assert found == {"shop.shop__buy": "team:other", "shop.shop__gift": None, "shop.shop__sell": None}
+    assert [table.name for table in foreign_sources(lake)] == ["bronze.orders"]
+    other = next(group for group in lake.groups if group.name == "game_other")
+    assert named_types(lake, other) == ()
+
+
+TYPES = st.text(alphabet="ab_.-A0 é", max_size=8) | st.text()
+
+
+FIELDS = st.text(alphabet="ax_v 0é[/", max_size=10) | st.text(max_size=20)
+
+
+@given(TYPES, TYPES)
+@example("shop.buy", "shop__buy")
+@example("a_.b", "a._b")
+@example("A", "a")
+@example("a" * 100, "a" * 101)
+def test_no_two_types_share_a_table(one: str, other: str) -> None:
+    assert (table_of(one) == table_of(other)) == (one == other)
+
+
+@given(TYPES)
+def test_a_table_has_a_name_that_every_catalog_takes(type_name: str) -> None:
+    assert re.fullmatch(r"[a-z0-9_]+", table_of(type_name))
+    assert len(table_of(type_name)) <= MAX_TABLE
+
+
+def test_a_name_that_ends_as_one_with_a_digest_gets_its_own() -> None:
+    taken = table_of("Buy")
+    assert table_of(taken) != taken
+    assert table_of(taken.replace("__", ".")) != taken
+
+
+@given(FIELDS)
+def test_a_field_is_read_back_from_its_column(field: str) -> None:
+    if SIBLING not in column_of(field) and len(column_of(field)) < MAX_COLUMN:
+        assert field_of(column_of(field)) == field
+
+
+@given(FIELDS, FIELDS, st.sampled_from(["long", "string"]))
+def test_no_field_has_the_column_of_another_or_of_a_sibling(one: str, other: str, kind: str) -> None:
+    assert (column_of(one) == column_of(other)) == (one == other)
+    assert column_of(one) != f"{column_of(other)}{SIBLING}{kind}"
+
+
+@given(FIELDS)
+def test_a_column_needs_no_mapping_and_is_no_technical_one(field: str) -> None:
+    assert all(letter.isalnum() or letter == "_" for letter in column_of(field))
+    assert column_of(field) not in ("_src", "_ingested_at", "_hash", "_schema_version", "_rescued")
+    assert len(column_of(field)) <= MAX_COLUMN
