@@ -20,11 +20,9 @@ TOGETHER = {
         "tests/cli/test_dev.py",
         "tests/crash/",
         "tests/test_bare_machine.py",
-        "tests/support/test_stack.py",
-        "tests/feeds/test_kafka.py",
+        "tests/sources/test_kafka.py",
         "tests/cli/test_trigger_of_topics.py",
         "tests/spark/following/test_kafka.py",
-        "tests/assets/test_change_table_of_kafka.py",
     ),
 }
 ON_SPARK = ("tests/spark/", "tests/assets/")  # in tier 1 one worker has all of them, and so the only Spark session
