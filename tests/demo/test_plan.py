@@ -100,7 +100,7 @@ def test_each_line_is_named_by_where_it_begins_and_is_its_event_or_no_json() -> 
             assert line.event is None
 
 
-plans_reservations = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 2))
+short_plans = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 2))
 
 
 def all_changes(plan: Plan) -> list[Change]:
@@ -114,7 +114,7 @@ def kind(change: Change) -> str:
 
 
 @settings(max_examples=8, deadline=None)
-@given(plans_reservations)
+@given(short_plans)
 def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: Plan) -> None:
     there = set[tuple[str, Any]]()
     for change in all_changes(plan):
@@ -127,7 +127,7 @@ def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: 
 
 
 @settings(max_examples=8, deadline=None)
-@given(plans_reservations)
+@given(short_plans)
 def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> None:
     kinds = collections.Counter(kind(change) for change in all_changes(plan) if change.table == "bookings")
     assert set(kinds) == {"insert", "update", "key change", "delete"}

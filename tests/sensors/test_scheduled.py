@@ -1,66 +1,30 @@
 """Sensors that launch maintenance, monitors and verification when they are due."""
 
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
+from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.schedule import every
-from tests.support.scheduled import Ticking, ticking_in
 
 SCHEDULES = {"silver.orders": every(hours=1), "gold.totals": every(days=1, start="2013-01-02T03:00")}
-
-
-KEPT = {name: dg.AssetKey([*name.split(".")[:-1], name.split(".")[-1] + "__maintenance"]) for name in SCHEDULES}
-
-
-@pytest.fixture
-def ticking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Ticking]:
-    with ticking_in(tmp_path, upgraded_sqlite, maintenance_sensor("shop__maintenance", SCHEDULES), monkeypatch) as ticking:
-        yield ticking
-
-
-def launched(ticking: Ticking, moment: str) -> list[list[dg.AssetKey]]:
-    return [list(request.asset_selection) for request in ticking.at(moment).run_requests]
-
-
-def test_a_table_is_launched_at_each_point_of_its_own_schedule(ticking: Ticking) -> None:
-    assert ticking.at("2013-01-02T00:30").skip_message == "the next one is due at 2013-01-02 01:00 UTC"
-    assert launched(ticking, "2013-01-02T00:59") == []
-    assert launched(ticking, "2013-01-02T01:00") == [[KEPT["silver.orders"]]]
-    assert launched(ticking, "2013-01-02T01:30") == []
-    assert launched(ticking, "2013-01-02T03:00") == [[KEPT["silver.orders"]], [KEPT["gold.totals"]]]
-
-
-def test_while_a_run_of_a_table_has_not_ended_it_is_not_launched_again(ticking: Ticking) -> None:
-    ticking.at("2013-01-02T00:30")
-    (request,) = ticking.at("2013-01-02T01:00").run_requests
-    run = ticking.instance.create_run_for_job(_job(), tags=request.tags, status=dg.DagsterRunStatus.STARTED)
-    waits = ticking.at("2013-01-02T02:00")
-    assert (waits.run_requests, waits.skip_message) == ([], "due, but the last run has not ended: silver.orders")
-    ticking.instance.report_run_canceled(run)
-    assert launched(ticking, "2013-01-02T02:01") == [[KEPT["silver.orders"]]]
-    assert launched(ticking, "2013-01-02T02:02") == []
-
-
-def _job() -> dg.JobDefinition:
-    @dg.op
-    def keep() -> None: ...
-
-    @dg.job
-    def shop__maintenance() -> None:
-        keep()
-
-    return shop__maintenance
-
-
 HOURLY = Monitor(database="$SHOP", table="shop.orders", every=every(hours=1))
+GAME = event_stream("game", source=JsonLines("in"))
+GROUPS = [
+    event_group("shop", GAME, match="shop.*", options=GroupOptions(verify=every(days=1))),
+    event_group("jump", GAME, match="jump.*", options=GroupOptions(verify=every(hours=6))),
+    event_group("by_hand", GAME),
+]
 
 
 def a_table(name: str, monitor: Monitor | None) -> ChangeTable:
@@ -70,66 +34,88 @@ def a_table(name: str, monitor: Monitor | None) -> ChangeTable:
 TABLES = [a_table("shop.orders", HOURLY), a_table("shop.items", None), a_table("shop.by_hand", Monitor())]
 
 
-@pytest.fixture
-def ticking_monitors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Ticking]:
-    with ticking_in(tmp_path, upgraded_sqlite, monitors_sensor("shop__monitors", TABLES), monkeypatch) as ticking_monitors:
-        yield ticking_monitors
+@dataclass
+class Ticking:
+    """A sensor, its cursor, an instance, and the store's clock."""
 
+    sensor: dg.SensorDefinition
+    instance: dg.DagsterInstance
+    monkeypatch: pytest.MonkeyPatch
+    cursor: str | None = None
 
-def launched_monitors(ticking_monitors: Ticking, moment: str) -> list[list[str]]:
-    requests = ticking_monitors.at(moment).run_requests
-    return [[f"{key.asset_key.to_user_string()} {key.name}" for key in request.asset_check_keys] for request in requests]
+    def at(self, moment: str) -> Any:
+        """What a tick at a moment of UTC asks for."""
+        now = int(dt.datetime.fromisoformat(moment + "+00:00").timestamp() * 1000)
+        self.monkeypatch.setattr(SqlDCEStore, "now", lambda _: now)
+        with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
+            result = self.sensor.evaluate_tick(context)
+        self.cursor = result.cursor
+        return result
 
+    def launched(self, moment: str) -> list[list[str]]:
+        """The tables, or the checks, of each run that a tick asks for."""
+        return [
+            [f"{one.asset_key.to_user_string()} {one.name}" for one in request.asset_check_keys or ()]
+            or [one.to_user_string() for one in request.asset_selection]
+            for request in self.at(moment).run_requests
+        ]
 
-def test_a_run_looks_at_all_tables_that_are_due_and_at_those_without_a_monitor_every_quarter_of_an_hour(ticking_monitors: Ticking) -> None:
-    assert ticking_monitors.at("2013-01-02T00:31").skip_message == "the next one is due at 2013-01-02 00:45 UTC"
-    assert launched_monitors(ticking_monitors, "2013-01-02T00:46") == [["shop/items keeps_up"]]
-    assert launched_monitors(ticking_monitors, "2013-01-02T00:59") == []
-    assert launched_monitors(ticking_monitors, "2013-01-02T01:00") == [["shop/orders keeps_up", "shop/orders same_as_database", "shop/items keeps_up"]]
+    def runs(self, job: str, **tags: str) -> dg.DagsterRun:
+        """A run of the sensor's job that has not ended."""
 
+        @dg.op
+        def nothing() -> None: ...
 
-def test_a_table_that_is_due_waits_for_the_run_that_has_not_ended(ticking_monitors: Ticking, monkeypatch: pytest.MonkeyPatch) -> None:
-    ticking_monitors.at("2013-01-02T00:31")
-    run = ticking_monitors.instance.create_run_for_job(a_job(), status=dg.DagsterRunStatus.STARTED)
-    assert "due, but the last run has not ended: shop.items" in ticking_monitors.at("2013-01-02T00:46").skip_message
-    ticking_monitors.instance.report_run_canceled(run)
-    assert launched_monitors(ticking_monitors, "2013-01-02T00:47") == [["shop/items keeps_up"]]
-
-
-def a_job() -> dg.JobDefinition:
-    @dg.op
-    def nothing() -> None: ...
-
-    @dg.job(name="shop__monitors")
-    def job() -> None:
-        nothing()
-
-    return job
-
-
-GAME = event_stream("game", source=JsonLines("in"))
-
-
-GROUPS = [
-    event_group("shop", GAME, match="shop.*", options=GroupOptions(verify=every(days=1))),
-    event_group("jump", GAME, match="jump.*", options=GroupOptions(verify=every(hours=6))),
-    event_group("by_hand", GAME),
-]
+        definition = dg.GraphDefinition(name=job, node_defs=[nothing]).to_job()
+        return self.instance.create_run_for_job(definition, tags=tags, status=dg.DagsterRunStatus.STARTED)
 
 
 @pytest.fixture
-def ticking_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Ticking]:
-    with ticking_in(tmp_path, upgraded_sqlite, verify_sensor("game__verify", GROUPS), monkeypatch) as ticking_verify:
-        yield ticking_verify
+def ticking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Callable[[dg.SensorDefinition], Ticking]]:
+    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
+    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
+        yield lambda sensor: Ticking(sensor, instance, monkeypatch)
 
 
-def launched_verify(ticking_verify: Ticking, moment: str) -> list[list[str]]:
-    requests = ticking_verify.at(moment).run_requests
-    return [[f"{key.asset_key.to_user_string()} {key.name}" for key in request.asset_check_keys] for request in requests]
+def test_a_table_is_launched_at_each_point_of_its_own_schedule(ticking: Callable[..., Ticking]) -> None:
+    keeping = ticking(maintenance_sensor("shop__maintenance", SCHEDULES))
+    assert keeping.at("2013-01-02T00:30").skip_message == "the next one is due at 2013-01-02 01:00 UTC"
+    assert keeping.launched("2013-01-02T00:59") == []
+    assert keeping.launched("2013-01-02T01:00") == [["silver/orders__maintenance"]]
+    assert keeping.launched("2013-01-02T01:30") == []
+    assert keeping.launched("2013-01-02T03:00") == [["silver/orders__maintenance"], ["gold/totals__maintenance"]]
 
 
-def test_a_run_looks_at_the_groups_that_are_due_and_at_none_that_says_no_time(ticking_verify: Ticking) -> None:
-    assert ticking_verify.at("2013-01-02T00:31").skip_message == "the next one is due at 2013-01-02 06:00 UTC"
-    assert launched_verify(ticking_verify, "2013-01-02T06:01") == [["jump each_event_once"]]
-    assert launched_verify(ticking_verify, "2013-01-02T06:02") == []
-    assert launched_verify(ticking_verify, "2013-01-03T00:00") == [["shop each_event_once", "jump each_event_once"]]
+def test_while_a_run_of_a_table_has_not_ended_it_is_not_launched_again(ticking: Callable[..., Ticking]) -> None:
+    keeping = ticking(maintenance_sensor("shop__maintenance", SCHEDULES))
+    keeping.at("2013-01-02T00:30")
+    (request,) = keeping.at("2013-01-02T01:00").run_requests
+    run = keeping.runs("shop__maintenance", **request.tags)
+    waits = keeping.at("2013-01-02T02:00")
+    assert (waits.run_requests, waits.skip_message) == ([], "due, but the last run has not ended: silver.orders")
+    keeping.instance.report_run_canceled(run)
+    assert keeping.launched("2013-01-02T02:01") == [["silver/orders__maintenance"]]
+    assert keeping.launched("2013-01-02T02:02") == []
+
+
+def test_all_tables_that_are_due_are_compared_and_those_without_a_monitor_every_quarter_of_an_hour(
+    ticking: Callable[..., Ticking],
+) -> None:
+    comparing = ticking(monitors_sensor("shop__monitors", TABLES))
+    assert comparing.at("2013-01-02T00:31").skip_message == "the next one is due at 2013-01-02 00:45 UTC"
+    assert comparing.launched("2013-01-02T00:46") == [["shop/items keeps_up"]]
+    assert comparing.launched("2013-01-02T00:59") == []
+    run = comparing.runs("shop__monitors")
+    assert "due, but the last run has not ended: " in comparing.at("2013-01-02T01:00").skip_message
+    comparing.instance.report_run_canceled(run)
+    assert comparing.launched("2013-01-02T01:01") == [["shop/orders keeps_up", "shop/orders same_as_database", "shop/items keeps_up"]]
+
+
+def test_groups_that_are_due_are_verified_and_none_that_names_no_time(ticking: Callable[..., Ticking]) -> None:
+    verifying = ticking(verify_sensor("game__verify", GROUPS))
+    assert verifying.at("2013-01-02T00:31").skip_message == "the next one is due at 2013-01-02 06:00 UTC"
+    assert verifying.launched("2013-01-02T06:01") == [["jump each_event_once"]]
+    assert verifying.launched("2013-01-02T06:02") == []
+    assert verifying.launched("2013-01-03T00:00") == [["shop each_event_once", "jump each_event_once"]]
