@@ -20,7 +20,7 @@ from lakechime_dagster.tables.maintenance_plan import Kind, Reader, plan
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
-from tests.resources.test_maintenance import add_rows, complete
+from tests.runtime.test_maintenance import add_rows, complete
 from tests.store.test_event_types import learning, prototype
 from tests.support.older import make_older
 from tests.support.tables import rows, write
