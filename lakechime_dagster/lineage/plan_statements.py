@@ -156,11 +156,14 @@ def _is_log(leaf: Node) -> bool:
     return is_kept or (bool(roots) and all("/_delta_log/" in f"{root}/" for root in roots))
 
 
+ANALYSIS = "analyze"  # what Spark calls a statement of which the analysis failed, so that nothing was executed
+
+
 def acts(dump: Dump) -> bool:
     """Whether an execution writes, or brings rows or what comes of them to the program."""
     plan = dump.plan
     if plan is None:
-        return True
+        return dump.name != ANALYSIS
     if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return False
     return plan.name in {*WRITES, *VARIABLES} or any(node.name in NODES for node in plan.walk())

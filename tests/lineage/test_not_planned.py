@@ -18,6 +18,7 @@ from lakechime_dagster.lineage.spark_planning import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -77,6 +78,15 @@ def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(planned: Calla
     told = planned(*[orders_table(name, acting(ACTIONS[action])) for name, action in names.items()]).tables
     found = {action: told[name].unknown[0].split(";")[0] for name, action in names.items()}
     assert found == dict.fromkeys(ACTIONS, "not known until it runs: its function acts on rows")
+
+
+def test_code_that_reads_a_column_that_is_gone_does_not_resolve_and_does_not_wait_for_a_run(planned: Callable[..., Manifest]) -> None:
+    query = sql_table("silver.paid", "SELECT id, nope FROM bronze.orders")
+    function = orders_table("silver.chosen", lambda orders: orders.select("id", "nope"))
+    tables = planned(query, function).tables
+    assert [tables[name].unknown[0].split("]")[0] for name in ("silver.paid", "silver.chosen")] == [
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    ] * 2
 
 
 def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Manifest], spark: SparkSession) -> None:
