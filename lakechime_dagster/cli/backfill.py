@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.backfills import BackfillPlan
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.backfills import Backfill
-    from lakechime_dagster.triggers.consumers import Order
+    from lakechime_dagster.triggers.consumers import BackfillRequest
     from lakechime_dagster.triggers.interventions import By
 
 app = typer.Typer(name="backfill", help="Backfills: run what a change of columns affects, show and cancel it.")
@@ -110,12 +110,12 @@ def show(backfill_id: OfId = None, as_json: Json = False) -> None:
         else:
             print_documents(several, "backfill is states who created_ts reason", empty="no backfill")
         return
-    facts, orders = _facts(backfills.backfill(backfill_id)), [_order(order) for order in backfills.orders(backfill_id)]
+    facts, requests = _facts(backfills.backfill(backfill_id)), [_request(request) for request in backfills.requests(backfill_id)]
     if as_json:
-        print_json(facts | {"orders": orders})
+        print_json(facts | {"requests": requests})
         return
     print_facts(facts)
-    print_documents(orders, "table key state waits_for number why")
+    print_documents(requests, "table key state waits_for number why")
 
 
 @app.command()
@@ -157,54 +157,54 @@ def _names(text: str) -> tuple[str, ...]:
 
 def document(planned: "BackfillPlan") -> dict[str, Any]:
     """A plan, as JSON."""
-    orders = planned.orders
+    requests = planned.requests
     return {
         "asked": planned.asked.to_json(),
-        "orders": [_order(order) | {"partition": orders.partitions.get(order.number)} for order in orders.orders],
-        "held": dict(orders.held),
-        "pending": dict(orders.pending),
-        "refused": dict(orders.refused),
-        "spared": {**planned.found.spared, **orders.spared},
+        "requests": [_request(request) | {"partition": requests.partitions.get(request.number)} for request in requests.requests],
+        "held": dict(requests.held),
+        "pending": dict(requests.pending),
+        "refused": dict(requests.refused),
+        "spared": {**planned.found.spared, **requests.spared},
         "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
-        "consumers": len(orders.orders),
-        "consumers_of_everything": len(planned.everything.orders),
+        "consumers": len(requests.requests),
+        "consumers_of_everything": len(planned.everything.requests),
     }
 
 
 def _print_plan(planned: "BackfillPlan") -> None:
-    orders, tables = planned.orders, dict.fromkeys(order.subscription for order in planned.orders.orders)
+    requests, tables = planned.requests, dict.fromkeys(request.subscription for request in planned.requests.requests)
     rows = [
-        [table, len(mine := [one for one in orders.orders if one.subscription == table]), _keys(planned, mine), mine[0].why]
+        [table, len(mine := [one for one in requests.requests if one.subscription == table]), _keys(planned, mine), mine[0].why]
         for table in tables
     ]
     print_table(["table", "consumers", "what", "because"], rows, empty="nothing is to be run")
     for head, several in (
-        ("blocked", orders.held),
-        ("later", orders.pending),
-        ("refused", orders.refused),
-        ("unaffected", {**planned.found.spared, **orders.spared}),
+        ("blocked", requests.held),
+        ("later", requests.pending),
+        ("refused", requests.refused),
+        ("unaffected", {**planned.found.spared, **requests.spared}),
     ):
         for table, why in several.items():
             say(f"{head}: {table}: {why}")
-    mine, everything = len(orders.orders), len(planned.everything.orders)
+    mine, everything = len(requests.requests), len(planned.everything.requests)
     say(f"{count(mine, 'consumer')} of {everything:,} downstream")
 
 
-def _keys(planned: "BackfillPlan", orders: "list[Order]") -> str:
-    shown = [planned.orders.partitions[order.number] for order in orders[:MAX_KEYS]]
-    return ", ".join(shown) + (f" and {len(orders) - MAX_KEYS} more" if len(orders) > MAX_KEYS else "")
+def _keys(planned: "BackfillPlan", requests: "list[BackfillRequest]") -> str:
+    shown = [planned.requests.partitions[request.number] for request in requests[:MAX_KEYS]]
+    return ", ".join(shown) + (f" and {len(requests) - MAX_KEYS} more" if len(requests) > MAX_KEYS else "")
 
 
-def _order(order: "Order") -> dict[str, Any]:
+def _request(request: "BackfillRequest") -> dict[str, Any]:
     return {
-        "number": order.number,
-        "table": order.subscription,
-        "key": order.key,
-        "waits_for": list(order.waits_for),
-        "why": order.why,
-        "state": str(order.state),
-        "span": order.span.to_json() if order.span is not None else None,
-        "execution": order.execution_id,
+        "number": request.number,
+        "table": request.subscription,
+        "key": request.key,
+        "waits_for": list(request.waits_for),
+        "why": request.why,
+        "state": str(request.state),
+        "span": request.span.to_json() if request.span is not None else None,
+        "execution": request.execution_id,
     }
 
 

@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.network import Certainty, network_of
 from lakechime_dagster.tables.lake import Lake, Table, topological
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
-from lakechime_dagster.triggers.consumers import Order, OrderState, Span, first_day_after
+from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState, Span, first_day_after
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, SnapshotTrigger
 
@@ -244,19 +244,19 @@ class SubscriptionFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderPlan:
-    """What a backfill would order.
+class RequestPlan:
+    """What a backfill would request.
 
     Attributes:
-        later: Orders of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
+        later: Requests of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
         held: Consumers that wait for a person, which hold back all that reads them, with why.
         pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
         spared: By table that reads what is hit, why nothing of it is.
         refused: By table, why it cannot be ordered, with the remedy.
     """
 
-    orders: tuple[Order, ...] = ()
-    later: tuple[Order, ...] = ()
+    requests: tuple[BackfillRequest, ...] = ()
+    later: tuple[BackfillRequest, ...] = ()
     partitions: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     pending: Mapping[str, str] = field(default_factory=dict)
@@ -264,8 +264,8 @@ class OrderPlan:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> OrderPlan:
-    """The orders of the tables that are hit, inputs first."""
+def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> RequestPlan:
+    """The requests of the tables that are hit, inputs first."""
     planning = _Planning(lake, window, HitPartitions(window, lake.levels))
     for table, hit in found.hits.items():
         declared = lake.table(table)
@@ -276,8 +276,8 @@ def plan_orders(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFac
         else:
             assert isinstance(declared, LakeTable)
             planning.add(declared, hit, facts(table))
-    return OrderPlan(
-        orders=tuple(planning.orders),
+    return RequestPlan(
+        requests=tuple(planning.requests),
         later=tuple(planning.later),
         partitions=planning.partitions,
         held=planning.held,
@@ -304,8 +304,8 @@ class _Planning:
     lake: Lake
     window: Window
     partitions_hit: HitPartitions
-    orders: list[Order] = field(default_factory=list)
-    later: list[Order] = field(default_factory=list)
+    requests: list[BackfillRequest] = field(default_factory=list)
+    later: list[BackfillRequest] = field(default_factory=list)
     partitions: dict[int, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
@@ -331,11 +331,13 @@ class _Planning:
             self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
 
     def _add_later(self, subscription: Subscription, hit: TableHit, key: FireKey) -> None:
-        """Let a key that is not complete wait for the orders of what it reads, if there are any: it may ignore what comes late."""
+        """Let a key that is not complete wait for the requests of what it reads, if there are any: it may ignore what comes late."""
         if awaited := self._awaited(hit.inputs, key):
-            number = len(self.orders) + len(self.later)
+            number = len(self.requests) + len(self.later)
             self.later.append(
-                Order(number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=hit.why, state=OrderState.LATER)
+                BackfillRequest(
+                    number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=hit.why, state=RequestState.LATER
+                )
             )
 
     def _add_consumer(self, table: LakeTable, hit: TableHit, facts: SubscriptionFacts, key: FireKey | None) -> None:
@@ -344,11 +346,11 @@ class _Planning:
         if key is None and not consumer.has_run:
             self.pending[table.name] = "has not run yet: its first run reads all"
             return
-        number = len(self.orders) + len(self.later)
+        number = len(self.requests) + len(self.later)
         partition = facts.subscription.partition_of(key) if key is not None else None
         is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
-        self.orders.append(
-            Order(
+        self.requests.append(
+            BackfillRequest(
                 number=number,
                 subscription=facts.subscription.name,
                 key=text,
@@ -370,7 +372,7 @@ class _Planning:
         return f"by {table.refresh}, {self.window.describe()}"
 
     def _awaited(self, inputs: Sequence[str], key: FireKey | None) -> tuple[int, ...]:
-        """The orders of the inputs; for a fire key those of an input's partitions alone that it waits for, where it names them."""
+        """The requests of the inputs; for a fire key those of an input's partitions alone that it waits for, where it names them."""
         found: list[int] = []
         for table in inputs:
             named = {atom.canonical for atom in key.atoms if atom.table == table} if key is not None else set()

@@ -13,12 +13,12 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFound
 from lakechime_dagster.lineage.backfill import (
     ConsumerFact,
     HitPartitions,
-    OrderPlan,
+    RequestPlan,
     Rerun,
     SubscriptionFacts,
     TableHit,
     Window,
-    plan_orders,
+    plan_requests,
     rerun,
     time_level,
     untouched,
@@ -35,7 +35,7 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 
-AHEAD = dt.timedelta(days=7)  # keys of the time to come that wait for what a backfill orders of their inputs
+AHEAD = dt.timedelta(days=7)  # keys of the time to come that wait for what a backfill requests of their inputs
 MAX_AHEAD = 1_000
 
 
@@ -65,8 +65,8 @@ class BackfillPlan:
 
     asked: Asked
     found: Rerun
-    orders: OrderPlan
-    everything: OrderPlan
+    requests: RequestPlan
+    everything: RequestPlan
 
 
 def plan(platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscription], asked: Asked) -> BackfillPlan:
@@ -85,25 +85,25 @@ def plan(platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscriptio
     return BackfillPlan(
         asked=asked,
         found=found,
-        orders=plan_orders(lake, found, facts, asked.window),
-        everything=plan_orders(lake, everything, facts, asked.window),
+        requests=plan_requests(lake, found, facts, asked.window),
+        everything=plan_requests(lake, everything, facts, asked.window),
     )
 
 
 def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int) -> str:
-    """Write the orders of a plan, and give the id of the backfill; the sensors launch its runs.
+    """Write the requests of a plan, and give the id of the backfill; the sensors launch its runs.
 
     Raises:
         LakeChimeError: a table that is hit cannot be ordered.
         NotFoundError: there is nothing to run.
     """
-    if planned.orders.refused:
-        table, reason = next(iter(planned.orders.refused.items()))
+    if planned.requests.refused:
+        table, reason = next(iter(planned.requests.refused.items()))
         raise LakeChimeError(f"{table} {reason}; nothing was ordered")
-    if not planned.orders.orders:
+    if not planned.requests.requests:
         raise NotFoundError("nothing is to be run; `lakechime backfill run --dry-run` says why")
-    return Backfills(platform.ledger).order(
-        (*planned.orders.orders, *planned.orders.later), planned.asked.to_json(), by, max_in_flight=max_in_flight
+    return Backfills(platform.ledger).request(
+        (*planned.requests.requests, *planned.requests.later), planned.asked.to_json(), by, max_in_flight=max_in_flight
     )
 
 

@@ -77,11 +77,11 @@ def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow
 
 def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
     """What a person wants, where an event or a snapshot came since the consumer's checkpoint, or a backfill ordered it."""
-    orders = platform.evaluator.orders(row, consumer.key)
-    if orders.held_back:
-        raise ConsumerConflictError(f"{subscription.name} {consumer.key}".strip() + f" waits: {orders.held_back}")
-    if orders.ids and (key is None or consumer.fired):
-        return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {orders.sentence}")
+    requests = platform.evaluator.requests(row, consumer.key)
+    if requests.held_back:
+        raise ConsumerConflictError(f"{subscription.name} {consumer.key}".strip() + f" waits: {requests.held_back}")
+    if requests.ids and (key is None or consumer.fired):
+        return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {requests.sentence}")
     end = platform.evaluator.end_of(subscription, row, consumer)
     has_new_snapshot = end.sources != consumer.checkpoint.sources or (end.sources and not consumer.completed)
     is_asked = subscription.has_types and bool(due_types(platform, subscription, consumer))

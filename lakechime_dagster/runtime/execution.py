@@ -104,7 +104,7 @@ class RunningExecution:
         """What backfills ordered of a consumer without a fire key: rows of its inputs that it takes as if they had changed."""
         if not self.execution.backfill:
             return ()
-        orders = Backfills(self.platform.ledger).orders_of(self.execution.execution_id)
+        orders = Backfills(self.platform.ledger).requests_of(self.execution.execution_id)
         return tuple(order.span for order in orders if order.span is not None)
 
     def now(self) -> dt.datetime:

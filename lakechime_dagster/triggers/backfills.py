@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import Order, OrderState, Span
+from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState, Span
 from lakechime_dagster.triggers.interventions import Action, By, record
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import SubscriptionRow
@@ -29,11 +29,11 @@ class Backfill:
     reason: str
     created_ts: int
     cancelled_ts: int | None
-    states: Mapping[OrderState, int]
+    states: Mapping[RequestState, int]
 
     @property
     def is_open(self) -> bool:
-        return any(self.states.get(state) for state in (OrderState.WAITING, OrderState.TAKEN))
+        return any(self.states.get(state) for state in (RequestState.WAITING, RequestState.TAKEN))
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class Backfills:
 
     ledger: Ledger
 
-    def order(self, orders: Sequence[Order], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
-        """Write the orders, all or none of them, and give the backfill's id; every subscription has been activated.
+    def request(self, requests: Sequence[BackfillRequest], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
+        """Write the requests, all or none of them, and give the backfill's id; every subscription has been activated.
 
         A key that fired since it was planned for later is ordered like one that had fired before.
 
         Raises:
-            InvalidValueError: there is no order, or not even one consumer may be in flight.
+            InvalidValueError: there is no request, or not even one consumer may be in flight.
         """
-        if not orders:
-            raise InvalidValueError("orders", "none", "nothing is to be run; look at the plan")
+        if not requests:
+            raise InvalidValueError("requests", "none", "nothing is to be run; look at the plan")
         if max_in_flight < 1:
             raise InvalidValueError("max_in_flight", max_in_flight, "must be at least 1")
         backfill_id = f"bf-{secrets.token_hex(4)}"
         with writing(self.ledger.engine) as connection:
             subscriptions = {
-                name: self.ledger.subscription_in(connection, name) for name in dict.fromkeys(one.subscription for one in orders)
+                name: self.ledger.subscription_in(connection, name) for name in dict.fromkeys(one.subscription for one in requests)
             }
             values = {
                 "backfill_id": backfill_id,
@@ -69,10 +69,14 @@ class Backfills:
                 "created_ts": now_ms(connection),
             }
             connection.execute(sa.insert(schema.backfill).values(**values))
-            fired = _fired(connection, {subscriptions[one.subscription].subscription_id for one in orders if one.state is OrderState.LATER})
-            connection.execute(sa.insert(schema.order), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in orders])
+            fired = _fired(
+                connection, {subscriptions[one.subscription].subscription_id for one in requests if one.state is RequestState.LATER}
+            )
+            connection.execute(
+                sa.insert(schema.request), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in requests]
+            )
             for name, subscription in subscriptions.items():  # which also lets whoever evaluates many subscriptions look at it again
-                consumers = sum(1 for one in orders if one.subscription == name)
+                consumers = sum(1 for one in requests if one.subscription == name)
                 record(connection, subscription, Action.BACKFILL, by, {}, {"backfill": backfill_id, "consumers": consumers})
         return backfill_id
 
@@ -82,10 +86,12 @@ class Backfills:
         Raises:
             NotFoundError: there is no such backfill.
         """
-        this = schema.order.c.backfill_id == backfill_id
+        this = schema.request.c.backfill_id == backfill_id
         with writing(self.ledger.engine) as connection:
             self._found(connection, backfill_id)
-            waiting = sa.select(schema.order.c.subscription_id).where(this, schema.order.c.state == OrderState.WAITING.value).distinct()
+            waiting = (
+                sa.select(schema.request.c.subscription_id).where(this, schema.request.c.state == RequestState.WAITING.value).distinct()
+            )
             subscription_ids = set(connection.execute(waiting).scalars())
             dropped = cancel_unclaimed(connection, this)
             update = sa.update(schema.backfill).where(schema.backfill.c.backfill_id == backfill_id)
@@ -115,15 +121,15 @@ class Backfills:
             rows = connection.execute(query.order_by(backfill.c.created_ts.desc(), backfill.c.backfill_id).limit(limit)).all()
             return [_backfill(connection, row) for row in rows]
 
-    def orders(self, backfill_id: str) -> list[Order]:
-        """Its orders, inputs before their readers."""
+    def requests(self, backfill_id: str) -> list[BackfillRequest]:
+        """Its requests, inputs before their readers."""
         with reading(self.ledger.engine) as connection:
-            return _orders(connection, schema.order.c.backfill_id == backfill_id)
+            return _requests(connection, schema.request.c.backfill_id == backfill_id)
 
-    def orders_of(self, execution_id: str) -> list[Order]:
-        """The orders that an execution took, oldest first."""
+    def requests_of(self, execution_id: str) -> list[BackfillRequest]:
+        """The requests that an execution took, oldest first."""
         with reading(self.ledger.engine) as connection:
-            return _orders(connection, schema.order.c.execution_id == execution_id)
+            return _requests(connection, schema.request.c.execution_id == execution_id)
 
     def _found(self, connection: Connection, backfill_id: str) -> Backfill:
         this = (schema.backfill.c.deployment == self.ledger.deployment, schema.backfill.c.backfill_id == backfill_id)
@@ -134,10 +140,10 @@ class Backfills:
 
     def _subscriptions(self, connection: Connection, backfill_id: str) -> list[SubscriptionRow]:
         query = sa.select(schema.subscription.c.name).join(
-            schema.order, schema.order.c.subscription_id == schema.subscription.c.subscription_id
+            schema.request, schema.request.c.subscription_id == schema.subscription.c.subscription_id
         )
         names = connection.execute(
-            query.where(schema.order.c.backfill_id == backfill_id, schema.subscription.c.forgotten_ts.is_(None)).distinct()
+            query.where(schema.request.c.backfill_id == backfill_id, schema.subscription.c.forgotten_ts.is_(None)).distinct()
         )
         return [self.ledger.subscription_in(connection, name) for name in sorted(names.scalars())]
 
@@ -156,23 +162,25 @@ def _fired(connection: Connection, subscription_ids: Set[int]) -> set[tuple[int,
     return {(row.subscription_id, row.key) for row in connection.execute(query) if row.fired}
 
 
-def _row(backfill_id: str, subscription: SubscriptionRow, order: Order, fired: Set[tuple[int, str]]) -> dict[str, Any]:
-    is_later = order.state is OrderState.LATER and (subscription.subscription_id, order.key) not in fired
+def _row(backfill_id: str, subscription: SubscriptionRow, request: BackfillRequest, fired: Set[tuple[int, str]]) -> dict[str, Any]:
+    is_later = request.state is RequestState.LATER and (subscription.subscription_id, request.key) not in fired
     return {
         "backfill_id": backfill_id,
-        "number": order.number,
+        "number": request.number,
         "subscription_id": subscription.subscription_id,
-        "key": order.key,
-        "waits_for": list(order.waits_for),
-        "span": order.span.to_json() if order.span is not None else None,
-        "why": order.why,
-        "state": OrderState.LATER.value if is_later else OrderState.WAITING.value,
+        "key": request.key,
+        "waits_for": list(request.waits_for),
+        "span": request.span.to_json() if request.span is not None else None,
+        "why": request.why,
+        "state": RequestState.LATER.value if is_later else RequestState.WAITING.value,
     }
 
 
 def _backfill(connection: Connection, row: sa.Row[Any]) -> Backfill:
-    order = schema.order.c
-    counts = sa.select(order.state, sa.func.count().label("orders")).where(order.backfill_id == row.backfill_id).group_by(order.state)
+    request = schema.request.c
+    counts = (
+        sa.select(request.state, sa.func.count().label("requests")).where(request.backfill_id == row.backfill_id).group_by(request.state)
+    )
     return Backfill(
         backfill_id=row.backfill_id,
         asked=row.asked,
@@ -181,25 +189,25 @@ def _backfill(connection: Connection, row: sa.Row[Any]) -> Backfill:
         reason=row.reason,
         created_ts=row.created_ts,
         cancelled_ts=row.cancelled_ts,
-        states={OrderState(one.state): one.orders for one in connection.execute(counts)},
+        states={RequestState(one.state): one.requests for one in connection.execute(counts)},
     )
 
 
-def _orders(connection: Connection, *which: sa.ColumnElement[bool]) -> list[Order]:
+def _requests(connection: Connection, *which: sa.ColumnElement[bool]) -> list[BackfillRequest]:
     query = (
-        sa.select(schema.order, schema.subscription.c.name)
-        .join(schema.subscription, schema.subscription.c.subscription_id == schema.order.c.subscription_id)
+        sa.select(schema.request, schema.subscription.c.name)
+        .join(schema.subscription, schema.subscription.c.subscription_id == schema.request.c.subscription_id)
         .where(*which)
-        .order_by(schema.order.c.order_id)
+        .order_by(schema.request.c.request_id)
     )
     return [
-        Order(
+        BackfillRequest(
             number=row.number,
             subscription=row.name,
             key=row.key,
             waits_for=tuple(row.waits_for),
             why=row.why,
-            state=OrderState(row.state),
+            state=RequestState(row.state),
             span=Span.from_json(row.span) if row.span is not None else None,
             execution_id=row.execution_id,
         )

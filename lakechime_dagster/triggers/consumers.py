@@ -12,11 +12,11 @@ from lakechime_dagster.dce.partitions import canonical_json
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 
 
-class OrderState(StrEnum):
+class RequestState(StrEnum):
     """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a CANCELLED one was never taken.
 
     LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but nobody waits for it, as it may never
-    fire, and it is void once no order of its backfill is open.
+    fire, and it is void once no request of its backfill is open.
     """
 
     LATER = "LATER"
@@ -54,13 +54,13 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class BackfillRequest:
     """What one consumer is to do for a backfill.
 
     Attributes:
         number: Its number within the backfill; inputs come before their readers.
         key: The consumer's, "" for that of a snapshot trigger.
-        waits_for: The numbers of the orders of its inputs.
+        waits_for: The numbers of the requests of its inputs.
         span: What to do again; None for a fire key, whose partition is done whole.
         why: What it reads of what changed, in words.
     """
@@ -71,17 +71,17 @@ class Order:
     waits_for: tuple[int, ...] = ()
     span: Span | None = None
     why: str = ""
-    state: OrderState = OrderState.WAITING
+    state: RequestState = RequestState.WAITING
     execution_id: str | None = None
 
     @property
     def is_open(self) -> bool:
-        return self.state in (OrderState.WAITING, OrderState.TAKEN)
+        return self.state in (RequestState.WAITING, RequestState.TAKEN)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerOrders:
-    """The orders that wait for a consumer's next claim: their ids, and why they may not be taken now, "" where they may."""
+class ConsumerRequests:
+    """The requests that wait for a consumer's next claim: their ids, and why they may not be taken now, "" where they may."""
 
     ids: tuple[int, ...] = ()
     backfills: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def first_day_after(moment: dt.datetime) -> dt.date:
     return moment.date() + dt.timedelta(days=int(moment.time() != dt.time()))
 
 
-NO_ORDERS = ConsumerOrders()
+NO_REQUESTS = ConsumerRequests()
 
 
 MessageSpan = tuple[int, int]  # start inclusive, end exclusive
@@ -330,7 +330,7 @@ class Execution:
     """Step n of a consumer: the frozen range (start, end] and who is at it.
 
     `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
-    those whose orders it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
+    those whose requests it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
     Times are milliseconds of the store's clock.
     """
 

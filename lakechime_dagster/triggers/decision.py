@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import NO_ORDERS, Checkpoint, ConsumerOrders, SourceOffsets
+from lakechime_dagster.triggers.consumers import NO_REQUESTS, Checkpoint, ConsumerRequests, SourceOffsets
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
 
@@ -117,14 +117,14 @@ class ConsumerView:
     """What the ledger says of a consumer when its trigger is evaluated.
 
     `blocked` is a sentence when the consumer may not claim (paused, held, stale); `open` one when an execution is open. A consumer
-    that is held is both: its open execution waits for a person. `orders` are those of backfills that its next claim takes.
+    that is held is both: its open execution waits for a person. `requests` are those of backfills that its next claim takes.
     """
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     completed: int = 0
     open: str = ""
     blocked: str = ""
-    orders: ConsumerOrders = NO_ORDERS
+    requests: ConsumerRequests = NO_REQUESTS
 
 
 def decide_snapshot(
@@ -136,7 +136,7 @@ def decide_snapshot(
     """
     unread = [table for table in waiting if table.unread.count]
     read_at = min((due_ms(table.unread, trigger.every) for table in unread), default=0)
-    if consumer.orders.ids or now_ms >= read_at:
+    if consumer.requests.ids or now_ms >= read_at:
         waiting, unread = [table.woken for table in waiting], []
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
@@ -145,14 +145,14 @@ def decide_snapshot(
 
     def answer(fires: bool, *reasons: str) -> Decision:
         firings = (Firing(reason=reasons[0], completed=consumer.completed),) if fires else ()
-        waits = bool(total or unread or consumer.open or consumer.orders.ids)
+        waits = bool(total or unread or consumer.open or consumer.requests.ids)
         reasons = (*reasons, *passed_over)
         return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
 
-    if hindrance := consumer.blocked or consumer.open or consumer.orders.held_back:
+    if hindrance := consumer.blocked or consumer.open or consumer.requests.held_back:
         return answer(False, hindrance, *([counted] if total else []))
-    if consumer.orders.ids:
-        return answer(True, consumer.orders.sentence, *([counted] if total else []))
+    if consumer.requests.ids:
+        return answer(True, consumer.requests.sentence, *([counted] if total else []))
     if not total:
         return answer(False, *([] if unread else [_nothing(trigger, waiting)]))
     now = from_milliseconds(now_ms)
@@ -233,25 +233,25 @@ def decide_partition(
     waiting: list[str] = []
     expired: list[str] = []
     done = busy = 0
-    kept = False  # late events, orders, or an open step, that a blocked consumer must not forget
+    kept = False  # late events, requests, or an open step, that a blocked consumer must not forget
     for evidence in keys:
         if evidence.consumer.open and evidence.consumer.blocked:
             blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
             kept = True
         elif evidence.consumer.open:
             busy += 1
-        elif evidence.consumer.orders.held_back:
+        elif evidence.consumer.requests.held_back:
             done += evidence.fired
-            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.orders.held_back}")
+            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.requests.held_back}")
             kept = True
         elif evidence.fired:
             done += 1
-            is_ordered = bool(evidence.consumer.orders.ids)
+            is_ordered = bool(evidence.consumer.requests.ids)
             if (trigger.late is Late.REFIRE or is_ordered) and evidence.consumer.blocked:
                 blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
                 kept = kept or bool(evidence.late_events) or is_ordered
             elif is_ordered:
-                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.consumer.orders.sentence}"))
+                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.consumer.requests.sentence}"))
             elif trigger.late is Late.REFIRE and evidence.late_events:
                 reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
                 firings.append(_firing(evidence, reason))

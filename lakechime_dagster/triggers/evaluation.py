@@ -15,12 +15,12 @@ from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers import evidence, schema
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import (
-    NO_ORDERS,
+    NO_REQUESTS,
     Cause,
     Checkpoint,
     Committed,
     ConsumerId,
-    ConsumerOrders,
+    ConsumerRequests,
     ConsumerState,
     Execution,
     ExecutionState,
@@ -39,7 +39,7 @@ from lakechime_dagster.triggers.registry import (
     consumers_of,
     execution_from,
 )
-from lakechime_dagster.triggers.requests import consumer_orders
+from lakechime_dagster.triggers.requests import consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
@@ -55,7 +55,7 @@ class Moment:
     consumers: Mapping[str, ConsumerRow]
     opened: Mapping[str, Execution]  # by consumer
     blocked: str  # why the subscription may not fire at all
-    orders: Mapping[str, ConsumerOrders] = field(default_factory=dict)  # by consumer
+    requests: Mapping[str, ConsumerRequests] = field(default_factory=dict)  # by consumer
 
     @property
     def views(self) -> dict[str, ConsumerView]:
@@ -66,7 +66,7 @@ class Moment:
                 completed=consumer.completed,
                 open=_open_sentence(self.opened[key]) if key in self.opened else "",
                 blocked=consumer.blocked_sentence(self.subscription),
-                orders=self.orders.get(key, NO_ORDERS),
+                requests=self.requests.get(key, NO_REQUESTS),
             )
             for key, consumer in self.consumers.items()
         }
@@ -86,9 +86,9 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
         execution_from, connection.execute(EXECUTIONS.where(among(connection, schema.consumer.c.subscription_id, ids), is_open))
     ):
         opened[execution.consumer.subscription][execution.consumer.key] = execution
-    orders: dict[str, dict[str, ConsumerOrders]] = {row.name: {} for row in rows}
-    for (subscription_id, key), order in consumer_orders(connection, ids).items():
-        orders[names[subscription_id]][key] = order
+    requests: dict[str, dict[str, ConsumerRequests]] = {row.name: {} for row in rows}
+    for (subscription_id, key), request in consumer_requests(connection, ids).items():
+        requests[names[subscription_id]][key] = request
     return {
         row.name: Moment(
             subscription=row.name,
@@ -97,7 +97,7 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
             consumers=consumers[row.name],
             opened=opened[row.name],
             blocked=row.blocked_sentence,
-            orders=orders[row.name],
+            requests=requests[row.name],
         )
         for row in rows
     }
@@ -330,9 +330,10 @@ class Evaluator:
     def claim(
         self, subscription: Subscription, row: SubscriptionRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True
     ) -> Execution | None:
-        """Claim one consumer's next step, up to the newest position or as much as the subscription takes, and the orders that wait for it.
+        """Claim one consumer's next step, up to the newest position or as much as the subscription takes, and the requests that wait for
+        it.
 
-        None when somebody moved the consumer first, or an order of its inputs must be done before.
+        None when somebody moved the consumer first, or a request of its inputs must be done before.
         """
         known = self.ledger.consumers(row).get(firing.key)
         atoms = firing.fire_key.atoms if firing.fire_key else ()
@@ -343,7 +344,7 @@ class Evaluator:
                 return None  # the ledger was lost; the next evaluation sees what its target already has
         if firing.completed is not None and known.completed != firing.completed:
             return None  # somebody claimed and completed between the decision and this claim: what it saw is consumed
-        waiting = self.orders(row, firing.key)  # before the end is read: what the orders of its inputs made is within it
+        waiting = self.requests(row, firing.key)  # before the end is read: what the requests of its inputs made is within it
         if waiting.held_back:
             return None
         knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
@@ -363,7 +364,7 @@ class Evaluator:
                     partition_key=subscription.dagster_key(firing.fire_key) if firing.fire_key else None,
                     fired=fired,
                     atoms=atoms,
-                    orders=waiting.ids,
+                    requests=waiting.ids,
                 ),
             )
         except ConsumerConflictError:
@@ -384,10 +385,10 @@ class Evaluator:
             known = max((one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position)
             return Checkpoint(position=through, sources=self._sources(connection, subscription, known, known.position, through))
 
-    def orders(self, row: SubscriptionRow, key: str) -> ConsumerOrders:
-        """The orders of backfills that wait for a consumer."""
+    def requests(self, row: SubscriptionRow, key: str) -> ConsumerRequests:
+        """The requests of backfills that wait for a consumer."""
         with reading(self.engine) as connection:
-            return consumer_orders(connection, [row.subscription_id], key).get((row.subscription_id, key), NO_ORDERS)
+            return consumer_requests(connection, [row.subscription_id], key).get((row.subscription_id, key), NO_REQUESTS)
 
     def waits(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> bool:
         """Whether something waits for a consumer, whatever the pace of its trigger and however many others run."""
@@ -458,7 +459,7 @@ class Evaluator:
                     connection, subscription, trigger, row, moment, accepts.get(subscription.name, any_key)
                 )
                 continue
-            consumer = moment.views.get("") or ConsumerView(checkpoint=row.start, orders=moment.orders.get("", NO_ORDERS))
+            consumer = moment.views.get("") or ConsumerView(checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS))
             snapshots.append((subscription.name, trigger, replace(consumer, blocked=moment.blocked) if moment.blocked else consumer))
             since = max(consumer.checkpoint.position, row.looked)
             questions += [
@@ -490,7 +491,7 @@ class Evaluator:
             states[atom] = AtomState(available=False, near_miss=near)
         late = evidence.late_consumers(connection, row.subscription_id, row.looked, through) if trigger.late is Late.REFIRE else {}
         start = ConsumerView(checkpoint=row.start)
-        new = {text: replace(start, orders=orders) for text, orders in moment.orders.items()}  # which have no consumer yet
+        new = {text: replace(start, requests=requests) for text, requests in moment.requests.items()}  # which have no consumer yet
         found = [
             KeyEvidence(
                 key=key,

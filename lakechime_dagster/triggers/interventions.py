@@ -300,7 +300,7 @@ class Interventions:
 
 def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
     """Remove what a subscription has, and leave its row for what people did to it."""
-    cancel_unclaimed(connection, schema.order.c.subscription_id == subscription.subscription_id)
+    cancel_unclaimed(connection, schema.request.c.subscription_id == subscription.subscription_id)
     consumers = sa.select(schema.consumer.c.consumer_id).where(schema.consumer.c.subscription_id == subscription.subscription_id)
     executions = sa.select(schema.execution.c.execution_id).where(schema.execution.c.consumer_id.in_(consumers))
     connection.execute(sa.delete(schema.attempt).where(schema.attempt.c.execution_id.in_(executions)))

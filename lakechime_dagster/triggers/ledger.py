@@ -55,7 +55,7 @@ def together(*several: Beside | None) -> Beside:
 class Claim:
     """What a claim takes: the end of its range and why; `fired` says whether a partition trigger's key counts as fired by it.
 
-    `orders` are those that waited for the consumer before its end was read.
+    `requests` are those that waited for the consumer before its end was read.
     """
 
     end: Checkpoint
@@ -64,7 +64,7 @@ class Claim:
     partition_key: str | None = None
     fired: bool = True
     atoms: tuple[Atom, ...] = ()
-    orders: tuple[int, ...] = ()
+    requests: tuple[int, ...] = ()
 
 
 class Ledger(Registry):
@@ -79,7 +79,7 @@ class Ledger(Registry):
         at work, so that nothing but a commit may complete this step.
 
         Raises:
-            ConsumerConflictError: when the consumer has moved since, is not active, has an open execution, or other orders than were
+            ConsumerConflictError: when the consumer has moved since, is not active, has an open execution, or other requests than were
             seen, or
                 when the trigger fired and was paused since.
         """
@@ -115,7 +115,7 @@ class Ledger(Registry):
                 )
             )
             connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
-            requests.take(connection, subscription.subscription_id, consumer.key, claim.orders, execution_id)
+            requests.take(connection, subscription.subscription_id, consumer.key, claim.requests, execution_id)
             if claim.atoms:
                 remember_atoms(connection, current.consumer_id, claim.atoms)
             if claim.fired and not current.fired:

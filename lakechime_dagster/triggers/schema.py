@@ -118,10 +118,10 @@ backfill = sa.Table(
     sa.Index("lc_backfill_created", "deployment", "created_ts"),
 )
 
-order = sa.Table(
-    "lc_order",
+request = sa.Table(
+    "lc_request",
     metadata,
-    sa.Column("order_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("request_id", Id, sa.Identity(), primary_key=True),
     sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
@@ -133,15 +133,15 @@ order = sa.Table(
     sa.Column("execution_id", sa.String(36)),
     sa.Column("closed_ts", sa.BigInteger),
     sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
-    sa.UniqueConstraint("backfill_id", "number", name="lc_order_number"),
+    sa.UniqueConstraint("backfill_id", "number", name="lc_request_number"),
     sa.Index(
-        "lc_order_unclaimed",
+        "lc_request_unclaimed",
         "subscription_id",
         "key",
         sqlite_where=sa.text("state IN ('WAITING', 'LATER')"),
         postgresql_where=sa.text("state IN ('WAITING', 'LATER')"),
     ),
-    sa.Index("lc_order_execution", "execution_id"),
+    sa.Index("lc_request_execution", "execution_id"),
     sqlite_autoincrement=True,
 )
 

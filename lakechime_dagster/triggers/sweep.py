@@ -17,7 +17,7 @@ from lakechime_dagster.triggers import schema as ledger
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, Evaluator
 from lakechime_dagster.triggers.registry import IS_KNOWN, SubscriptionRow
-from lakechime_dagster.triggers.requests import subscriptions_with_orders
+from lakechime_dagster.triggers.requests import subscriptions_with_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
@@ -129,7 +129,9 @@ class Sweep:
     def _changed(self, connection: Connection, now: int, through: Position) -> list[str]:
         """The subscriptions that may not rest any longer."""
         touched = {self._ids[subscription_id] for subscription_id in self._touched_by_people(connection) if subscription_id in self._ids}
-        ordered = {self._ids[subscription_id] for subscription_id in subscriptions_with_orders(connection) if subscription_id in self._ids}
+        ordered = {
+            self._ids[subscription_id] for subscription_id in subscriptions_with_requests(connection) if subscription_id in self._ids
+        }
         tables = _changed_tables(connection, self._through, through) if self._through is not None else []
         woken = [name for table in tables for name in self._by_table.get(table, ())]
         return [*sorted(touched | ordered), *woken, *self._due(now)]

@@ -9,7 +9,7 @@ from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.backfills import Backfills
-from lakechime_dagster.triggers.consumers import OrderState
+from lakechime_dagster.triggers.consumers import RequestState
 from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_table import MAY, Location, location, orders, orders_of_day, silver_orders, totals, web_orders
 
@@ -26,8 +26,8 @@ def ordered(location: Location) -> str:
     return run(location.platform, planned, ME, max_in_flight=2)
 
 
-def state(location: Location, backfill: str) -> list[OrderState]:
-    return [order.state for order in Backfills(location.platform.ledger).orders(backfill)]
+def state(location: Location, backfill: str) -> list[RequestState]:
+    return [order.state for order in Backfills(location.platform.ledger).requests(backfill)]
 
 
 def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcome_commits_nothing(location: Location) -> None:
@@ -45,9 +45,9 @@ def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcom
     (request,) = location.tick("silver_orders").run_requests
     assert request.tags["lakechime/backfill"] == backfill
     location.run("shop__tables", tags=dict(request.tags), asset_selection=request.asset_selection)
-    assert state(location, backfill) == [OrderState.DONE, OrderState.WAITING]
+    assert state(location, backfill) == [RequestState.DONE, RequestState.WAITING]
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2]
     assert location.run_of("gold_totals").success
-    assert state(location, backfill) == [OrderState.DONE, OrderState.DONE]
+    assert state(location, backfill) == [RequestState.DONE, RequestState.DONE]
     assert location.platform.log("gold.totals").version == versions["gold.totals"]  # equal, so that nobody downstream wakes
     assert location.tick("silver_orders").run_requests == location.tick("gold_totals").run_requests == []

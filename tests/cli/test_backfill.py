@@ -78,7 +78,7 @@ def planned(flights: Cli, *arguments: str) -> Answer:
 
 
 def consumers_of(document: dict[str, object]) -> list[tuple[str, str]]:
-    return [(order["table"], order["key"]) for order in document["orders"]]  # type: ignore[index, union-attr]
+    return [(order["table"], order["key"]) for order in document["requests"]]  # type: ignore[index, union-attr]
 
 
 def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(flights: Cli) -> None:
@@ -134,9 +134,9 @@ def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
         "2024-05-03",
         "--json",
     ).json
-    keys = [order["partition"] for order in plan["orders"] if order["table"] == "gold.days"]
+    keys = [order["partition"] for order in plan["requests"] if order["table"] == "gold.days"]
     assert keys == ["2024-05-02"]
-    (silver,) = [order for order in plan["orders"] if order["table"] == "silver.flights"]
+    (silver,) = [order for order in plan["requests"] if order["table"] == "silver.flights"]
     assert silver["span"] == {"tables": ["bronze.weather"], "column": "day", "since": "2024-05-02", "until": "2024-05-03"}
 
 

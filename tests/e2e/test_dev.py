@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.backfills import Backfills
-from lakechime_dagster.triggers.consumers import OrderState
+from lakechime_dagster.triggers.consumers import RequestState
 from lakechime_dagster.triggers.progress import overview
 from tests.support.dagster_dev import lakechime
 from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
@@ -51,7 +51,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     assert {order["table"] for order in done["orders"]} == readers
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
     await_found(
-        lambda: OrderState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,
+        lambda: RequestState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,
         "a consumer is at work",
         120,
         is_there(service),
@@ -59,7 +59,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     strike(env["LAKECHIME_HOME"])
     service.start()
     await_found(
-        lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {OrderState.DONE} or None,
+        lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {RequestState.DONE} or None,
         "the backfill is done",
         600,
         is_there(service),

@@ -3,14 +3,14 @@
 import datetime as dt
 
 from lakechime_dagster.assets.jobs import subscription_of
-from lakechime_dagster.lineage.backfill import ConsumerFact, OrderPlan, SubscriptionFacts, Window, plan_orders, rerun
+from lakechime_dagster.lineage.backfill import ConsumerFact, RequestPlan, SubscriptionFacts, Window, plan_requests, rerun
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import Order, OrderState
+from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
@@ -42,7 +42,7 @@ copied = sql_table("gold.copied", sql="SELECT day FROM gold.next_day", keys=["da
 LAKE = Lake("shop", [raw, calendar, clean, daily, next_day, report, days_back, of_days_back, copied])
 
 
-def planned(since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08") -> OrderPlan:
+def planned(since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08") -> RequestPlan:
     """What follows from a change of the raw rows of some days, when the keys up to a day have fired."""
 
     def facts(table: str) -> SubscriptionFacts:
@@ -54,25 +54,25 @@ def planned(since: str | None = None, until: str | None = None, *, fired_until: 
         return SubscriptionFacts(subscription=subscription, consumers=fired, keys=keys, upcoming=ahead[len(keys) :])
 
     found = rerun(LAKE.graph(), (), [ColumnRef("bronze.raw")])
-    return plan_orders(LAKE, found, facts, Window(since=since, until=until, column="day"))
+    return plan_requests(LAKE, found, facts, Window(since=since, until=until, column="day"))
 
 
-def days(plan: OrderPlan, table: str) -> list[str]:
-    return [plan.partitions[order.number] for order in plan.orders if order.subscription == table]
+def days(plan: RequestPlan, table: str) -> list[str]:
+    return [plan.partitions[order.number] for order in plan.requests if order.subscription == table]
 
 
-def of(orders: tuple[Order, ...], table: str) -> list[Order]:
+def of(orders: tuple[BackfillRequest, ...], table: str) -> list[BackfillRequest]:
     return [order for order in orders if order.subscription == table]
 
 
 def test_a_key_whose_partitions_are_not_there_waits_for_what_is_ordered_of_them() -> None:
     plan = planned()
-    (ordered,) = of(plan.orders, "silver.clean")
+    (ordered,) = of(plan.requests, "silver.clean")
     later = of(plan.later, "gold.daily")
     assert [order.key for order in later] == ["day=2024-05-08", "day=2024-05-09", "day=2024-05-10", "day=2024-05-11"]
-    assert {(order.waits_for, order.state) for order in later} == {((ordered.number,), OrderState.LATER)}
+    assert {(order.waits_for, order.state) for order in later} == {((ordered.number,), RequestState.LATER)}
     assert "2 of its keys" in plan.pending["gold.daily"]  # those that come in the next days are none of its keys yet
-    assert len({order.number for order in (*plan.orders, *plan.later)}) == len(plan.orders) + len(plan.later)
+    assert len({order.number for order in (*plan.requests, *plan.later)}) == len(plan.requests) + len(plan.later)
 
 
 def test_a_key_of_which_no_input_is_ordered_waits_for_none() -> None:
@@ -82,7 +82,7 @@ def test_a_key_of_which_no_input_is_ordered_waits_for_none() -> None:
 def test_nobody_waits_for_the_order_of_a_key_that_may_never_fire() -> None:
     plan = planned()
     later = {order.number for order in plan.later}
-    assert not any(later & {*order.waits_for} for order in (*plan.orders, *plan.later))
+    assert not any(later & {*order.waits_for} for order in (*plan.requests, *plan.later))
 
 
 def test_readers_run_for_the_days_that_their_input_makes_anew_though_it_reads_others() -> None:
@@ -99,4 +99,4 @@ def test_readers_of_keys_that_stand_for_no_partition_run_for_all_days() -> None:
 def test_what_reads_a_table_of_which_no_partition_is_hit_is_spared_with_the_reason() -> None:
     plan = planned("2024-05-20", "2024-05-21")
     assert plan.spared["gold.copied"] == "no partition of gold.next_day is hit"
-    assert of(plan.orders, "gold.copied") == []
+    assert of(plan.requests, "gold.copied") == []
