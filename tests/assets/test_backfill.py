@@ -30,7 +30,7 @@ DAYS = [f"2013-01-0{day}" for day in (1, 2, 3)]
 class Reached(SparkResource):
     """Spark that finds nothing to do, and says for which partitions it was asked."""
 
-    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, agree: Any, ended: Any) -> Any:
+    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, observer: Any) -> Any:
         reached.append(running.execution.partition_key)
         raise NothingNewError("nothing to do")
 
@@ -38,7 +38,7 @@ class Reached(SparkResource):
 class Broken(SparkResource):
     """Spark that dies."""
 
-    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, agree: Any, ended: Any) -> Any:
+    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, observer: Any) -> Any:
         raise RuntimeError("killed")
 
 

@@ -32,7 +32,7 @@ given: list[Any] = []
 class Computing(SparkResource):
     """Spark that only calls the function of a table."""
 
-    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, agree: Any, ended: Any) -> Any:
+    def refresh(self, running: Any, job: Any, log: Any, write_as: Any, observer: Any) -> Any:
         given.append(job.compute(**{one.alias: one.table for one in job.inputs}))
         raise NothingNewError("nothing to do")
 
