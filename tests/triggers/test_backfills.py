@@ -11,7 +11,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import Execution, BackfillRequest, RequestState, Span
+from lakechime_dagster.triggers.consumers import BackfillRequest, Execution, RequestState, Span
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import Claim
 from lakechime_dagster.triggers.schedule import every, tick
@@ -53,7 +53,11 @@ def order(world: World, *orders: BackfillRequest, most: int = 4) -> str:
 
 def chain(world: World) -> str:
     """A backfill of silver, and of gold which reads it."""
-    return order(world, BackfillRequest(number=0, subscription="silver", span=SPAN), BackfillRequest(number=1, subscription="gold", waits_for=(0,), span=SPAN))
+    return order(
+        world,
+        BackfillRequest(number=0, subscription="silver", span=SPAN),
+        BackfillRequest(number=1, subscription="gold", waits_for=(0,), span=SPAN),
+    )
 
 
 def states(world: World, backfill: str) -> list[RequestState]:
@@ -160,7 +164,9 @@ def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
     others = [a_subscription(f"s{number}", "bronze.requests", reads=("bronze.requests",)) for number in range(3)]
     caught_up(world, *others)
     backfill = order(
-        world, *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)), most=2
+        world,
+        *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)),
+        most=2,
     )
     first, second = one(world.fire(others[0])), one(world.fire(others[1]))
     assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 consumers in flight, which is as many as may be at once",)
@@ -173,7 +179,11 @@ def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
 def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: World) -> None:
     others = [a_subscription(f"s{number}", "bronze.requests") for number in range(2)]
     caught_up(world, *others)
-    order(world, *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)), most=1)
+    order(
+        world,
+        *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)),
+        most=1,
+    )
     rows = [world.evaluator.activate(subscription) for subscription in others]
     looks = [(row, world.ledger.consumers(row)[""], world.evaluator.requests(row, "").ids) for row in rows]
     [first, second] = [(row, consumer, Claim(end=checkpoint(9), requests=ids)) for row, consumer, ids in looks]
