@@ -9,9 +9,9 @@ from lakechime_dagster.assets.jobs import bronze_job_of, change_job_of
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.cdc.compare_service import followed, monitored, opened_driver
+from lakechime_dagster.cdc.database import check_source_queries
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.cdc.readers import format_of
-from lakechime_dagster.cdc.source import check_source_queries
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.declared_recording import outside_inputs
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys

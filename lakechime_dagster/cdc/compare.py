@@ -333,12 +333,6 @@ class Queries:
         """As `at`, with the text of each column that is compared between key and hash."""
         return self._at(keys, [*(key.text for key in self.keys), *self.values])
 
-    def values_above(self, low: Key | None, most: int) -> Query:
-        """As `values_at` but without hashes: of the first so many rows above a key, in the order of keys."""
-        where, parameters = self._range(low, None)
-        columns, order = ", ".join([*(key.text for key in self.keys), *self.values]), ", ".join(key.order for key in self.keys)
-        return Query(f"SELECT {columns} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT {int(most)}", parameters)  # noqa: S608
-
     def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> Query:
         bound = _Bound()
         only = self._only(bound)

@@ -1,7 +1,7 @@
 """Business databases: connections, consistent snapshots, tables and their rows."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -34,6 +34,8 @@ from lakechime_dagster.errors import (
     needs,
     without_password,
 )
+from lakechime_dagster.settings import Settings
+from lakechime_dagster.tables.cdc import BronzeTable
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 
@@ -162,11 +164,6 @@ class TableSide:
         """Of each of these keys that there is, the canonical texts of the columns that are compared."""
         size = len(self.queries.keys)
         return {tuple(row[:size]): tuple(row[size:-1]) for row in self._ask(self.queries.values_at(keys))}
-
-    def values_above(self, low: Key | None, most: int) -> dict[Key, tuple[str | None, ...]]:
-        """As `values_at`, of the first so many rows above a key, in the order of keys."""
-        size = len(self.queries.keys)
-        return {tuple(row[:size]): tuple(row[size:]) for row in self._ask(self.queries.values_above(low, most))}
 
     def _rows(self, query: Query) -> list[Row]:
         return [(tuple(key), value) for *key, value in self._ask(query)]
@@ -367,3 +364,31 @@ def _position(connection: sa.Connection, dialect: Dialect) -> Position:
         return position
     limit_statements(connection, SCHEMA_SECONDS)
     return (lsn_of(connection.execute(sa.text(f"SELECT ({LSN})::text")).scalar_one()),)
+
+
+QUERIES_OFF = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
+
+
+def check_source_queries(settings: Settings) -> None:
+    """Refuse to go on where databases may not be asked.
+
+    Raises:
+        LakeChimeError: they may not.
+    """
+    if not settings.may_ask_sources:
+        raise LakeChimeError(f"{QUERIES_OFF}; set it to on")
+
+
+def schema_reading(table: BronzeTable, settings: Settings, environment: Mapping[str, str]) -> TableSchema | None:
+    """What the columns are now, which is after all messages that were claimed before; None where no database is declared for it.
+
+    Raises:
+        InvalidValueError: The environment has not the URL of the database.
+        LakeChimeError: Databases may not be asked.
+        SourceUnreadableError: It cannot be asked.
+        NotFoundError: It has no such table.
+    """
+    if table.schema.read_from is None:
+        return None
+    check_source_queries(settings)
+    return read_schema(table.schema.read_from.address(environment), *table.schema.read_from.source_table)

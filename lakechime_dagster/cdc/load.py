@@ -1,4 +1,4 @@
-"""Rows read from a database at a consistent snapshot, for a repair, a load or a dump."""
+"""Rows of a database at a consistent snapshot: read for a repair, or of a dump."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,6 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.tables.databases import Debezium, Maxwell
 
 LOADS = f"{REPAIRS}load/"  # with which the topic ids of loaded rows begin
-LOAD = "lakechime-load"  # the header that says how far the load is with the chunk
 ORIGIN = "lakechime-origin"  # the header that says what wrote a row
 OF_BINLOG, OF_WAL = ("mariadb", "mysql"), "postgresql"  # connectors, by the kind of their log
 _DIGITS = {
@@ -65,7 +64,7 @@ class LoadGapError(LakeChimeError):
         else:
             begins = BinlogPosition(first) if isinstance(cut, BinlogPosition) else WalPosition(first[0])
             why = f"the stream of {source} begins at {begins}, above {cut}: no message reports what changed between them"
-        remedy = "start the connector, wait for a change of a row, and load from the server that it reads, or what was dumped since"
+        remedy = "start the connector, wait for a change of a row, and load what was dumped since"
         super().__init__(f"{table}: {why}; {remedy}")
 
 
@@ -77,42 +76,6 @@ def check_reach(table: str, source: str, cut: StatedPosition, first: Position | 
     """
     if first is None or first[: len(cut.position)] > cut.position:
         raise LoadGapError(table, source, cut, first)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a load of a whole table is, which its rows record, so that another process continues from there.
-
-    Attributes:
-        load: Its id.
-        rows: That were loaded.
-        last: The key of the last of them; the next chunk is above it.
-        is_last: There was no row above that.
-        dump: What the rows were read from, where that was no database (`Dump.identity`).
-    """
-
-    load: str
-    rows: int = 0
-    last: Key | None = None
-    is_last: bool = False
-    dump: str = ""
-
-    def after(self, keys: list[Key], *, is_last: bool) -> "Progress":
-        """The same with a chunk of these keys, which are in order."""
-        return replace(self, rows=self.rows + len(keys), last=keys[-1] if keys else self.last, is_last=is_last)
-
-    def to_json(self) -> bytes:
-        """As the header of each row of a chunk has it."""
-        told = {"id": self.load, "rows": self.rows, "last": self.last, "is_last": self.is_last}
-        return orjson.dumps(told | ({"dump": self.dump} if self.dump else {}))
-
-    @staticmethod
-    def from_json(told: bytes) -> "Progress":
-        """What a header says."""
-        found = orjson.loads(told)
-        return Progress(
-            load=found["id"], rows=found["rows"], last=tuple(found["last"]), is_last=found["is_last"], dump=found.get("dump", "")
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

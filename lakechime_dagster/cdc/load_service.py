@@ -1,7 +1,6 @@
-"""Appends rows read from a database, or from a dump, to the bronze table of a CDC table."""
+"""Repairs rows of a CDC table, and loads a dump: appends rows of the database to its bronze table."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,14 +15,12 @@ from sqlglot import exp
 from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPosition, Order, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.compare import Comparison, Key, comparison_of, in_batches, key_shown
 from lakechime_dagster.cdc.load import (
-    LOAD,
     LOADS,
     OF_BINLOG,
     ORIGIN,
     DumpError,
     DumpWriter,
     Form,
-    Progress,
     RowWriter,
     Texts,
     UnrepairableError,
@@ -37,19 +34,14 @@ from lakechime_dagster.cdc.load import (
 from lakechime_dagster.cdc.merge import BEFORE_ALL
 from lakechime_dagster.cdc.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.record import COLUMNS, Kind, Message, Record, bronze_row
-from lakechime_dagster.cdc.service import Followed, state_rows
-from lakechime_dagster.cdc.state import PartitionPlace, Role, TableSchema, opened_epochs, opened_row, places_of
+from lakechime_dagster.cdc.service import state_rows
+from lakechime_dagster.cdc.state import Role, TableSchema
 from lakechime_dagster.cdc.wire import order_of
-from lakechime_dagster.errors import ConsumerConflictError
-from lakechime_dagster.formats.delta_append import append_once
-from lakechime_dagster.runtime.platform import Platform, ends_of_held
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
 from lakechime_dagster.tables.databases import Canal, Monitor, Snapshot
 from lakechime_dagster.tables.names import spelled_as
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution
-from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.database import TableSide
@@ -93,24 +85,15 @@ class Repaired:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Rows of the database that were appended in one commit of the bronze table.
+    """Rows of a dump that were appended in one commit of the bronze table; `total` with those of the chunks before, `last` their last key.
 
-    Attributes:
-        load: The id of the load.
-        cut: The place of the database's log at which they were read.
-        rows: Of this chunk.
-        total: Rows of the load so far, with those that others of its processes appended.
-        last: The key up to which the load is done; None of an empty table.
-        is_last: There is no row above.
-        version: The commit; None in a dry run, and where there was no row.
+    `version` is the commit; None in a dry run.
     """
 
-    load: str
     cut: str
     rows: int
     total: int
-    last: Key | None
-    is_last: bool
+    last: Key
     version: int | None
 
 
@@ -138,21 +121,6 @@ def repair_declared(platform: Platform, table: ChangeTable, monitor: Monitor, ke
     if done.version is not None:
         reconcile_table(platform, task.bronze, table.bronze.levels)
     return done
-
-
-def load_declared(
-    platform: Platform, table: ChangeTable, monitor: Monitor, size: int, *, restart: bool = False, dry_run: bool = False
-) -> Iterator[Chunk]:
-    """Load a declared table, and register each commit, so that the table's trigger sees it at once.
-
-    Raises:
-        As `chunks_loaded`.
-    """
-    task = task_of(platform, table)
-    for chunk in chunks_loaded(task, monitor, size, platform.store.now, restart=restart, dry_run=dry_run):
-        if chunk.version is not None:
-            reconcile_table(platform, task.bronze, table.bronze.levels)
-        yield chunk
 
 
 def repaired(
@@ -185,57 +153,7 @@ def repaired(
     )
     if dry_run or not records:
         return done
-    return replace(done, version=append_records(task, records, [(ORIGIN, b"repair")], place, now_ms))
-
-
-def chunks_loaded(
-    task: LoadTask,
-    monitor: Monitor,
-    size: int,
-    now: Callable[[], int],
-    *,
-    restart: bool = False,
-    dry_run: bool = False,
-    pause: Callable[[float], None] = time.sleep,
-) -> Iterator[Chunk]:
-    """Load chunk after chunk of so many rows; each is appended when it is given back. A dry run reads the first one alone.
-
-    It continues above the last chunk of the newest load, if that is not finished and nobody asks for a restart. A load stays
-    unfinished if the rows above its last chunk are deleted before the next one. Two loads at once append rows twice, which
-    means the same.
-
-    Raises:
-        LoadGapError: the stream does not reach back to a snapshot.
-        UnrepairableError: a row cannot be written.
-        TableBusyError: transactions that have written to PostgreSQL's table do not end.
-        SourceUnreadableError: the database cannot be asked.
-        NotFoundError: it has no such table.
-    """
-    form = messages_form(task)
-    source, first = first_streamed(task)
-    before = None if restart else newest_progress(task)
-    progress = before if before is not None and not before.is_last and not before.dump else Progress(load=uuid4().hex)
-    # a topic of this process alone: its positions only go forward, whatever others append meanwhile
-    at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
-    while not progress.is_last:
-        with _snapshot(task, form, monitor, pause) as (place, writer, side):
-            check_reach(task.name, source, place, first)
-            found = side.values_above(progress.last, size + 1)
-        rows = {key: dict(zip(writer.comparison.columns, row, strict=True)) for key, row in list(found.items())[:size]}
-        start, progress = progress.rows, progress.after(list(rows), is_last=len(found) <= size)
-        records = _records(writer, replace(at, offset=start), rows)
-        version = append_chunk(task, records, progress, place, now()) if records and not dry_run else None
-        yield Chunk(
-            load=progress.load,
-            cut=str(place),
-            rows=len(rows),
-            total=progress.rows,
-            last=progress.last,
-            is_last=progress.is_last,
-            version=version,
-        )
-        if dry_run:
-            return
+    return replace(done, version=append_records(task, records, "repair", place, now_ms))
 
 
 def _records(writer: RowWriter, at: Record, rows: Mapping[Key, Texts | None]) -> list[Record]:
@@ -243,21 +161,13 @@ def _records(writer: RowWriter, at: Record, rows: Mapping[Key, Texts | None]) ->
     return [writer.record(replace(at, offset=at.offset + number), key, row) for number, (key, row) in enumerate(rows.items())]
 
 
-def append_chunk(task: LoadTask, records: Sequence[Record], progress: Progress, place: StatedPosition, now_ms: int) -> int:
-    """Append a chunk of a load; returns the version."""
-    return append_records(task, records, [(ORIGIN, b"load"), (LOAD, progress.to_json())], place, now_ms)
-
-
-def append_records(
-    task: LoadTask, records: Sequence[Record], headers: Sequence[tuple[str, bytes]], place: StatedPosition, now_ms: int
-) -> int:
+def append_records(task: LoadTask, records: Sequence[Record], origin: str, place: StatedPosition, now_ms: int) -> int:
     """Append rows that were read at a place of the database's log to the bronze table, in one commit; returns the version."""
     from lakechime_dagster.formats.delta_append import append_rows
 
-    reader = task.format.reader()
+    reader, headers = task.format.reader(), [(ORIGIN, origin.encode())]
     rows = [bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), reader) for one in records]
-    facts = {"lakechime.origin": dict(headers)[ORIGIN].decode(), "lakechime.cut": str(place)}
-    return append_rows(task.bronze, list(COLUMNS), rows, facts)
+    return append_rows(task.bronze, list(COLUMNS), rows, {"lakechime.origin": origin, "lakechime.cut": str(place)})
 
 
 @contextmanager
@@ -396,22 +306,12 @@ def first_streamed(task: LoadTask) -> tuple[str, Position | None]:
     return any_["source"], None
 
 
-def newest_progress(task: LoadTask) -> Progress | None:
-    """How far the newest load of a table is, by its last row; None where there was none."""
-    from lakechime_dagster.formats.delta_rows import DeltaRows, column
-
-    own = column("topic_id").like(f"{LOADS}%")
-    found = DeltaRows(task.bronze).select("headers", where=(own,), newest=("timestamp", "offset"), limit=1)
-    return Progress.from_json({one["key"]: one["value"] for one in found[0]["headers"]}[LOAD]) if found else None
-
-
 def dump_loaded(
-    task: LoadTask, snapshot: Snapshot, path: Path, size: int, now: Callable[[], int], *, restart: bool = False, dry_run: bool = False
+    task: LoadTask, snapshot: Snapshot, path: Path, size: int, now: Callable[[], int], *, dry_run: bool = False
 ) -> Iterator[Chunk]:
-    """Load a dump chunk by chunk of so many rows; each is appended when it is given back. A dry run gives back one.
+    """Load a dump chunk by chunk of so many rows; each is appended when it is given back. A dry run gives back one of all rows.
 
-    It continues after the last chunk of the table's newest load, if that is of this very dump and not finished, and nobody asks
-    for a restart. Memory holds a chunk, however long the dump is. A dump without rows gives back nothing.
+    Memory holds a chunk, however long the dump is. A dump without rows gives back nothing. Rows that are loaded again mean the same.
 
     Raises:
         LoadGapError: the stream does not reach back to the dump's place.
@@ -424,36 +324,22 @@ def dump_loaded(
     columns = dump.columns()
     if not columns:
         return
-    writer, identity = _writer(task, place, columns), dump.identity(snapshot.as_of)
+    writer = _writer(task, place, columns)
     total, last = _checked(dump, writer, task.name)
-    before = None if restart else newest_progress(task)
-    is_begun = before is not None and before.dump == identity and not before.is_last
-    progress = before if is_begun and before is not None else Progress(load=uuid4().hex, dump=identity)
     if dry_run:
-        yield Chunk(load=progress.load, cut=str(place), rows=total - progress.rows, total=total, last=last, is_last=True, version=None)
+        yield Chunk(cut=str(place), rows=total, total=total, last=last, version=None)
         return
     # a topic of this process alone: its offsets only go forward, whatever others append meanwhile
     at = Record(topic=f"{task.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
-    rest = islice(dump.rows(), progress.rows, None)
-    while chunk := list(islice(rest, size)):
-        if dump.identity(snapshot.as_of) != identity:
-            raise DumpError(f"{path} was written anew meanwhile; load it again, when it is whole")
-        start = progress.rows
-        written = [_told(writer, replace(at, offset=start + number), *placed) for number, placed in enumerate(chunk)]
-        progress = progress.after([key for key, _ in written], is_last=start + len(chunk) >= total)
-        version = append_chunk(task, [record for _, record in written], progress, place, now())
-        yield Chunk(
-            load=progress.load,
-            cut=str(place),
-            rows=len(chunk),
-            total=progress.rows,
-            last=progress.last,
-            is_last=progress.is_last,
-            version=version,
-        )
+    rows, loaded = dump.rows(), 0
+    while chunk := list(islice(rows, size)):
+        written = [_told(writer, replace(at, offset=loaded + number), *placed) for number, placed in enumerate(chunk)]
+        loaded += len(chunk)
+        version = append_records(task, [record for _, record in written], "load", place, now())
+        yield Chunk(cut=str(place), rows=len(chunk), total=loaded, last=written[-1][0], version=version)
 
 
-def _checked(dump: "Dump", writer: DumpWriter, table: str) -> tuple[int, Key | None]:
+def _checked(dump: "Dump", writer: DumpWriter, table: str) -> tuple[int, Key]:
     """How many rows there are, and the key of the last one, once each was written for trial.
 
     Raises:
@@ -476,7 +362,7 @@ class _Trial:
     writer: DumpWriter
     at: Record
     rows: int = 0
-    last: Key | None = None
+    last: Key = ()
 
     def keys(self, rows: "Iterable[Placed]") -> Iterator[tuple[str, str]]:
         """Where each row stands, and its key."""
@@ -567,7 +453,7 @@ def _parts() -> tuple[exp.Condition, exp.Condition, exp.Condition]:
 
 
 def history_loaded(
-    platform: Platform, table: ChangeTable, snapshot: Snapshot, path: Path, size: int, *, restart: bool = False, dry_run: bool = False
+    platform: Platform, table: ChangeTable, snapshot: Snapshot, path: Path, size: int, *, dry_run: bool = False
 ) -> Iterator[Chunk]:
     """Load a dump into a declared table, and register each commit, so that the table's trigger sees it at once.
 
@@ -575,63 +461,7 @@ def history_loaded(
         As `dump_loaded`.
     """
     task = task_of(platform, table)
-    for chunk in dump_loaded(task, snapshot, path, size, platform.store.now, restart=restart, dry_run=dry_run):
+    for chunk in dump_loaded(task, snapshot, path, size, platform.store.now, dry_run=dry_run):
         if chunk.version is not None:
             reconcile_table(platform, task.bronze, table.bronze.levels)
         yield chunk
-
-
-_ASKED = re.compile(r"the position of (\S+) goes back")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epochs:
-    """How far the sources of a table have come, and what its consumer waits for.
-
-    Attributes:
-        places: Of each partition of each source.
-        opened: By source the newest epoch that may be entered.
-        asks: The source of which a held step asks whether its positions may begin anew; empty where none asks.
-        step: That step.
-    """
-
-    places: tuple[PartitionPlace, ...]
-    opened: dict[str, int]
-    asks: str = ""
-    step: Execution | None = None
-
-    @property
-    def next(self) -> int:
-        """The epoch of the source asked about that is not open yet."""
-        return max([self.opened.get(self.asks, 0), *(one.epoch for one in self.places if one.source == self.asks)]) + 1
-
-
-def epochs_of(followed: Followed) -> Epochs:
-    """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
-    rows = followed.places()
-    places, opened = tuple(places_of(rows)), opened_epochs(rows)
-    name, ledger = followed.table.name, followed.platform.ledger
-    consumer, row = followed.consumer(name), ledger.subscription(name)
-    asked = _ASKED.search(consumer.state_reason) if consumer is not None and consumer.state is ConsumerState.BLOCKED else None
-    if asked is None or row is None:
-        return Epochs(places=places, opened=opened)
-    step = next(iter(ledger.open_executions(row)), None)
-    return Epochs(places=places, opened=opened, asks=asked[1], step=step)
-
-
-def confirm(followed: Followed, subscription: Subscription, epochs: Epochs, by: By) -> int:
-    """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
-
-    Raises:
-        ConsumerConflictError: nothing asks for it.
-        TableAbsentError: nothing is remembered of the table yet.
-    """
-    name, ledger = followed.table.name, followed.platform.ledger
-    row = ledger.subscription(name)
-    if row is None or epochs.step is None:
-        raise ConsumerConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
-    step, epoch = epochs.step, epochs.next
-    told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
-    is_new = append_once(followed.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
-    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, subscription, row))
-    return epoch if is_new else epochs.opened[epochs.asks]

@@ -1,6 +1,7 @@
 """CDC tables: what exists of them, and what is done about them beside their refresh."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,15 +13,19 @@ from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.declared_values import natural_type
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.record import key_text as bronze_key
-from lakechime_dagster.cdc.state import Role, StateRow, waiting_keys
+from lakechime_dagster.cdc.state import PartitionPlace, Role, StateRow, opened_epochs, opened_row, places_of, waiting_keys
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
-from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
+from lakechime_dagster.formats.delta_append import append_once
 from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, row_is, texts
-from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
 from lakechime_dagster.tables.names import DELETED_AT
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
+from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.registry import ConsumerRow
+from lakechime_dagster.triggers.subscription import Subscription
 
 QUARANTINE = "__quarantine"
 MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
@@ -163,3 +168,59 @@ def _record(row: dict[str, Any]) -> Record:
         value=value,
         headers=headers,
     )
+
+
+_ASKED = re.compile(r"the position of (\S+) goes back")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """How far the sources of a table have come, and what its consumer waits for.
+
+    Attributes:
+        places: Of each partition of each source.
+        opened: By source the newest epoch that may be entered.
+        asks: The source of which a held step asks whether its positions may begin anew; empty where none asks.
+        step: That step.
+    """
+
+    places: tuple[PartitionPlace, ...]
+    opened: dict[str, int]
+    asks: str = ""
+    step: Execution | None = None
+
+    @property
+    def next(self) -> int:
+        """The epoch of the source asked about that is not open yet."""
+        return max([self.opened.get(self.asks, 0), *(one.epoch for one in self.places if one.source == self.asks)]) + 1
+
+
+def epochs_of(followed: Followed) -> Epochs:
+    """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
+    rows = followed.places()
+    places, opened = tuple(places_of(rows)), opened_epochs(rows)
+    name, ledger = followed.table.name, followed.platform.ledger
+    consumer, row = followed.consumer(name), ledger.subscription(name)
+    asked = _ASKED.search(consumer.state_reason) if consumer is not None and consumer.state is ConsumerState.BLOCKED else None
+    if asked is None or row is None:
+        return Epochs(places=places, opened=opened)
+    step = next(iter(ledger.open_executions(row)), None)
+    return Epochs(places=places, opened=opened, asks=asked[1], step=step)
+
+
+def confirm_epoch(followed: Followed, subscription: Subscription, epochs: Epochs, by: By) -> int:
+    """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
+
+    Raises:
+        ConsumerConflictError: nothing asks for it.
+        TableAbsentError: nothing is remembered of the table yet.
+    """
+    name, ledger = followed.table.name, followed.platform.ledger
+    row = ledger.subscription(name)
+    if row is None or epochs.step is None:
+        raise ConsumerConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
+    step, epoch = epochs.step, epochs.next
+    told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
+    is_new = append_once(followed.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
+    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, subscription, row))
+    return epoch if is_new else epochs.opened[epochs.asks]

@@ -33,9 +33,8 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFound
 from lakechime_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from lakechime_dagster.cdc.load_service import Epochs
     from lakechime_dagster.cdc.plan import Finding, Sample
-    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.cdc.service import Epochs, Followed
     from lakechime_dagster.formats.delta_rows import DeltaRows
     from lakechime_dagster.tables.cdc import ChangeTable
     from lakechime_dagster.triggers.registry import ConsumerRow
@@ -91,13 +90,12 @@ def epoch(
     Positions go back where a database was replaced by another, or its log began anew. Confirmed, all that follows counts as
     newer than all that came before.
     """
-    from lakechime_dagster.cdc import load_service
-    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.cdc.service import Followed, confirm_epoch, epochs_of
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     followed = Followed(platform, followed_table(name, platform.settings))
-    epochs = load_service.epochs_of(followed)
+    epochs = epochs_of(followed)
     if source is not None and source != epochs.asks:
         asked = f"about {epochs.asks}" if epochs.asks else "about no source"
         raise common.wrong("--source", f"{shown(source)} is not asked about: {name} asks {asked}")
@@ -108,7 +106,7 @@ def epoch(
     opened = None
     if confirm:
         subscription = subscription_declared(name, None, manual=True)
-        opened = epochs.next if dry_run else load_service.confirm(followed, subscription, epochs, by)
+        opened = epochs.next if dry_run else confirm_epoch(followed, subscription, epochs, by)
     document = _document(followed, epochs) | {"confirmed": opened, "dry_run": dry_run}
     if as_json:
         print_json(document)
@@ -184,8 +182,7 @@ def source_url(given: str | None, table: "ChangeTable", settings: Settings) -> s
     Raises:
         LakeChimeError: One is given, and this deployment may ask none.
     """
-    from lakechime_dagster.cdc.database import dialect_of
-    from lakechime_dagster.cdc.source import QUERIES_OFF, check_source_queries
+    from lakechime_dagster.cdc.database import QUERIES_OFF, check_source_queries, dialect_of
 
     if given is not None:
         with common.reading("--source-url"):
@@ -281,7 +278,7 @@ def _plan_print(document: Mapping[str, Any]) -> None:
 
 def _types(table: "ChangeTable", url: str | None, place: str | None, settings: Settings, *, as_json: bool) -> None:
     """Write the types={…} of a table; the exit code is 1 when a column has no exact one."""
-    from lakechime_dagster.cdc.source import check_source_queries
+    from lakechime_dagster.cdc.database import check_source_queries
 
     check_source_queries(settings)
     columns = _columns(table, source_url(url, table, settings), place)

@@ -1,7 +1,7 @@
 """`lakechime cdc compare`, `repair` and `load`."""
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,7 +119,7 @@ def monitor_of(platform: "Platform", table: "ChangeTable", within: float | None 
     Raises:
         LakeChimeError: it may not, or none is declared.
     """
-    from lakechime_dagster.cdc.source import check_source_queries
+    from lakechime_dagster.cdc.database import check_source_queries
 
     check_source_queries(platform.settings)
     if table.monitor is None or not table.monitor.is_comparing:
@@ -238,7 +238,6 @@ MOST_ROWS = 100_000  # rows of a chunk, whose messages are in memory
 def load(
     name: Name,
     chunk: Annotated[int, typer.Option("--chunk", min=1, max=MOST_ROWS, metavar="ROWS", help="So many rows at once.")] = 10_000,
-    restart: Annotated[bool, typer.Option("--restart", help="From the first row, though a load that is not finished could go on.")] = False,
     from_: Annotated[
         Path | None, typer.Option("--from", metavar="PATH", help="A dump, as Parquet or JSON lines; else the declared history's.")
     ] = None,
@@ -249,21 +248,22 @@ def load(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Load all rows of the database's table into the bronze table, from which the table's runs merge them.
+    """Load the rows of a dump into the bronze table, from which the table's runs merge them.
 
-    For a connector that took no snapshot. The rows are those of a dump where one is declared (`history`) or given, else the
-    database is read in chunks. It is only read, no consumer stops, and a load that was interrupted goes on after its last chunk.
+    For a connector that took no snapshot. The dump is the declared `history`, or the one that is given. No consumer stops.
     """
+    from lakechime_dagster.cdc.load_service import history_loaded
+
     is_done = yes and not dry_run
     platform = open_platform(dry_run=not is_done)
     table = followed_table(name, platform.settings)
     chunks: list[Chunk] = []
-    for one in _loading(platform, table, _history(table, from_, as_of), chunk, restart=restart, dry_run=not is_done):
+    for one in history_loaded(platform, table, *_history(table, from_, as_of), chunk, dry_run=not is_done):
         chunks.append(one)
         if is_done:
-            note(f"{count(one.total, 'row')} told, the last of them {_last_key(one)}")
+            note(f"{count(one.total, 'row')} loaded, the last of them {_last_key(one)}")
     if not chunks:
-        raise LakeChimeError(f"the dump has no row to tell to {table.bronze.name}; name the dump of a table with rows")
+        raise LakeChimeError(f"the dump has no row for {table.bronze.name}; name the dump of a table with rows")
     planned = "" if is_done else _planned(table, chunks[-1])
     if not (is_done or dry_run):
         raise LakeChimeError(f"{planned}; nothing was done: say --yes to do it")
@@ -273,61 +273,40 @@ def load(
         say(planned or _loaded_sentence(table, chunks))
 
 
-def _history(table: "ChangeTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path] | None":
-    """The dump to load and where it lies: the one that is given, from the current folder, else the declared one; None of neither."""
+def _history(table: "ChangeTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path]":
+    """The dump to load and where it lies: the one that is given, from the current folder, else the declared one."""
     from lakechime_dagster.tables.databases import Snapshot
 
     if (path is None) != (as_of is None):
         raise common.wrong("--from", "a dump and the place that it is the state of belong together; give --from and --as-of")
     if path is None or as_of is None:
-        return None if table.merge.history is None else (table.merge.history, in_project(table.merge.history.path))
+        if table.merge.history is None:
+            remedy = "give --from and --as-of, declare CDCMerge(…, history=Snapshot(…)), or let the connector take an incremental snapshot"
+            raise LakeChimeError(f"{table.name} declares no dump; {remedy}")
+        return table.merge.history, in_project(table.merge.history.path)
     try:
         return Snapshot(str(path), as_of=as_of), path.expanduser().absolute()
     except DeclarationError as error:
         raise common.wrong({"path": "--from", "as_of": "--as-of"}[error.field], error.remedy) from None
 
 
-def _loading(
-    platform: "Platform", table: "ChangeTable", history: "tuple[Snapshot, Path] | None", size: int, *, restart: bool, dry_run: bool
-) -> "Iterator[Chunk]":
-    from lakechime_dagster.cdc.load_service import history_loaded, load_declared
-
-    if history is not None:
-        return history_loaded(platform, table, *history, size, restart=restart, dry_run=dry_run)
-    return load_declared(platform, table, monitor_of(platform, table), size, restart=restart, dry_run=dry_run)
-
-
-def _last_key(chunk: "Chunk") -> str | None:
+def _last_key(chunk: "Chunk") -> str:
     from lakechime_dagster.cdc.compare import key_shown
 
-    return None if chunk.last is None else key_shown(chunk.last)
+    return key_shown(chunk.last)
 
 
-def _planned(table: "ChangeTable", first: "Chunk") -> str:
-    before = first.total - first.rows
-    goes_on = f" after the {count(before, 'row')} of load {first.load}, which is not finished" if before else ""
-    more = "" if first.is_last else ", and all above, in chunks of as many"
-    return f"{count(first.rows, 'row')}, the last of them {_last_key(first)}{more}, would be told to {table.bronze.name}{goes_on}"
+def _planned(table: "ChangeTable", whole: "Chunk") -> str:
+    return f"{count(whole.rows, 'row')}, the last of them {_last_key(whole)}, would be loaded into {table.bronze.name}"
 
 
 def _loaded_sentence(table: "ChangeTable", chunks: list["Chunk"]) -> str:
-    last = chunks[-1]
-    rows = sum(one.rows for one in chunks)
-    goes_on = f", {last.total:,} with those that this load told before" if last.total > rows else ""
-    told = f"{count(rows, 'row')} {'was' if rows == 1 else 'were'} told to {table.bronze.name} in {count(len(chunks), 'chunk')}{goes_on}"
+    rows = chunks[-1].total
     compares = "" if table.monitor is None else f", and `lakechime cdc compare {table.name}` compares"
-    return f"{told}; its consumer takes them from there{compares}"
+    loaded = f"{count(rows, 'row')} {'was' if rows == 1 else 'were'} loaded into {table.bronze.name} in {count(len(chunks), 'chunk')}"
+    return f"{loaded}; its consumer takes them from there{compares}"
 
 
 def _load_document(table: "ChangeTable", chunks: list["Chunk"], *, dry_run: bool) -> dict[str, Any]:
-    last = chunks[-1]
-    told = [{"cut": one.cut, "rows": one.rows, "last": _last_key(one), "version": one.version} for one in chunks]
-    return {
-        "table": table.name,
-        "load": last.load,
-        "rows": sum(one.rows for one in chunks),
-        "total": last.total,
-        "is_last": last.is_last,
-        "chunks": told,
-        "dry_run": dry_run,
-    }
+    shown = [{"cut": one.cut, "rows": one.rows, "last": _last_key(one), "version": one.version} for one in chunks]
+    return {"table": table.name, "rows": chunks[-1].total, "chunks": shown, "dry_run": dry_run}

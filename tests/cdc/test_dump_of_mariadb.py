@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc.change import stated_place
 from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import LOADS
-from lakechime_dagster.cdc.load_service import Chunk, LoadTask, chunks_loaded, dump_loaded
+from lakechime_dagster.cdc.load_service import Chunk, LoadTask, dump_loaded
 from lakechime_dagster.tables.databases import Snapshot
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB
@@ -50,9 +50,9 @@ def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Snapshot
     return Snapshot(str(folder), as_of=as_of)
 
 
-def load(task: LoadTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW, restart: bool = False) -> Iterator[Chunk]:
+def load(task: LoadTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW) -> Iterator[Chunk]:
     ticks = count(now)
-    return dump_loaded(task, snapshot, Path(snapshot.path), size, lambda: next(ticks), restart=restart)
+    return dump_loaded(task, snapshot, Path(snapshot.path), size, lambda: next(ticks))
 
 
 def is_same(shop: Shop) -> bool:
@@ -77,11 +77,11 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
 
     loading = load(shop.task, dump)
     first = next(loading)
-    assert (first.rows, first.total, first.is_last, first.cut) == (10, 10, False, str(stated_place(dump.as_of)))
+    assert (first.rows, first.total, first.cut) == (10, 10, str(stated_place(dump.as_of)))
     shop.update(20, "while it is told")
     shop.delete(21)
     shop.follow()
-    assert [(one.rows, one.total, one.is_last) for one in loading] == [(10, 20, False), (4, 24, True)]
+    assert [(one.rows, one.total) for one in loading] == [(10, 20), (4, 24)]
     shop.follow()
 
     rows = dict(shop.rows)
@@ -94,19 +94,11 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
 
 
 @pytest.mark.tier3
-def test_a_load_that_was_interrupted_goes_on_after_its_last_row_of_the_same_dump_alone(shop: Shop, tmp_path: Path):
+def test_a_load_that_was_interrupted_begins_again_and_means_the_same(shop: Shop, tmp_path: Path):
     dump = dumped(shop, tmp_path / "dump")
     shop.update(1, "above")
-    first = next(load(shop.task, dump))
-    rest = list(load(shop.task, dump, 8, now=NOW + 60_000))
-    assert [(one.load, one.rows, one.total, one.is_last) for one in rest] == [(first.load, 8, 18, False), (first.load, 7, 25, True)]
-    assert loaded_keys(shop) == Counter(f"[{identity}]" for identity in range(1, 26))
+    next(load(shop.task, dump))
+    assert [one.total for one in load(shop.task, dump, 20, now=NOW + 60_000)] == [20, 25]
+    assert loaded_keys(shop)["[1]"] == 2
     shop.follow()
     assert is_same(shop)
-
-    other = next(load(shop.task, dump, now=NOW + 120_000))
-    again = next(load(shop.task, dump, now=NOW + 180_000, restart=True))
-    anew = next(load(shop.task, dumped(shop, tmp_path / "other"), now=NOW + 240_000))
-    (of_database,) = chunks_loaded(shop.task, shop.monitor(), 100, lambda: NOW + 300_000)
-    assert len({first.load, other.load, again.load, anew.load, of_database.load}) == 5
-    assert {other.total, again.total, anew.total} == {10}

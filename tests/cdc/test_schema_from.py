@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakechime_dagster.cdc.source import schema_reading
+from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, SourceSchema, change_table

@@ -43,7 +43,7 @@ def ticked(lakechime: Cli, runs: ToldRuns) -> Tick:
 
 def completed(lakechime: Cli, runs: ToldRuns) -> Execution:
     (execution,) = ticked(lakechime, runs).launches
-    lakechime.platform.ledger.settle(execution, None)
+    lakechime.platform.ledger.complete(execution, None)
     return execution
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BinlogPosition, TransactionSnapshot
-from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, Key, compare
+from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Fault, compare
 from lakechime_dagster.cdc.database import TableSide, column_types, taken
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
 from tests.support.mariadb import CAPTURE_USER, MariaDB
@@ -236,22 +236,6 @@ def test_names_of_any_letters_are_asked_by_their_exact_names(database: Database)
         assert [key for key, _ in side.at([("1",), ("7",)])] == [("1",)]
         assert side.middle(None, None, 1) == ("2",)
         assert side.middle(None, None, 2) is None
-
-
-@pytest.mark.services
-def test_rows_are_read_above_a_key_of_several_columns_in_its_order(database: Database):
-    database.run(
-        "CREATE TABLE orders (shard VARCHAR(9), id INT, note VARCHAR(9), PRIMARY KEY (shard, id))",
-        "INSERT INTO orders VALUES ('b', 2, 'x'), ('C', 10, NULL), ('b', 10, 'y'), ('ä', 1, 'z'), ('b', 1, '')",
-    )
-    every = {("C", "10"): None, ("b", "1"): "", ("b", "2"): "x", ("b", "10"): "y", ("ä", "1"): "z"}
-    with taken(database.url) as cut:
-        side = a_side(database, cut.connection, keys=("shard", "id"))
-        low, read = None, list[tuple[Key, str | None]]()
-        while found := side.values_above(low, 2):
-            read += [(key, note) for key, (_, _, note) in found.items()]
-            low = read[-1][0]
-    assert read == list(every.items())
 
 
 @pytest.mark.services

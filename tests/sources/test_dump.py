@@ -66,7 +66,7 @@ def written(name: str, text: str) -> Callable[[Path], Path]:
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (parquet_of_nanoseconds, r"a\.parquet, row 3: at: its digits below a microsecond have no checkpoint in the lake"),
+        (parquet_of_nanoseconds, r"a\.parquet, row 3: at: its digits below a microsecond have no place in the lake"),
         (written("a.parquet", "no such file"), r"a\.parquet cannot be read as Parquet after row 0: .*"),
         (written("a.jsonl", '{"id": 1}\n{"id": '), r"a\.jsonl, line 2: it is no JSON: .*; a row is an object on one line"),
         (written("a.json", "[1]"), r"a\.json, line 1: it is no row; write an object of the columns, on one line"),
