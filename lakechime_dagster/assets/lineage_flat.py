@@ -12,7 +12,7 @@ from lakechime_dagster.tables.lake import Lake
 def lineage_definitions(lake: Lake, *, cron: str = "5 * * * *", column_rows: int = COLUMN_ROWS) -> dg.Definitions:
     """The asset of `lakechime.lineage_flat` and its schedule, to be merged with those of a lake.
 
-    `column_rows` is how many pairs that begin with a column it tells at most.
+    `column_rows` is the largest number of pairs that begin with a column.
     """
 
     @dg.asset(

@@ -26,7 +26,7 @@ _SUBSCRIPTIONS: dict[str, Subscription] = {}  # the subscriptions of this code l
 
 
 class NothingNewError(ConsumerConflictError):
-    """There is nothing to do for this run: no event came since the consumer's checkpoint, or the step is completed already."""
+    """There is nothing to do for this run: there is no new event, or the execution is complete."""
 
 
 def declare_subscription(subscription: Subscription) -> Subscription:

@@ -41,14 +41,15 @@ def lakechime_sensor(
     Args:
         name: The subscription's, and the sensor's.
         trigger: What launches runs; it names its tables.
-        job: A job of the code location, or its name. One of partitioned assets must say so: `define_asset_job(…, partitions_def=…)`.
-        target: In place of it an asset, or its key.
+        job: A job of the code location, or its name. A job of partitioned assets must have a partitions definition:
+            `define_asset_job(…, partitions_def=…)`.
+        target: Instead of a job, an asset or its key.
         partitioned: Whether a job or asset that is given by name or key is partitioned. Of what is partitioned, a run does the
             partition that the key of a partition trigger names.
         writes: The Delta table that the run writes with `write_options`: then success is that table's commit, and each change is
             applied once. Without it the run's success completes it, and a run that dies after its effect is repeated (at least once).
-        location: Where that table lies, if not in the warehouse.
-        cluster: That of the trigger's tables; by default the one that they name, else LAKECHIME_CLUSTER.
+        location: The location of that table, if it is not in the warehouse.
+        cluster: The cluster of the trigger's tables; by default the one that they name, else LAKECHIME_CLUSTER.
         default_status: Whether the sensor runs when it is new.
 
     Raises:

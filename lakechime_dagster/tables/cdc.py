@@ -36,20 +36,22 @@ class CDCMerge:
         keys: The columns that name a row.
         stored_as_scd_type: 1 holds the rows as they are; 2 their histories too, a row for each time that a tracked column
             changed, from `__START_AT` up to `__END_AT` (the database's times) by the orders `__START_SEQ` and `__END_SEQ`.
-        apply_as_truncates: A truncation of the database's table takes the rows; otherwise they stay.
-        ignore_null_updates: An update leaves a column as it is where it brings null.
-        column_list: The columns that the table has, the key's among them; None is all.
+        apply_as_truncates: A truncation of the database's table deletes the rows; otherwise they stay.
+        ignore_null_updates: An update with a null leaves the column unchanged.
+        column_list: The columns of the table, with the key's; None is all.
         except_column_list: All but these.
         track_history_column_list: The columns whose changes begin another row of a history; None is all.
         track_history_except_column_list: All but these.
         deletes: With `soft` a row that the database deleted stays with its last values, and `__DELETED_AT` is the time of its
             deletion, null in other rows.
         max_delete_ratio: A snapshot that would delete a larger part of the rows, from 0 to 1, blocks the table.
-        allowed_lateness: A change that arrives later, by the database's times, may be refused, as what its merge needs is forgotten.
+        allowed_lateness: A change that arrives later than this, by the database's times, may be refused, because the
+            state that its merge needs is gone.
         max_transaction: The longest that a transaction of the database lasts. With it, tables may wait for complete hours
             (`table.hours`).
-        max_continuous_empty_commits: An execution that changes no row leaves no commit. For readers that take the watermark from the
-            table's log, at most so many in a row do; then one commits it with no row. 0 commits each; None is any number.
+        max_continuous_empty_commits: An execution that changes no row makes no commit. For readers that take the
+            watermark from the table's log: after this many in a row, one makes an empty commit. 0 lets each commit;
+            None is no limit.
         history: A dump of the database's table, whose rows `lakechime cdc load` merges.
     """
 
@@ -153,7 +155,7 @@ def _deletes(value: object) -> Deletes:
 
 
 class Drift(StrEnum):
-    """Policies for columns that a change brings and the table does not have as they are, by the words of Flink CDC.
+    """Policies for columns of a change that differ from the table's, named as in Flink CDC.
 
     | what is found | EXCEPTION | EVOLVE | LENIENT | IGNORE |
     |---|---|---|---|---|
@@ -162,13 +164,13 @@ class Drift(StrEnum):
     | values that no other type holds with those before | refused | refused | the column becomes text | as of a wider type |
     | a column that is missing | refused | stays, null in new rows | as EVOLVE | as EVOLVE |
 
-    A column that got another name is a new one and a missing one. What is refused holds the consumer, with nothing changed. No
-    policy drops a column: messages do not tell one that was dropped from one that was not there yet. Where rows wait in
-    quarantine nothing is lost: they are read again once the table is declared otherwise. A table that is not there yet takes
-    all columns by any policy. A column of the key never becomes text: values of several types may have the same one.
+    A renamed column is a new one and a missing one. A refused change blocks the consumer and changes nothing. No policy
+    drops a column: messages do not distinguish a dropped column from one that did not exist yet. Quarantined rows are
+    read again when the declaration changes. A new table gets all columns by any policy. A column of the key never
+    becomes text, because values of several types may have the same one.
 
-    By EVOLVE and LENIENT the rows are the same whatever the order and the steps in which messages arrive. By IGNORE the first
-    step decides which columns the table has.
+    With EVOLVE and LENIENT the rows do not depend on the order in which messages arrive or on how they are split into
+    executions. With IGNORE the first execution decides which columns the table has.
     """
 
     EXCEPTION = "exception"
@@ -224,9 +226,9 @@ class BronzeTable(FeedTable):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTable(WrittenTable):
-    """A table of the lake that is what a business database's table is, by the changes in its bronze table.
+    """A replica of a database's table, merged from the changes in its bronze table.
 
-    `monitor` says with which table of which database it is compared.
+    `monitor` names the database's table that it is compared with.
     """
 
     bronze: BronzeTable

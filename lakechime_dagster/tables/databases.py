@@ -127,11 +127,11 @@ class Debezium:
 
     Attributes:
         unavailable: What the connector sends for a value that it does not have (`unavailable.value.placeholder`).
-        tombstones_delete: A key without a value is a deletion, as no other message tells it: of rows flattened without
-            `__op` and `__deleted`, which is `ExtractNewRecordState`'s default.
-        settings: The connector's settings that say how it writes values, by their names there (`decimal.handling.mode`,
-            `time.precision.mode`, `bigint.unsigned.handling.mode`, `binary.handling.mode`, `interval.handling.mode`), for messages that
-            bring no schema; those that are not named are as they are by default.
+        tombstones_delete: A key without a value is a deletion. For rows flattened without `__op` and `__deleted`, the
+            default of `ExtractNewRecordState`, in which nothing else reports deletions.
+        settings: Settings of the connector that decide how values are written, by name (`decimal.handling.mode`,
+            `time.precision.mode`, `bigint.unsigned.handling.mode`, `binary.handling.mode`, `interval.handling.mode`),
+            for messages without a schema. Others have the connector's defaults.
     """
 
     unavailable: str = PLACEHOLDER
@@ -156,9 +156,9 @@ class Debezium:
 class Canal:
     """The envelope of Canal's flat messages (`canal.mq.flatMessage`).
 
-    They tell no position: their topic's order is the only one. Where keys change, or a table is truncated, all messages of
-    the table are in one partition of it; among several nobody can say what came first. MySQL's TIMESTAMP is written in the
-    zone of Canal's own process, which is UTC.
+    These messages have no position, so the order of their topic is the only one. If keys change or tables are
+    truncated, all messages of the table must be in one partition of the topic. MySQL's TIMESTAMP is written in the zone
+    of Canal's own process; run it in UTC.
 
     Attributes:
         binary: How bytes are written.
@@ -178,9 +178,9 @@ class Canal:
 class Maxwell:
     """The envelope of Maxwell's messages.
 
-    With `output_binlog_position` a message tells its position; without, its topic's order is the only one, and all messages
-    of a table whose keys change are in one partition. A row of a bootstrap may have none where others have one: it comes
-    before them all, as what the log tells is newer. Maxwell never tells that a table was truncated.
+    With `output_binlog_position` a message has a position. Otherwise the order of the topic is the only one, and all
+    messages of a table whose keys change must be in one partition. A row of a bootstrap without a position is older
+    than all rows that have one. Maxwell does not report truncations.
 
     Attributes:
         binary: How bytes are written.
@@ -205,19 +205,19 @@ class Maxwell:
 class Dms:
     """The envelope of AWS DMS's JSON messages.
 
-    With `IncludeTransactionDetails` a change tells a position, which has an order where the database is MySQL or MariaDB; of
-    others, and without it, the topic's order is the only one, and all messages of a table whose keys change are in one
-    partition. A row of a full load has no position: it comes before all that have one.
+    With `IncludeTransactionDetails` a change has a position, which orders changes of MySQL and MariaDB. Otherwise the
+    order of the topic is the only one, and all messages of a table whose keys change must be in one partition. A row of
+    a full load has no position and is older than all rows that have one.
 
-    A change of the key is known from a before image: the object beside `data`, of whatever name (`BeforeImageSettings`), or
-    columns beside the row's own. Without one the old row stays.
+    A change of the key is found by a before image: an object next to `data` (`BeforeImageSettings`), or columns with a
+    prefix. Without one the old row stays.
 
     Attributes:
         binary: How bytes are written.
         omits_nulls: Columns that are null are left out, and empty ones, which become null (`IncludeNullAndEmpty` is off, its
             default).
         omits_unchanged: Updates lack columns that they did not change, such as LOB columns of PostgreSQL and Oracle.
-        before_prefix: What the names of columns begin with that tell a value before an update (`add-before-image-columns`).
+        before_prefix: The prefix of columns with the value before an update (`add-before-image-columns`).
     """
 
     binary: BinaryText = BinaryText.HEX
@@ -269,15 +269,16 @@ _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The rows that a database's table had at one place of its log, dumped by another tool.
+    """A dump of a database's table at one position of its log.
 
     Files are Parquet (`*.parquet`), or JSON lines (`*.jsonl`, `*.ndjson`, `*.json`) with an object a line: a row with the
     columns' names in the database. All rows of a dump have the same columns.
 
     Attributes:
         path: A file, or a folder with the files side by side; in the project's folder where it is relative.
-        as_of: The place, such as `mysql-bin.000003:1234`, or the statement `CHANGE MASTER TO …` that `mariadb-dump
-            --master-data` writes; of PostgreSQL the consistent point of the slot whose snapshot was dumped, such as `0/16B3748`.
+        as_of: The position, such as `mysql-bin.000003:1234`, or the statement `CHANGE MASTER TO …` that `mariadb-dump
+            --master-data` writes; for PostgreSQL the consistent point of the slot whose snapshot was dumped, such as
+            `0/16B3748`.
     """
 
     path: str
@@ -303,13 +304,13 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Beyond what a table does not keep up.
+    """Limits beyond which the check `keeps_up` warns.
 
     Attributes:
-        behind: How long what came may stay unread, in the feed or in the table of messages.
-        quiet: How long a source may tell nothing, not even a heartbeat; None is as long as it likes.
-        waiting: Rows that may wait for a column that nobody sent.
-        quarantined: Rows that the quarantine may hold; None is any number, as each run tells of its own.
+        behind: The age of unread messages in the source or the bronze table.
+        quiet: The time without a change or heartbeat of a source; None is no limit.
+        waiting: The number of incomplete rows, of which a column was never sent.
+        quarantined: The number of rows in the quarantine; None is no limit.
     """
 
     behind: dt.timedelta = dt.timedelta(minutes=15)
@@ -330,18 +331,18 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Monitor:
-    """How a table is watched, and compared with the one of the database that it follows.
+    """How a table is monitored and compared with its database.
 
     Attributes:
         database: A URL such as `mysql+pymysql://reader:…@host/shop` or `postgresql+psycopg://…`, or `$NAME`, a variable of
             the environment that holds it. The user needs to read only. None is no comparison.
         table: The table there, as `schema.table`; a schema is a database in MariaDB.
-        shards: Instead of both, of a table whose source has `shards=`, the database's table of each: by the value that the names
-            of its topics tell, or a tuple of such values. A shard that is not named is not compared.
-        every: How often they are compared and the probes asked; None is by hand alone.
-        columns: Those that are compared, beside the key; None is all.
-        within: How far the lake may be behind: a row that differs may be on its way for so long.
-        limits: Beyond what the table does not keep up.
+        shards: For a source with `shards=`, the database's table of each shard, by the shard's value or a tuple of
+            values. Other shards are not compared.
+        every: How often it is compared; None is by command only.
+        columns: The columns that are compared, besides the key; None is all.
+        within: How far the lake may be behind the database; a row that differs may be on its way for this long.
+        limits: The limits of the check `keeps_up`.
     """
 
     database: str | None = field(default=None, repr=False)

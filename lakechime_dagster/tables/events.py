@@ -173,7 +173,7 @@ class Pin(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PathRule:
-    """What may change at the paths of a pattern; of what it does not say, what is less specific decides."""
+    """What may change at the paths of a pattern; less specific rules decide what it leaves out."""
 
     columns: str | Mode | None = None
     kinds: str | Mode | None = None
@@ -197,21 +197,22 @@ class PathRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What may change: tables of new types, columns of new paths, siblings for new kinds of values.
+    """What may change: tables of new types, columns of new paths, variant columns for values of another type.
 
-    What a table, or an object within it, is born with comes along whatever is said of columns: that is no change.
+    The fields of the events that create a table, or an object within it, are no change: they always get columns.
 
     Attributes:
-        is_double_first: A number's column is a double from its birth, unless it is pinned.
-        pins: The types that columns have from their birth, by path: `{"/items[]/price": "double"}`.
-        paths: Rules by patterns of paths, such as `/payload/*`, in which `*` stands for any text; of those that match a path the
-            one holds that says most of it.
-        include: The changes that may come at all; all of them, where none is named.
-        exclude: Those that may not: they are as under `rescue`, a table as under `freeze`, but where a rule for a path says more.
-        shared: Rules of the group for paths, of which those hold that say more of a path than any of `paths`.
-        problem: What is wrong with it, where a lake is loaded; the group that has it fails.
-        max_columns: How many columns of single values a type gets at most; the group's, or MAX_COLUMNS, where it is not said.
-        max_types: How many tables a group has at most; events of further types wait in the stream's table.
+        is_double_first: New columns for numbers are doubles, unless they are pinned.
+        pins: The types of new columns by path: `{"/items[]/price": "double"}`.
+        paths: Rules by path pattern, such as `/payload/*`, in which `*` stands for any text. The most specific pattern
+            wins.
+        include: The changes that are allowed at all; all of them by default.
+        exclude: The changes that are not allowed. They are treated as `rescue`, tables as `freeze`, unless a rule for
+            their path is more specific.
+        shared: Rules of the group for paths; the more specific of these and `paths` wins.
+        problem: What is wrong with it when a lake is loaded; its group fails.
+        max_columns: The largest number of columns with single values of a type; by default the group's, or MAX_COLUMNS.
+        max_types: The largest number of tables of a group; events of further types wait in the stream's table.
     """
 
     tables: str | Mode = Mode.EVOLVE
@@ -451,8 +452,9 @@ class EventGroup:
         contract: What its events may change.
         contracts: The same of single types, in place of it.
         personal: Patterns of paths at which values are personal.
-        allowed: Types that people let have a table, however many there are.
-        problem: What is wrong with its declaration. It still has the types that it matches, whose events wait in the stream's table.
+        allowed: Types that people allowed a table beyond `max_types`.
+        problem: What is wrong with its declaration. It still owns the types that it matches; their events wait in the
+            stream's table.
     """
 
     name: str
@@ -525,10 +527,10 @@ def event_stream(
     Args:
         name: A single word.
         source: `JsonLines`, `KafkaTopic` or `TableRows`: where the events are, and how often it is polled.
-        type_field: The path that leads to the name of an event's type, such as `$.header.type`.
-        producer_field: The path that leads to who sent it.
-        storage: The location, account and maintenance of its table. The maintenance is also that of the group for types that no other
-            group takes.
+        type_field: The path of the name of an event's type, such as `$.header.type`.
+        producer_field: The path of the name of the sender.
+        storage: The location, account and maintenance of its table. The maintenance also applies to the group of types
+            that no other group matches.
         asset: What the asset of its table shows; its group is the stream's name by default.
 
     Raises:
@@ -579,17 +581,17 @@ def event_group(
 ) -> EventGroup:
     """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when its first event arrives.
 
-    A type is of the group with the most specific pattern that matches it. When a change of the patterns gives it to another group,
-    its table keeps its name, and its checkpoint moves with it.
+    A type belongs to the group with the most specific matching pattern. If a change of patterns moves it to another
+    group, its table keeps its name, and its checkpoint moves with it.
 
     Args:
         name: A single word; the folder of the tables.
         stream: The result of `event_stream`.
-        match: In which `*` stands for any text.
+        match: A pattern of type names, in which `*` stands for any text.
         contract: What events may change, how many columns and tables there may be, and the types of single paths.
-        types: Contracts of single types, in place of the group's but for its pins and rules for paths.
+        types: Contracts of single types. They replace the group's contract except for its pins and rules for paths.
         columns: At which paths values are personal, by patterns (`{"/user/email": personal("email")}`).
-        owner: Who is told of failures and breaking changes.
+        owner: Who receives alarms about failures and breaking changes.
         options: When it runs, is verified and maintained, by which driver, and how it is shown.
 
     Raises:

@@ -133,10 +133,12 @@ class QueryLog:
         table: a Delta table of the lake.
         sql: the column of the text as it was executed; never of templates.
         dialect: the engine, by sqlglot's name.
-        at: the column of when it ended: a timestamp, an ISO text or milliseconds since the epoch.
-        state: the column of how it ended; without one every row counts. `succeeded` are the texts that count.
+        at: the column with the time of its end: a timestamp, an ISO text or milliseconds since the epoch.
+        state: the column with its final state; without one every row counts.
+        succeeded: the states that count.
+        user: the column of who asked; likewise `dashboard`, its `link`, `task` and `run`.
         user, dashboard, link, task, run: columns of who asked, for which dashboard and where that is, as which task and run.
-        every: how often what came is read; None reads it as it comes.
+        every: how often new rows are read; None reads them as they arrive.
 
     Raises:
         DeclarationError: a name is empty, or the pace is none.
@@ -216,11 +218,10 @@ Table = SourceTable | Target
 class Lake:
     """Tables that are declared together; every input of a computed table is one of them.
 
-    `tables` is in an order in which inputs come first. `groups` are those of streams of events, whose tables nobody declares.
-    `alarms` are URLs of apprise, or `$NAME`s of variables that hold them, to which people are told of checks that fail, where
-    LAKECHIME_ALARMS is `send`. `aliases` are what other engines call its tables: a table for a table, or `hive.*` to `*` or
-    `bronze.*` for all names below; what they tell of their reads and writes is taken for these. `query_logs` are its tables in
-    which executed SQL is written down.
+    `tables` lists inputs before the tables that read them. `alarms` are URLs of apprise, or `$NAME`s of variables that
+    hold them; failing checks are sent there if LAKECHIME_ALARMS is `send`. `aliases` map the names that other engines
+    use to tables: a table to a table, or `hive.*` to `*` or `bronze.*` for all names below. `query_logs` are tables
+    with executed SQL.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.

@@ -32,14 +32,14 @@ class Maintenance:
     """What may be done to a table's files, and when.
 
     Attributes:
-        every: How often; a run rewrites no more than its `budget`, and the next one goes on.
+        every: The schedule; a run rewrites at most `budget` bytes, and the next one continues.
         budget: Bytes of files that one run may rewrite.
-        keep_for: How long removed files stay for readers that no consumer tells of, never less than seven days.
+        keep_for: How long removed files stay for readers other than consumers, at least seven days.
         small_file: Bytes; files below it are joined, up to `target_file` bytes.
         target_file: Bytes; at least twice `small_file`, or what was joined would be small again.
         min_files: Fewer small files of a partition are left alone.
         max_deleted_ratio: Files with deletion vectors are rewritten where a larger part of their rows is deleted.
-        orphans_after: Files that no commit names are told of when they are older, never less than three days.
+        orphans_after: Files that no commit names are reported when they are older, at least three days.
         remove_orphans: Whether a run removes them, by a full VACUUM, once they are older than what is kept.
         properties: Delta's properties of the table, such as `delta.logRetentionDuration`; one that is named no more stays as it is.
     """

@@ -205,7 +205,7 @@ class Account:
 
     Attributes:
         name: As people know it, such as `shop-writer`.
-        settings: Of Hadoop's file systems, by their names there, such as `fs.s3a.access.key`; a value `$NAME` is taken from the
+        settings: Settings of Hadoop's file systems by name, such as `fs.s3a.access.key`. `$NAME` is read from the
             environment of runs.
     """
 

@@ -21,22 +21,23 @@ MAX_BYTES = 1 << 30
 class JsonLines:
     """Files of JSON lines in a folder, a message each line; a file may grow, and is read up to its last whole line.
 
-    A line is a message's value, or an object of Kafka's parts (`topic`, `partition`, `offset`, `key`, `value` as text,
-    `headers` as pairs of texts, and `topic_id` and `timestamp_ms` where they are known), as tools that copy topics write
-    them, with `records=True`. Empty lines are none. Where Spark has executors of its own, they see the folder too.
+    A line is a message's value. With `records=True` it is a Kafka record: `topic`, `partition`, `offset`, `key`,
+    `value` as text, `headers` as pairs of texts, and optionally `topic_id` and `timestamp_ms`. Empty lines are ignored.
+    Spark's executors must see the folder too.
 
     Attributes:
-        folder: In the project's folder where it is relative.
-        pattern: Of the names of the files, below the folder.
-        shards: A regular expression that the names of files (of `records` those of their topics) match, with a named group for
-            each column that they tell.
-        records: A line is a message with its parts, not its value alone.
+        folder: The folder; a relative one is in the project's folder.
+        pattern: A glob of the names of files below the folder.
+        shards: A regular expression for the names of files (with `records` of their topics), with a named group for
+            each shard column.
+        records: A line is a whole Kafka record, not only its value.
         database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where files
             hold those of several; messages of others are counted, and nothing else is read of them.
         table: A glob of the tables, likewise.
-        transactions: A glob of the topics, among the records, in which Debezium tells transactions, by which a lost change is known.
-        max_bytes: That one step reads, of whole lines, the files in the order of their names; None is all that is there. A
-            longer line is taken alone.
+        transactions: A glob of the topics, among the records, with Debezium's transaction metadata, by which lost
+            changes are detected.
+        max_bytes: The bytes of whole lines that one execution reads, in the order of file names; None is no limit. A
+            longer line is read alone.
         every: How often the folder is polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 
@@ -74,20 +75,20 @@ class KafkaTopic:
     """Topics of a Kafka cluster.
 
     Attributes:
-        topic: The name of a topic, or a glob that several match.
+        topic: The name of a topic, or a glob.
         bootstrap: Servers, such as `broker:9092`.
-        options: Further settings of Kafka's clients, by librdkafka's names, such as `security.protocol`, `sasl.mechanism`,
-            `sasl.username`, `sasl.password`, `ssl.ca.location`; a value `$NAME` is taken from the environment.
-        heartbeats: A glob of topics in which the changes of a heartbeat table come, of the same database and connector: they tell
-            how far its log was read while it is quiet.
-        shards: A regular expression that the names of topics match, with a named group for each column that they tell.
+        options: Settings of Kafka's clients by librdkafka's names, such as `security.protocol`, `sasl.mechanism`,
+            `sasl.username`, `sasl.password`, `ssl.ca.location`. `$NAME` is read from the environment.
+        heartbeats: A glob of topics with the changes of a heartbeat table of the same database and connector. They show
+            how far the log was read while the table is quiet.
+        shards: A regular expression for the names of topics, with a named group for each shard column.
         database: A glob of the databases whose messages are read (of PostgreSQL and others that have them, of the schemas), where topics
             hold those of several, as Maxwell's do by default; messages of others are counted, and nothing else is read of them.
         table: A glob of the tables, likewise.
-        transactions: A glob of the topics in which the connector tells transactions (`provide.transaction.metadata`; the topic is
-            named `<topic.prefix>.transaction`), by which a change that was lost is known.
-        max_offsets: That one step reads of all partitions, of each as much as it holds beside the others, and one at least; None
-            is all that is there. Topics of `heartbeats` are read when all else is.
+        transactions: A glob of the topics with transaction metadata (`provide.transaction.metadata`; the topic is named
+            `<topic.prefix>.transaction`), by which lost changes are detected.
+        max_offsets: The offsets that one execution reads of all partitions, in proportion to what each has, at least
+            one; None is no limit. Topics of `heartbeats` are read last.
         every: How often the topics are polled, such as `every(minutes=5)`; by default at each evaluation of its trigger.
     """
 

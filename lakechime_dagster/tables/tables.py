@@ -173,7 +173,7 @@ class WrittenTable(DeclaredTable):
 
 @dataclass(frozen=True)
 class SourceTable(DeclaredTable):
-    """A table that is written elsewhere.
+    """A table that others write.
 
     Attributes:
         name: Of dotted parts, such as `bronze.orders`, which are also its asset key.
@@ -207,9 +207,9 @@ class Injection:
 class LakeTable(WrittenTable):
     """A table that this lake computes, by a Python function over DataFrames or by Spark SQL.
 
-    `reads` maps the name by which the function or the SQL calls an input to how it is read. `key_columns` says, for
-    `affected_keys`, per table read as changes and per key, which columns of that table give the key: one for each that
-    the function's result, or the key's term in the SQL, mentions. Calling the table calls its function.
+    `reads` maps each input's name in the function or the SQL to how it is read. `key_columns` are, for `affected_keys`,
+    per table read as changes and per key, the columns of that table that give the key: one for each that the function's
+    result, or the key's term in the SQL, mentions. Calling the table calls its function.
     """
 
     keys: tuple[str, ...] = ()

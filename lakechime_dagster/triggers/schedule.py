@@ -195,7 +195,7 @@ class Tick:
 
 
 def tick(offset: str = "", format: str | None = None) -> Tick:  # noqa: A002 - the word users know from strftime
-    """The grid point, moved: `tick("-1d")`, `tick("-1d", "%Y-%m-%d")`, `tick("-1h", "%H")`."""
+    """The tick, moved: `tick("-1d")`, `tick("-1d", "%Y-%m-%d")`, `tick("-1h", "%H")`."""
     return Tick(offset, format)
 
 

@@ -59,8 +59,8 @@ class FireKey:
 class PartitionTrigger:
     """Fires once per key when all partitions of all conditions are there, each with all tags on one event.
 
-    `late` says what a change in a partition of a fired key does; `deadline` (from the grid point or the activation
-    of the subscription, whichever is later) ends the wait for a key; at most `max_in_flight` keys run at once.
+    `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a key, counted from
+    the tick or the activation of the subscription, whichever is later. At most `max_in_flight` keys run at once.
     """
 
     conditions: tuple[PartitionCondition, ...]
@@ -151,12 +151,11 @@ class PartitionTrigger:
 class SnapshotTrigger:
     """Fires when any of the tables has a matching event after the consumer's checkpoint.
 
-    `every` paces it: an event waits for the first grid point at or after its registration; without it the trigger
-    fires as events arrive. `wait_after_last` waits until no matching event came for that long, `max_wait` at most.
-    Tags decide when: the rows read are all up to the newest matching event, commits between included; with
-    `only_matching` those alone that the commits of matching events wrote, in the order in which the events came: one of
-    an older commit that came later is applied later. A commit is read once, by the first of its events that matches.
-    `cluster` is that of the tables, "" where they name none.
+    With `every`, an event waits for the first tick at or after its registration; without it the trigger fires as events
+    arrive. `wait_after_last` waits until no matching event has arrived for this time, `max_wait` at most. Tags decide
+    when it fires; the range is everything up to the newest matching event. With `only_matching` the range is only the
+    commits of matching events, in the order in which the events arrived; each commit is read once. `cluster` is that of
+    the tables, "" if they name none.
     """
 
     tables: tuple[str, ...]
