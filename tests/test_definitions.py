@@ -114,15 +114,6 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
     assert found == dict.fromkeys(computed, checked) | groups | named | {"airport/events": {"nothing_refused"}}
 
 
-def test_an_asset_says_before_any_run_what_it_waits_for_and_how_it_is_computed(definitions: dg.Definitions) -> None:
-    silver, daily, source = (dict(node(definitions, key).metadata) for key in ("silver/flights", "gold/daily_delays", "bronze/flights"))
-    assert silver["waits for"] == "a change of bronze.flights or bronze.weather, every minute"
-    assert silver["keys"] == "flight_date, carrier, flight, origin, sched_dep_time"
-    assert (daily["refresh"], daily["partitioned by"]) == ("partitions", "flight_date (date)")
-    assert "FROM bronze.flights" in daily["sql"].value
-    assert source["dagster/table_name"] == "bronze.flights"
-
-
 ORDERS = SourceTable("bronze.orders", storage=Storage(partitioned_by={"shop": "string"}))
 BY_SHOP = "SELECT shop, count(*) AS n FROM bronze.orders GROUP BY shop"
 

@@ -122,16 +122,6 @@ def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) 
     )
 
 
-def test_a_table_that_is_not_there_yet_is_no_fault_of_the_run_that_would_compare_it(lakechime: Cli, tmp_path: Path) -> None:
-    table = Shop.declared(lakechime, monitor=Monitor(database=DATABASE, table="shop.orders"), source=JsonLines(str(tmp_path))).table
-    same_alone = {dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "same_as_database")}
-    job = build_definitions(Lake("shop", [table])).resolve_job_def("shop__monitors").get_subset(asset_check_selection=same_alone)
-    with dg.DagsterInstance.ephemeral() as instance:
-        (found,) = job.execute_in_process(instance=instance).get_asset_check_evaluations()
-    told = (found.passed, found.severity, found.description)
-    assert told == (False, dg.AssetCheckSeverity.WARN, "shop.orders is not there yet, as no step of it has been: it is compared then")
-
-
 def compared(**declared: Any) -> Monitored:
     whole = {
         "table": NAME,

@@ -75,15 +75,6 @@ def test_a_later_fold_adds_to_an_earlier_one(store: SqlDCEStore) -> None:
     assert dict(kept.tag_positions) == {(("complete", "no"),): first.position, (("complete", "true"),): second.position}
 
 
-def test_every_tag_is_kept_where_those_that_are_needed_are_not_known(store: SqlDCEStore) -> None:
-    (event,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7", "complete": "true"})]).registered
-
-    expire(store.engine, FAR, needed={}, tag_keys=None)
-
-    (kept,) = store.availability(ORDERS)
-    assert dict(kept.tag_positions) == {(("complete", "true"), ("run", "7")): event.position}
-
-
 def test_a_repeat_of_a_folded_event_stays_a_duplicate(store: SqlDCEStore) -> None:
     events = [make_event(partition=["a"], snapshot_id="1", tags={"run": "7"}), make_event(event_key="k")]
     originals = store.register(events).registered
@@ -175,15 +166,6 @@ def test_a_folded_drop_withdraws_what_was_there_before_it(store: SqlDCEStore) ->
     (kept,) = store.availability(ORDERS)
     assert kept.canonical == '["b"]'
     assert dict(kept.tag_positions) == {(("complete", "again"),): back.position}
-
-
-def test_a_folded_drop_withdraws_what_a_table_held_before_it_was_created_anew(store: SqlDCEStore) -> None:
-    store.register([make_event(partition=["a"], snapshot_id="10", table_uid="old")])
-    store.register([make_event(partition=["a"], snapshot_id="1", table_uid="new", operation_type="DELETE")])
-
-    expire(store.engine, FAR, needed={})
-
-    assert store.availability(ORDERS) == []
 
 
 def test_folded_partitions_are_compared_by_levels_declared_later(store: SqlDCEStore) -> None:

@@ -11,7 +11,6 @@ from lakechime_dagster.dce.events import (
     CHANGED_TAG,
     DataChangeEvent,
     Position,
-    RegisteredEvent,
     Tags,
     changed_columns,
     changed_fact,
@@ -29,16 +28,6 @@ from tests.factories import make_event
 @given(events())
 def test_an_event_survives_its_json(event: DataChangeEvent) -> None:
     assert from_json(json.loads(json.dumps(to_json(event)))) == event
-
-
-def test_a_registered_event_shows_where_and_when_and_is_accepted_back() -> None:
-    event = make_event(partition=["a"], snapshot_id="1")
-    registered = RegisteredEvent(event=event, event_ts=5, position=Position(3, 4), canonical='["a"]', amends=Position(1, 2))
-
-    wire = to_json(registered)
-
-    assert (wire["event_ts"], wire["position"], wire["amends"]) == (5, "3-4", "1-2")
-    assert from_json(wire) == event
 
 
 @pytest.mark.parametrize(

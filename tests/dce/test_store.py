@@ -137,16 +137,6 @@ def test_an_event_that_names_the_tables_own_id_means_its_current_generation(stor
 
 
 @pytest.mark.dialect
-def test_capture_is_remembered_with_its_events(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="3", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "3")])  # type: ignore[arg-type]
-    store.register([], [Seen("bronze.orders", TableUid("u"), "4")])  # type: ignore[arg-type]
-
-    record = store.table("bronze.orders")
-    assert record is not None
-    assert (record.table_uid, record.seen, record.events) == ("u", "4", 1)
-
-
-@pytest.mark.dialect
 def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="0", table_uid="u")])
     mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
@@ -241,15 +231,6 @@ def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) ->
 
 
 @pytest.mark.dialect
-def test_the_same_partition_is_compared_by_the_levels_of_each_cluster(store: DCEStore) -> None:
-    store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}), cluster="east")
-    store.register([make_event(cluster=cluster, partition=["05"], snapshot_id="1") for cluster in ("east", "west")])
-
-    assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=(5,))] == ["east"]
-    assert [one.event.cluster for one in all_of(store, table="bronze.orders", partition=("05",))] == ["east", "west"]
-
-
-@pytest.mark.dialect
 def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
     store.register([make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)])
     checkpoint, read = Position.ORIGIN, []
@@ -274,19 +255,6 @@ def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:
     assert later.position > head
     assert snapshots(store.feed(head).events) == ["2"]
     assert snapshots(all_of(store, through=head)) == ["1"]
-
-
-@pytest.mark.dialect
-def test_tables_are_listed_by_cluster_and_name_with_what_is_known(store: DCEStore) -> None:
-    store.register([make_event("b", snapshot_id="1"), make_event("b", snapshot_id="2"), make_event("a", cluster="east", snapshot_id="1")])
-    store.declare("a", HOUR)
-
-    records = store.tables()
-
-    assert [(record.cluster, record.name, record.events) for record in records] == [("", "a", 0), ("", "b", 2), ("east", "a", 1)]
-    assert records[0].levels == HOUR
-    assert records[0].last_event_ts is None
-    assert records[1].last_event_ts == all_of(store, table="b")[-1].event_ts
 
 
 @pytest.mark.dialect

@@ -127,25 +127,6 @@ def test_a_wrong_cell_a_missing_row_and_missing_changes_are_found_and_shown(worl
     assert check.reason == "its newest change is of 2013-01-02 14:00:00, the database's of 2013-01-02 15:00:00"
 
 
-def test_rows_that_are_too_many_and_changes_that_newer_ones_have_overtaken_are_found(world: World) -> None:
-    def stranger(rows: pa.Table) -> pa.Table:
-        return pa.concat_tables([rows, rows.slice(0, 1).set_column(0, "carrier", pa.array(["ZZ"]))])
-
-    world.change("gold.airline_scorecard", stranger)
-    world.change("gold.route_hour", lambda rows: pa.concat_tables([rows, rows.slice(2, 1)]))
-    world.change("cdc.bookings", lambda rows: rows.filter(pc.field("booking") != 20_001))
-    checks = world.checks()
-
-    assert str(checks["gold.airline_scorecard"].difference) == "carrier=ZZ: should not be there"
-    check = checks["gold.route_hour"]
-    assert check.finding is Finding.DIFFERS
-    assert check.difference is not None
-    assert check.difference.key == {name: world.tables["gold.route_hour"][name][2].as_py() for name in ("origin", "dest", "hour")}
-    assert str(check).endswith("number of rows is 2, should be 1")
-    check = checks["cdc.bookings"]
-    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "booking=20001: is missing")
-
-
 def without(rows: pa.Table, number: int) -> pa.Table:
     return pa.concat_tables([rows[:number], rows[number + 1 :]])
 

@@ -34,10 +34,3 @@ def test_a_stock_asset_gets_exactly_the_events_of_its_execution(shop: DagsterDev
     handed = json.loads(line["env"]["LAKECHIME_DCES"])
     assert [event["snapshot_id"] for event in handed] == line["snapshots"]
     assert line["env"]["LAKECHIME_EXECUTION"] == line["execution"]
-
-
-def test_nothing_new_launches_nothing_and_a_trigger_says_what_it_waits_for(shop: DagsterDev, orders: dict[str, Any]) -> None:
-    explained = shop.lakechime("trigger", "show", "gold.orders_of_day")
-    assert explained["decision"] == "not_yet"
-    assert any("complete" in reason for reason in explained["reasons"])
-    assert len(shop.runs("silver.orders")) == 1

@@ -8,13 +8,10 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
-from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.runtime.platform import Platform, ask_target, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.sensors.events import events_sensor
@@ -157,18 +154,6 @@ def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
     assert [one.event.table for one in found] == ["bronze.items"]
     assert "bronze.orders" in problem
     assert "bronze.orders" in world.tick().skip_message
-
-
-def test_a_cursor_beyond_the_head_of_a_store_that_was_made_anew_hides_no_change(world: World) -> None:
-    for day in (1, 2, 3):
-        world.commit("bronze.items", a_row(day))
-        world.tick()
-    with writing(world.platform.store.engine) as connection:
-        connection.execute(sa.delete(dce_event))
-        connection.execute(sa.text("DELETE FROM sqlite_sequence"))
-    world.push("bronze.items", 1)
-    assert [one["commit"] for one in shown(world.tick())] == ["1"]
-    assert shown(world.tick()) == []
 
 
 @pytest.mark.parametrize(

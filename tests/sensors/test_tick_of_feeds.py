@@ -6,17 +6,15 @@ import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, LakeChimeError
 from lakechime_dagster.runtime.claim import adopted
-from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerState, Execution, FileOffsets, SourceOffsets
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution, FileOffsets, SourceOffsets
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
@@ -141,24 +139,6 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     assert execution.end.feed == FileOffsets({"a-2.jsonl": 2})
 
 
-def test_a_ledger_that_was_lost_goes_on_at_the_checkpoint_of_the_commit(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    subscription = a_feed(folder)
-    drop(folder, "a.jsonl", "1", "2")
-    end = Checkpoint(feed=FileOffsets({"a.jsonl": 2}))
-
-    def ask_target(target: object) -> object:
-        return lambda consumer: Committed(
-            version=SnapshotId("7"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end)
-        )
-
-    monkeypatch.setattr("lakechime_dagster.sensors.tick.ask_target", ask_target)
-    assert run_tick(platform, subscription, runs).launches == ()
-    execution = one(run_tick(platform, subscription, runs).launches)
-    assert (execution.step, execution.start.feed, execution.end.feed) == (4, end.feed, FileOffsets({"a.jsonl": 4}))
-
-
 def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
     subscription = a_feed(folder, minutes=24 * 60)
     with pytest.raises(NothingNewError, match=f"{NAME}: nothing new in"):
@@ -171,20 +151,6 @@ def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platf
     (folder / "a.jsonl").write_text("")
     with pytest.raises(ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"):
         adopted(platform, subscription, "run-2", None)
-
-
-def test_an_explanation_asks_the_feed_and_changes_nothing(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
-    drop(folder, "a.jsonl", "1")
-    assert explain(platform, subscription).reasons[0] == f"2 bytes came in a.jsonl of {folder}"
-    completed(world, run_tick(platform, subscription, runs))
-    (folder / "a.jsonl").write_text("")
-    decision = explain(platform, subscription)
-    assert (decision.fires, "holds 0 bytes" in decision.sentence) == (False, True)
-    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].state is ConsumerState.ACTIVE
-    assert explain(platform, subscription, at_ms=world.store.now()).reasons == (
-        f"what {folder}/*.jsonl held then is not kept; ask without a time",
-    )
 
 
 def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:

@@ -13,16 +13,11 @@ import pytest
 
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
-from lakechime_dagster.tables.databases import Debezium, Monitor
-from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
@@ -287,34 +282,6 @@ def test_what_is_given_by_name_must_say_whether_it_is_partitioned(tmp_path: Path
         assert location.platform.ledger.executions() == []
 
 
-EVERY_HOUR = PartitionTrigger(
-    PartitionCondition.of(SOURCE, {"hour": [1, 2]}, PartitionLevels.of({"hour": "int"})),
-    every(days=1, start="2013-01-02"),
-)
-
-
-@pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), EVERY_HOUR], ids=["snapshots", "partitions"])
-@pytest.mark.parametrize("launched", [{"target": by_day}, {"job": dg.define_asset_job("by_day_job", [by_day], partitions_def=DAYS)}])
-def test_a_trigger_whose_firing_names_no_partition_cannot_launch_what_is_partitioned(
-    trigger: PartitionTrigger | SnapshotTrigger, launched: dict[str, Any]
-) -> None:
-    with pytest.raises(DeclarationError, match=r"^by_day, trigger: .* names no partition, and by_day(_job)? is partitioned; "):
-        lakechime_sensor("by_day", trigger, **launched)
-
-
-def test_a_sensor_needs_a_table_and_exactly_one_thing_to_launch() -> None:
-    with pytest.raises(DeclarationError, match="exactly one"):
-        lakechime_sensor("nothing", SnapshotTrigger([SOURCE]))
-
-    @dg.asset
-    def some() -> None: ...
-
-    with pytest.raises(DeclarationError, match="names no table"):
-        lakechime_sensor("nothing", SnapshotTrigger(), target=some)
-    with pytest.raises(DeclarationError, match="nothing, location: is where the table in writes= lies"):
-        lakechime_sensor("nothing", SnapshotTrigger([SOURCE]), target=some, location="elsewhere/table")
-
-
 @dg.job
 def loop() -> None: ...
 
@@ -360,17 +327,3 @@ def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
         assert location.tick().run_requests == []
         location.change(1, partition=("2013-01-01",), cluster="eu")
         assert len(location.tick().run_requests) == 1
-
-
-def test_a_run_of_a_table_that_follows_a_database_does_not_compare_the_two(tmp_path: Path) -> None:
-    monitor, merge = Monitor(database="$SHOP", table="shop.orders"), CDCMerge(keys=("id",))
-    orders = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=merge, monitor=monitor)
-    definitions = build_definitions(Lake("shop", [orders]))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        location = Location(instance, definitions, "shop_orders", "shop__tables", open_platform())
-        location.platform.store.register([DataChangeEvent(table="shop.orders__changes", snapshot_id=SnapshotId("1"))])
-        request = only(location.tick().run_requests)
-    job = definitions.resolve_job_def("shop__tables")
-    checks = None if request.asset_check_keys is None else set(request.asset_check_keys)
-    run = job.get_subset(asset_selection=set(request.asset_selection), asset_check_selection=checks)
-    assert [node.name for node in run.graph.nodes] == ["shop__orders"]

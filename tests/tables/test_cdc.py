@@ -174,30 +174,6 @@ def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Ca
         declare()
 
 
-def test_both_tables_are_assets_of_which_a_person_sees_where_they_come_from() -> None:
-    table = orders(source=KafkaTopic("shop.orders", bootstrap="broker:9092", every=every(minutes=1)))
-    built = build_definitions(Lake("shop", [table]))
-    graph = built.resolve_asset_graph()
-    nodes = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
-    bronze, followed = nodes["shop/orders__changes"], nodes["shop/orders"]
-    assert {key.to_user_string() for key in bronze.parent_keys} == {"kafka:/broker:9092/shop.orders"}  # which lies outside of the lake
-    assert {key.to_user_string() for key in followed.parent_keys} == {"shop/orders__changes"}
-    assert (set(bronze.kinds), set(followed.kinds)) == ({"deltalake", "spark", "kafka"}, {"deltalake", "spark"})
-    assert bronze.metadata["source"] == "shop.orders at broker:9092"
-    assert (bronze.metadata["envelope"], bronze.metadata["keys"]) == ("Debezium", "id")
-    assert (followed.metadata["on drift"], followed.metadata["remembers in"]) == ("lenient", "shop.orders__state")
-    assert {f"{check.asset_key.to_user_string()}: {check.name}" for check in graph.asset_check_keys} == {
-        "shop/orders__changes: nothing_unreadable",
-        "shop/orders: rows_add_up",
-        "shop/orders: nothing_quarantined",
-        "shop/orders: keeps_up",
-    }
-    sensors = {sensor.name: sensor.description for sensor in built.sensors or []}
-    assert sensors["shop_orders__changes"] == (
-        "Launches after messages of shop.orders at broker:9092, every minute. Each change is applied once."
-    )
-
-
 URL = "mysql+pymysql://reader:secret@db/shop"
 
 

@@ -151,15 +151,6 @@ def test_an_account_that_has_no_effect_is_refused(location: str) -> None:
     assert Account("shop-writer", {"fs.permissions.umask-mode": "077"}).confs(location, {})["fs.permissions.umask-mode"] == "077"
 
 
-def test_an_account_that_has_no_effect_in_the_warehouse_is_refused_at_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lake = Lake("shop", [SourceTable("a.c"), sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as=WRITER))])
-    monkeypatch.setenv("LAKECHIME_WAREHOUSE", str(tmp_path))
-    with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a"):
-        build_definitions(lake)
-    monkeypatch.setenv("LAKECHIME_WAREHOUSE", "s3a://lake")
-    assert build_definitions(lake).resolve_asset_graph().has(dg.AssetKey(["a", "b"]))
-
-
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Account(" ", {"fs.a": "b"}), "Account, name: ' ' is no name, such as shop-writer"),
     (lambda: Account("a", {}), "Account, settings: is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}"),

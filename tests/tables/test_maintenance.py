@@ -255,16 +255,6 @@ def test_after_it_was_done_there_is_nothing_more_to_do(files: TableFiles, reader
     assert plan(files, readers, policy, NOW).actions == ()
 
 
-def test_properties_are_set_where_the_table_has_others_and_not_while_a_consumer_waits() -> None:
-    policy = replace(POLICY, properties={LOG: "interval 60 days", "shop.cost_center": "7"})
-    (action,) = planned(policy=policy, properties={"shop.cost_center": "7"}).actions
-    assert (action.kind, action.properties) == (Kind.PROPERTIES, {LOG: "interval 60 days"})
-    assert action.reason == "delta.logRetentionDuration is declared as interval 60 days"
-    assert planned(policy=policy, properties=dict(policy.properties)).actions == ()
-    made = planned(policy=policy, readers=(Reader(name="gold.x", since=NOW - DAY, waits="it is BLOCKED"),))
-    assert [refused.action.kind for refused in made.refused] == [Kind.PROPERTIES]
-
-
 # What Delta does of it, in small
 def executed(files: TableFiles, made: Plan, policy: Maintenance) -> TableFiles:
     for action in made.actions:

@@ -146,13 +146,6 @@ def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_
 
 
 # Repeats of what was folded
-def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_the_uid_of_its_table_becomes_known(world: World) -> None:
-    event = make_event(partition=["a"], snapshot_id="1")
-    position = world.store.register([event]).registered[0].position
-    fold(world)
-    world.store.register([], [Seen(table=ORDERS, cluster="", table_uid=TableUid("u"), snapshot_id=SnapshotId("5"))])
-
-    assert [one.position for one in world.store.register([event]).duplicates] == [position]
 
 
 def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_levels_are_declared(world: World) -> None:

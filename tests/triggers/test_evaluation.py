@@ -15,7 +15,6 @@ from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import matched_before
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
@@ -26,7 +25,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_subscription, checkpoint, committed, nothing_committed, one
+from tests.support.world import World, a_subscription, checkpoint, committed, one
 
 COMPLETE = {"complete": "true"}
 
@@ -223,13 +222,6 @@ def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registere
 
 
 # Several daemons
-def test_a_decision_does_not_claim_a_consumer_that_was_claimed_and_completed_meanwhile(world: World) -> None:
-    world.change(version=0)
-    subscription = a_subscription()
-    row = world.evaluator.activate(subscription)
-    slow = world.decide(subscription)
-    world.ledger.complete(one(world.fire(subscription)), None)
-    assert world.evaluator.fire(subscription, row, slow, nothing_committed) == []
 
 
 def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: World) -> None:
@@ -248,17 +240,6 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
 
 
 # Pause
-def test_an_explanation_of_a_past_time_does_not_change_when_the_subscription_has_rested_since(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger(["bronze.orders"], tags=COMPLETE))
-    world.evaluator.activate(subscription)
-    world.change(version=0, tags=COMPLETE)
-    world.let_pass(60_000)
-    then = world.store.now() - 30_000
-    world.ledger.complete(one(world.fire(subscription)), None)
-    for version in (1, 2):
-        world.change(version=version)
-        world.tick_of_the_sensor(subscription)
-    assert world.decide(subscription, at_ms=then).fires
 
 
 ICE = "ice.orders"
@@ -313,32 +294,6 @@ def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: Worl
     assert world.fire(subscription) == []
 
 
-def test_keys_fire_oldest_first_and_no_more_than_may_run_at_once(world: World) -> None:
-    subscription = days(max_in_flight=2)
-    for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
-        arrive(world, day, version)
-    decision = world.decide(subscription)
-    assert fired(decision) == ["day=2013-01-01", "day=2013-01-02"]
-    assert "1 key more is ready; 2 may run at once" in decision.reasons
-    first, _ = world.fire(subscription)
-    assert world.fire(subscription) == []
-    world.ledger.complete(first, None)
-    assert [execution.consumer.key for execution in world.fire(subscription)] == ["day=2013-01-03"]
-
-
-def test_a_key_that_is_held_says_why_and_keeps_no_other_from_running(world: World) -> None:
-    subscription = days(max_in_flight=1)
-    for version, day in enumerate(("2013-01-01", "2013-01-02")):
-        arrive(world, day, version)
-    execution: Execution | None = one(world.fire(subscription))
-    while execution is not None:
-        execution = world.ledger.lose(execution, "disk full")
-    decision = world.decide(subscription)
-    assert fired(decision) == ["day=2013-01-02"]
-    assert "daily day=2013-01-01 is BLOCKED: attempt 5 of step 1 failed: disk full" in decision.sentence
-    assert decision.waits
-
-
 def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
@@ -362,14 +317,6 @@ def test_partitions_are_compared_by_the_types_that_the_table_declares(world: Wor
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": "05"}, levels)
     world.change(version=0, partition=["2013-01-01", "5"])
     assert world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
-
-
-def test_a_near_miss_by_type_only_is_named(world: World) -> None:
-    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": 5})
-    world.change(version=0, partition=["2013-01-01", "5"])
-    decision = world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS)))
-    assert not decision.fires
-    assert 'has no event yet (there is ["2013-01-01","5"], of another type)' in decision.reasons[0]
 
 
 def test_a_drop_after_folding_withdraws_what_was_folded(world: World) -> None:
@@ -410,17 +357,6 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
 
 
 # Deadline
-def test_a_deadline_counts_from_the_activation_of_the_subscription_and_availability_comes_first(world: World) -> None:
-    subscription = days(deadline=dt.timedelta(hours=1))
-    assert "expired" not in world.decide(subscription).sentence
-    world.let_pass(2 * 3_600_000)
-    arrive(world, "2013-01-02", 0)
-    decision = world.decide(subscription)
-    assert fired(decision) == ["day=2013-01-02"]
-    assert "0 of 3 keys fired, 2 expired" in decision.reasons
-    assert [reason.partition(": ")[2] for reason in decision.reasons if "expired at" in reason] == [
-        f'0 of 1 partitions; bronze.orders["{day}"] has no event yet' for day in ("2013-01-03", "2013-01-01")
-    ]
 
 
 def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:
@@ -472,15 +408,6 @@ def test_a_key_is_handed_the_events_that_brought_the_tags(world: World) -> None:
     world.change(version=1, partition=["2013-01-01"])
     mark = world.change(partition=["2013-01-01"], tags=COMPLETE)
     assert handed(world, subscription) == {"day=2013-01-01": [mark]}
-
-
-def test_a_key_is_handed_the_events_of_partitions_whose_levels_were_declared_after_the_claim(world: World) -> None:
-    condition = PartitionCondition.of("bronze.orders", {"hour": "05"})
-    subscription = Subscription(name="hourly", trigger=PartitionTrigger(condition, DAYS))
-    world.change(version=1, partition=["05"])
-    (execution,) = world.fire(subscription)
-    world.store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
-    assert [event.event.snapshot_id for event in events_of(world.engine, subscription, execution)] == ["1"]
 
 
 def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(world: World) -> None:
@@ -592,23 +519,6 @@ def test_tags_that_are_asked_for_wake_whatever_changed(begun: World) -> None:
     assert not begun.decide(reader()).fires
 
 
-def test_a_sweep_over_many_subscriptions_decides_the_same_at_each_look(begun: World) -> None:
-    subscriptions = [reader(), reader("hourly", trigger=SnapshotTrigger(ORDERS, every(hours=1))), a_subscription("all")]
-    for subscription in subscriptions:
-        begun.tick_of_the_sensor(subscription)
-    sweep = Sweep(begun.evaluator, subscriptions)
-    sweep.decisions()
-    for version, column, fires in [(1, "note", {"all"}), (2, "note", {"all"}), (3, "amount", {"all", "paid"})]:
-        change(begun, version, column)
-        for _ in range(2):
-            found = sweep.decisions()
-            assert {name for name, decision in found.items() if decision.fires} - {"hourly"} == fires
-            assert {name: decision.sentence for name, decision in found.items()} == {
-                subscription.name: begun.decide(subscription).sentence for subscription in subscriptions
-            }
-            sweep.move_on(set())
-
-
 def hourly(now: dt.datetime) -> Subscription:
     """A subscription whose only grid point is the hour that has begun."""
     condition = PartitionCondition.of(ORDERS, {"hour": tick("+0h", "%Y-%m-%dT%H")}, PartitionLevels.of({"hour": "string"}))
@@ -678,16 +588,3 @@ def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World
     world.change(version=0)
     assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
     assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]
-
-
-@pytest.mark.dialect
-def test_a_subscription_that_the_ledger_lost_is_activated_again(world: World) -> None:
-    subscriptions = [a_subscription(name) for name in ("a", "b")]
-    sweep = Sweep(world.evaluator, subscriptions)
-    assert sweep.decisions() == {}
-    with writing(world.engine) as connection:
-        connection.execute(sa.delete(schema.subscription).where(schema.subscription.c.name == "b"))
-    sweep.reread()
-    world.change(version=0)
-    assert sorted(sweep.decisions()) == ["a", "b"]
-    assert [row.name for row in world.ledger.subscriptions()] == ["a", "b"]

@@ -4,20 +4,16 @@ import pytest
 import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import Action, By, CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
-from lakechime_dagster.triggers.retention import expire, mark_stale, needs, tags_needed
-from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.retention import needs, tags_needed
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import StartFrom
 from tests.support.world import World, a_subscription, checkpoint, one
 
 ADA = By(who="ada", reason="month end")
@@ -134,18 +130,6 @@ def test_what_a_live_run_is_at_is_not_retried(world: World) -> None:
         world.people.retry(execution, ADA)
 
 
-def test_a_step_of_a_consumer_that_lost_events_is_not_retried(world: World) -> None:
-    world.change(version=0)
-    (execution,) = world.fire(a_subscription())
-    world.change(version=1)
-    needed = {"bronze.orders": Position.ORIGIN}
-    expire(world.engine, world.store.now() + 1_000, needed=needed, force=True, when_forced=mark_stale)
-    with pytest.raises(ConsumerConflictError, match=r"silver is STALE: .* `lakechime trigger seek silver` goes on, after `lakechime exec"):
-        world.people.retry(execution, ADA)
-    (consumer,) = world.ledger.consumers(world.evaluator.activate(a_subscription())).values()
-    assert consumer.state is ConsumerState.STALE
-
-
 def test_no_consumer_is_put_past_what_was_registered(world: World) -> None:
     row = consumed(world, 0)
     beyond = at(world, "99999999-1")
@@ -170,18 +154,6 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
     )
     kept = world.people.history(row)[0]
     assert (kept.action, kept.who, kept.before["checkpoints"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
-
-
-def test_a_subscription_that_is_declared_again_after_it_was_forgotten_begins_anew(world: World) -> None:
-    row = consumed(world, 0, 1)
-    world.people.pause(row, ADA)
-    world.people.forget(row, ADA)
-    from_now = a_subscription(trigger=SnapshotTrigger("bronze.orders", start_from="now"))
-    assert world.fire(from_now) == []
-    assert world.evaluator.activate(from_now).activated_ts >= row.activated_ts
-    world.change(version=2)
-    (execution,) = world.fire(from_now)
-    assert (execution.step, execution.ranges()["bronze.orders"].start) == (1, "1")
 
 
 def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) -> None:
@@ -269,20 +241,3 @@ def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: W
     world.let_pass(MINUTE)
     world.people.resume(row, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("now")))
     assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
-
-
-def first_of_2013() -> PartitionTrigger:
-    """A trigger whose only key is a day."""
-    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    return PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-02"))
-
-
-def test_a_key_had_fired_until_somebody_put_its_consumer_back(world: World) -> None:
-    subscription = a_subscription(trigger=first_of_2013())
-    row = world.evaluator.activate(subscription)
-    world.change(version=0, partition=("2013-01-01",))
-    world.let_pass(MINUTE)
-    world.ledger.complete(one(world.fire(subscription)), None)
-    world.let_pass(MINUTE)
-    world.people.seek(row, None, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
-    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [True, False, True]

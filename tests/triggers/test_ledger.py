@@ -8,18 +8,13 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
-from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere, one
 
 
@@ -355,19 +350,3 @@ def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world
     assert world.ledger.hold(subscription, consumer, "a column changed")
     (found,) = consumers_at(world.engine, "silver.orders")
     assert (found.writes, found.state, found.state_reason, found.read) == (True, ConsumerState.BLOCKED, "a column changed", None)
-
-
-def test_a_key_of_a_partition_trigger_needs_its_range_while_it_is_open(world: World) -> None:
-    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    subscription = world.evaluator.activate(
-        Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02")))
-    )
-    for position in (1, 2):
-        execution = world.ledger.claim(
-            subscription, world.ledger.ensure_consumer(subscription, "k"), Claim(end=checkpoint(position, bronze__orders=position))
-        )
-        (found,) = consumers_at(world.engine, ORDERS)
-        assert (version(found.read), version(found.pinned)) == (str(position - 1) if position > 1 else None, str(position))
-        world.ledger.complete(execution, None)
-        (found,) = consumers_at(world.engine, ORDERS)
-        assert (found.read, found.pinned, found.open_since) == (None, None, None)

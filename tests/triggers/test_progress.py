@@ -1,7 +1,7 @@
 """How far consumers are behind, by the store alone."""
 
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.triggers.consumers import FeedLag, FileOffsets, KafkaOffsets, TopicOffsets
+from lakechime_dagster.triggers.consumers import FeedLag
 from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags, overview
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription, elsewhere
@@ -58,28 +58,6 @@ def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None
     }
 
 
-def at(offset: int) -> KafkaOffsets:
-    return KafkaOffsets({"id": TopicOffsets("orders", {0: offset, 1: 3})})
-
-
-def test_what_a_feed_holds_has_waited_since_it_was_seen_first() -> None:
-    """Until an execution is complete, and longer where that left something."""
-
-    def seen(start: int, end: int, now_ms: int, before: FeedLag | None = None, *, step: int = 1, has_more: bool = False) -> FeedLag:
-        return FeedLag.seen(at(start), at(end), step=step, now_ms=now_ms, before=before, has_more=has_more)
-
-    first = seen(2, 7, 100)
-    assert (first.unread, first.unit, first.since_ms) == (5, "events", 100)
-    assert seen(2, 9, 200, first).since_ms == 100
-    assert seen(7, 9, 300, first, step=2).since_ms == 300
-    assert seen(4, 9, 300, first, step=2, has_more=True).since_ms == 100
-    read = seen(9, 9, 400, first, step=2)
-    assert (read.unread, read.since_ms) == (0, None)
-    assert seen(9, 10, 500, read, step=2).since_ms == 500
-    assert FeedLag.from_json(first.to_json()) == first
-    assert FeedLag.seen(None, FileOffsets({"a": 7}), step=0, now_ms=1, before=None, has_more=False).unit == "bytes"
-
-
 def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None:
     world.change("bronze.orders", 1)
     (execution,) = world.fire(a_subscription("open"))
@@ -95,11 +73,3 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
         for subscription in overview(world.ledger)
     }
     assert seen == {"open": (1, 1, 1, 2), "completed": (1, 0, 0, 1)}
-
-
-def test_events_of_a_table_of_that_name_in_another_cluster_do_not_wait(world: World) -> None:
-    for name, cluster in (("here", ""), ("there", "west")):
-        world.evaluator.activate(a_subscription(name, cluster=cluster))
-    for version, cluster in enumerate(("", "west", "west", "east")):
-        world.change("bronze.orders", version, cluster=cluster)
-    assert {subscription.row.name: subscription.waiting for subscription in overview(world.ledger)} == {"here": 1, "there": 2}

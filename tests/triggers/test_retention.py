@@ -96,16 +96,6 @@ def test_a_subscription_that_lost_events_before_its_first_step_is_stale(world: W
     assert "expired by force before they were consumed" in world.decide(a_subscription()).sentence
 
 
-def test_a_subscription_that_lost_nothing_before_its_first_step_gets_no_consumer(world: World) -> None:
-    world.change("bronze.items", 1)
-    world.change(ORDERS, 1)
-    world.evaluator.activate(a_subscription("late", trigger=SnapshotTrigger(ORDERS, start_from="now")))
-    world.evaluator.activate(a_subscription("elsewhere", cluster="prod"))
-    world.evaluator.activate(daily())
-    expire_by_force(world)
-    assert states(world) == {"late": {}, "elsewhere": {}, "daily": {}}
-
-
 def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) -> None:
     subscription = daily()
     world.change(ORDERS, 0, partition=["2013-01-01"])

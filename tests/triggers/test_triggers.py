@@ -1,7 +1,6 @@
 """Triggers and their conditions as declared."""
 
 import datetime as dt
-from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -89,47 +88,6 @@ def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
         SnapshotTrigger("a", only_matching=True)
 
 
-MINUTE = dt.timedelta(minutes=1)
-
-
-DURATION = "is no duration; give a timedelta of 0 or more, such as timedelta(minutes=5)"
-
-
-NO_TIME = "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00"
-
-
-@pytest.mark.parametrize(
-    ("declare", "values", "fields", "told"),
-    [
-        (SnapshotTrigger, ["a"], {"wait_after_last": 5}, f"SnapshotTrigger, wait_after_last: 5 {DURATION}"),
-        (SnapshotTrigger, ["a"], {"wait_after_last": -MINUTE}, f"SnapshotTrigger, wait_after_last: {-MINUTE!r} {DURATION}"),
-        (SnapshotTrigger, ["a"], {"wait_after_last": MINUTE, "max_wait": 60}, f"SnapshotTrigger, max_wait: 60 {DURATION}"),
-        (PartitionTrigger, [on("a", day="x"), GRID], {"deadline": 3600}, f"PartitionTrigger, deadline: 3600 {DURATION}"),
-        (PartitionTrigger, [on("a", day="x"), GRID], {"max_in_flight": "4"}, "PartitionTrigger, max_in_flight: must be at least 1"),
-        (PartitionTrigger, [on("a", day="x"), "daily"], {}, "PartitionTrigger, every: 'daily' is no schedule; write every(minutes=5)"),
-        (SnapshotTrigger, ["a", 5], {}, "SnapshotTrigger, every: 5 is no schedule; write every(minutes=5)"),
-        (SnapshotTrigger, [[None]], {}, "table None: is a NoneType; give text"),
-        (SnapshotTrigger, [5], {}, "table 5: is a int; give text"),
-        (SnapshotTrigger, [["a", ""]], {}, "table '': is empty; give at least one character"),
-        (SnapshotTrigger, [""], {}, "table '': is empty; give at least one character"),
-        (SnapshotTrigger, ["a"], {"start_from": 5}, f"start_from 5: {NO_TIME}"),
-        (every, [], {"days": 1, "until": 5}, f"until 5: {NO_TIME}"),
-        (every, [], {"days": 1, "start": b"2013"}, f"start b'2013': {NO_TIME}"),
-        (every, [], {"days": 1, "start": "0001-01-01T00:00+14:00"}, f"start '0001-01-01T00:00+14:00': {NO_TIME}"),
-        (hours_of, ["2013-13-01"], {}, f"day '2013-13-01': {NO_TIME}"),
-        (hours_of, [5], {}, f"day 5: {NO_TIME}"),
-        (tick, [-1], {}, "tick -1: is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'"),
-        (tick, ["-1d", 5], {}, "tick format 5: is a int; give text"),
-    ],
-)
-def test_a_value_of_another_type_is_refused_with_its_field_and_the_remedy(
-    declare: Callable[..., object], values: list[object], fields: dict[str, object], told: str
-) -> None:
-    with pytest.raises((DeclarationError, InvalidValueError)) as refused:
-        declare(*values, **fields)
-    assert told in str(refused.value)
-
-
 LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
 
 
@@ -185,20 +143,3 @@ def test_a_wrong_condition_names_table_and_level(specs: dict, told: str) -> None
     with pytest.raises(DeclarationError) as refused:
         PartitionCondition.of("bronze.weather", specs, LEVELS)
     assert told in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("literal", "told"),
-    [
-        ("a\x00b", "bronze.weather.day 'a\\x00b': holds a control character; remove it"),
-        ("a\udc80", "bronze.weather.day 'a\\udc80': holds half of a surrogate pair; encode it as UTF-8"),
-        (object, "bronze.weather.day <class 'object'>: is a type; send a JSON value"),
-        (float("nan"), "bronze.weather.day nan: is not a JSON number; send a finite number or text"),
-        (b"ab", "bronze.weather.day b'ab': is a bytes; send a JSON value"),
-    ],
-)
-def test_a_literal_that_no_event_can_have_is_refused_where_it_is_declared(literal: object, told: str) -> None:
-    for spec in (literal, ["b", literal]):
-        with pytest.raises(InvalidValueError) as refused:
-            PartitionCondition.of("bronze.weather", {"day": spec})
-        assert str(refused.value) == told
