@@ -1,7 +1,6 @@
 """A consumer that is not woken by what its code does not read: does each commit still come to whoever reads it, in time?
 
-A small state machine, all of whose states are visited: `python -m tests.models.unread --all` explores the protocol, then every
-mutant, which must show a counterexample.
+A state machine, all of whose states are visited; without one of the rules each mutant must show a counterexample.
 
 The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a consumer reads some, and its lineage
 says which: rightly, wrongly, or it is not known, as of code that changed since. A look wakes the consumer if one of the commits behind its
@@ -14,12 +13,10 @@ A day passes only when no look would wake the consumer: looks are much more freq
 have read by then what its code reads; one whose lineage is wrong reads it right after.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.models.exploring import Exploration, explore
-from tests.models.reporting import main
 
 MUTANTS = {
     "checkpoint_moves": "the checkpoint of a consumer that is not woken moves",
@@ -111,10 +108,6 @@ class Consumer:
         return is_read and is_right
 
 
-def explored(broken: str = "", is_wide: bool = False) -> Exploration:
+def explored(broken: str = "") -> Exploration:
     """The protocol, or what is left of it without a rule; there are no more states to be had."""
     return explore(Consumer(broken))
-
-
-if __name__ == "__main__":
-    sys.exit(main(explored, MUTANTS, {}))

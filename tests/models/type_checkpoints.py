@@ -1,8 +1,6 @@
 """Every interleaving of a group whose steps write the tables of many types: is each row applied once to its type's table?
 
-A small state machine, all of whose states are visited: `python -m tests.models.type_places --all` explores the protocol, then every mutant,
-which must show a counterexample, and every variation, which must hold, as safety does not rest on its rule; `--broken NAME` explores one of
-them.
+A small state machine, all of whose states are visited; without one of the rules each mutant must show a counterexample.
 
 The protocol. Bronze only grows. A step of the group's consumer is claimed with its end; a retry may widen the end; an attempt called lost
 may
@@ -39,14 +37,110 @@ last attempt of a step does not crash while it is the open one, so that from eve
 failure.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.models.exploring import Exploration, explore
-from tests.models.reporting import main
-from tests.models.type_rules import MUTANTS, VARIATIONS
-from tests.models.type_state import LAST, ROWS, TYPES, UNKNOWN, Commit, Open, Part, Run, State, TypeCheckpoint
+
+MUTANTS = {  # a name with + breaks rules of which each alone may be broken
+    "group_step_as_version": "a commit's version is the step of the group, not of the type",
+    "version_at_write": "the version is the next one that the table lets in, not the one of the checkpoint that the rows start from",
+    "table_lets_all_in": "the table lets a commit in whatever steps it holds",
+    "failed_counts": "the step of a failed type counts up, as if it had committed",
+    "empty_counts": "the step of a type without rows counts up, as if it had committed",
+    "refused_own_end": "after a refused write the checkpoint moves to the attempt's own end, not to the end that the table tells",
+    "found_own_end": "a commit found before writing moves the checkpoint to the attempt's own end, not to the end that the table tells",
+    "record_of_claim": "the record of a commit tells the end of the open execution, not that of its rows",
+    "checkpoint_without_step": "a commit moves the type's checkpoint, not its step",
+    "step_without_checkpoint": "a commit moves the type's step, not its checkpoint",
+    "consumer_start_for_all": "every type is sliced from the consumer's checkpoint",
+    "slice_from_oldest": "every type is sliced from the oldest checkpoint, where reading starts",
+    "failed_moves_on": "a failed type moves to the end when the step is completed",
+    "catch_up_tells_claim": "the record of a part by which a type catches up tells the attempt's end, not the part's",
+    "catch_up_moves_to_end": "a type that was caught up by a part moves to the attempt's end",
+    "catch_up_skips_empty": "a part without rows moves its type to the attempt's end",
+    "moves_to_newest": "completing moves the types that are done to the newest bronze commit, not up to what was read",
+    "completes_first": "a step is completed before its types are written",
+    "due_by_consumer": "a step is claimed for new bronze commits only, not for types that are behind the consumer",
+    "rebuilt_as_one": "after the loss of the store all types start from the furthest end",
+    "rows_vanish": "bronze does not only grow: a wider slice no longer has the rows of a narrower one",
+    "replay_behind": "an attempt that finds a table ahead of its own end replays it too, and its record tells that end",
+    "replay_before_rest": "a type of which rows are left to a later step is replayed, and the record tells the attempt's end",
+    "replay_tells_no_checkpoint": "the record of a replay tells no end",
+    "replay_counts_without_commit": "a replay that changed nothing counts as a commit",
+    "rebuild_tells_own_checkpoint": "the record of a rebuild tells the checkpoint from which the type was to go on, not the end of what "
+    "it read",
+    "rebuild_behind": "an attempt that finds a table ahead of its own end makes it anew up to there",
+    "rebuild_let_in_always": "a rebuild is let in whatever steps the table holds",
+    "rebuild_from_checkpoint": "a rebuild replaces the table by what lies behind the type's checkpoint",
+    "moved_consumer_anew": "types that move to another group are committed under a consumer of that group",
+    "checkpoints_of_ledger_only+moved_checkpoint_anew": "types that move to another group begin at its consumer's checkpoint, under "
+    "their own steps",
+    "checkpoints_of_ledger_only+rebuilt_step_only": "no attempt looks before it writes, and a lost store gets back steps without "
+    "checkpoints",
+    "checkpoints_of_ledger_only+refused_waits": "no attempt looks into the tables, neither before it writes nor when it is refused",
+    "own_step+short_history": "an attempt looks for the commit of its own step, in a history that tells the last one only",
+}
+ROWS = {"A": (1, 3), "B": (2,)}  # the bronze commits that hold rows of each type
+TYPES = tuple(ROWS)
+LAST = 3  # bronze commits
+
+
+class TypeCheckpoint(NamedTuple):
+    """A type's next step, and the bronze commit up to which its table holds its rows; of two that are true the greater is the later."""
+
+    step: int = 1
+    checkpoint: int = 0
+
+
+UNKNOWN = TypeCheckpoint(0, 0)
+
+
+class Commit(NamedTuple):
+    step: int
+    start: int
+    end: int
+    told_end: int  # in the record
+    group: int = 0
+    is_rebuild: bool = False  # nothing of what the table held before is left
+
+
+class Part(NamedTuple):
+    """A type in an attempt: from where it is to be written, or what completing will tell of it."""
+
+    known: TypeCheckpoint
+    is_due: bool
+
+
+class Run(NamedTuple):
+    step: int
+    attempt: int
+    end: int
+    parts: tuple[Part, ...] = ()  # none before it begins
+    group: int = 0
+
+
+class Open(NamedTuple):
+    step: int
+    attempt: int
+    end: int
+
+
+class State(NamedTuple):
+    head: int = 0  # bronze commits that were seen
+    checkpoint: int = 0
+    completed: int = 0
+    open: Open | None = None
+    types: tuple[TypeCheckpoint, ...] = (TypeCheckpoint(),) * len(TYPES)
+    tables: tuple[tuple[Commit, ...], ...] = ((),) * len(TYPES)
+    runs: tuple[Run, ...] = ()
+    left: int = 0
+    losses: int = 0
+    replays: int = 0
+    rebuilds: int = 0
+    group: int = 0  # which has the types; the consumer is its own
+    catch_ups: int = 0
+
 
 TOO_MANY = 9  # steps: what comes to rest, does before
 
@@ -56,7 +150,6 @@ class Bounds(NamedTuple):
     alive: int = 2  # attempts at a time
     left: int = 1  # how often a type fails
     losses: int = 1  # of the store
-    any_order: bool = False  # of the types of an attempt
     replays: int = 0  # that change something
     rebuilds: int = 0
     moves: int = 0  # of the types to another group
@@ -66,29 +159,24 @@ class Bounds(NamedTuple):
 USUAL = Bounds()
 NARROW = Bounds(attempts=1, alive=1, losses=0)
 WITHOUT_LOSS = Bounds(losses=0)
-HALVES = (Bounds(left=0), WITHOUT_LOSS)
-WIDE = Bounds(alive=3, any_order=True)
 REPLAYING = Bounds(left=0, replays=1)
 REBUILDING = Bounds(left=0, rebuilds=1)
 MOVING = Bounds(left=0, losses=0, moves=1)
-MOVING_LEFT = Bounds(losses=0, moves=1)
 CATCHING_UP = Bounds(left=0, catch_ups=1)
 
 
-def explored(broken: str = "", is_wide: bool = False) -> Exploration:
-    """The protocol, or what is left of it: a mutant within widening bounds, a variation by halves unless it is to be wide."""
+def explored(broken: str = "") -> Exploration:
+    """The protocol, or what is left of it without a rule, within widening bounds."""
     if not broken:
-        all_bounds = (WIDE, MOVING_LEFT) if is_wide else (USUAL, REPLAYING, REBUILDING, CATCHING_UP, MOVING)
-    elif broken in MUTANTS and broken.startswith("replay"):
+        all_bounds = (USUAL, REPLAYING, REBUILDING, CATCHING_UP, MOVING)
+    elif broken.startswith("replay"):
         all_bounds = (REPLAYING,)
-    elif broken in MUTANTS and broken.startswith("catch_up"):
+    elif broken.startswith("catch_up"):
         all_bounds = (CATCHING_UP,)
     elif broken.startswith("rebuild_"):
         all_bounds = (REBUILDING,)
     elif "moved" in broken:
-        all_bounds = (MOVING_LEFT,) if is_wide else (MOVING,)
-    elif broken in VARIATIONS:
-        all_bounds = (USUAL,) if is_wide else HALVES
+        all_bounds = (MOVING,)
     else:
         all_bounds = (NARROW, WITHOUT_LOSS, USUAL)
     states = 0
@@ -142,19 +230,13 @@ class Group:
 
     def _is_over(self, state: State, run: Run) -> bool:
         """Whether an attempt can do nothing more; its step may come again when the store is lost."""
-        is_idle = not run.has_moved_consumer and not any(part.is_due for part in run.parts)
+        is_idle = not any(part.is_due for part in run.parts)
         if run.group != state.group:
-            may_complete = {"moved_completes_late", "moved_completes_for_other"} & self.broken and run.parts
-            return is_idle and not may_complete
-        if (
-            not is_idle
-            or state.losses < self.bounds.losses
-            or "compares_nothing" in self.broken
-            or ("late_begin" in self.broken and not run.parts)
-        ):
+            return is_idle
+        if not is_idle or state.losses < self.bounds.losses:
             return False
         is_newer_open = state.open is not None and state.open.step == run.step and state.open.attempt > run.attempt
-        return run.step <= state.completed or (is_newer_open and "compares_step" not in self.broken)
+        return run.step <= state.completed or is_newer_open
 
     def _all_moves(self, state: State) -> Moves:
         if len(state.runs) < self.bounds.alive:
@@ -183,8 +265,7 @@ class Group:
             ends = [end for end in range(1 if is_behind else max(state.head, 1), LAST + 1) if self._is_due(state, end)]
         elif state.open.attempt < self.bounds.attempts:
             step, attempt = state.open.step, state.open.attempt + 1
-            narrower = range(1, state.open.end) if "retry_narrows" in self.broken else ()
-            ends = [*(end for end in narrower if self._is_due(state, end)), *range(state.open.end, LAST + 1)]
+            ends = [*range(state.open.end, LAST + 1)]
         else:
             return
         for end in ends:
@@ -196,8 +277,6 @@ class Group:
         types = state.types
         if "moved_checkpoint_anew" in self.broken:
             types = tuple(TypeCheckpoint(known.step) for known in types)
-        elif "moved_steps_anew" in self.broken:
-            types = tuple(TypeCheckpoint() for _ in types)
         return state._replace(checkpoint=0, completed=0, open=None, types=types, group=state.group + 1)
 
     def _rebuilt(self, state: State) -> Iterator[TypeCheckpoint]:
@@ -206,11 +285,7 @@ class Group:
             if "rebuilt_as_one" in self.broken:
                 yield TypeCheckpoint(step, max(other.checkpoint for other in found))
             else:
-                is_from_zero = "store_lost_from_zero" in self.broken
-                yield TypeCheckpoint(
-                    1 if is_from_zero or "rebuilt_checkpoint_only" in self.broken else step,
-                    0 if is_from_zero or "rebuilt_step_only" in self.broken else checkpoint,
-                )
+                yield TypeCheckpoint(step, 0 if "rebuilt_step_only" in self.broken else checkpoint)
 
     def _last(self, table: tuple[Commit, ...]) -> TypeCheckpoint:
         """What the record of a table's last commit tells."""
@@ -233,20 +308,15 @@ class Group:
 
     def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
         is_same = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
-        is_open = is_same and (run.group == state.group or "moved_completes_for_other" in self.broken)
-        if run.has_moved_consumer:
-            yield "moves the types", rest._replace(types=self._moved(run, state))
-            if state.left < self.bounds.left:
-                yield "crashes", rest._replace(left=state.left + 1)
-            return
+        is_open = is_same and run.group == state.group
         if not (is_open and run.attempt == self.bounds.attempts):
             yield "crashes", rest
         if not run.parts:
-            if is_open or "late_begin" in self.broken:
+            if is_open:
                 yield "begins", rest._replace(runs=(*rest.runs, run._replace(parts=self._begun(run, state))))
             return
         due = [index for index, part in enumerate(run.parts) if part.is_due]
-        for index in due if self.bounds.any_order else due[:1]:
+        for index in due[:1]:
             for move, part, table, left in self._written(run, state, index):
                 parts = (*run.parts[:index], part, *run.parts[index + 1 :])
                 tables = (*state.tables[:index], table, *state.tables[index + 1 :])
@@ -256,12 +326,9 @@ class Group:
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._caught_up(run, state, rest, index))
         for index in range(len(TYPES)):
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
-        if run.group != state.group and not due and "moved_completes_late" in self.broken:
-            yield "completes", rest._replace(types=self._moved(run, state))
         for index in range(len(TYPES)):
             yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._made_anew(run, state, rest, index))
-        is_compared = is_open or (state.open is not None and state.open.step == run.step and "compares_step" in self.broken)
-        if (is_compared or "compares_nothing" in self.broken) and (not due or "completes_first" in self.broken):
+        if is_open and (not due or "completes_first" in self.broken):
             yield "completes", self._completed(run, state, rest)
 
     def _caught_up(self, run: Run, state: State, rest: State, index: int) -> Moves:
@@ -342,8 +409,6 @@ class Group:
         known = state.types[index]
         found = self._found(state.tables[index], known.step)
         if found > known and "checkpoints_of_ledger_only" not in self.broken:
-            if "found_waits" in self.broken:
-                return Part(found, is_due=False)
             known = TypeCheckpoint(found.step, max(found.checkpoint, run.end)) if "found_own_end" in self.broken else found
         return self._sliced(run, index, known)
 
@@ -355,11 +420,6 @@ class Group:
     def _written(self, run: Run, state: State, index: int) -> Iterator[tuple[str, Part, tuple[Commit, ...], int]]:
         """What may come of a type that is due: the move, the type in the attempt, its table, and whether it was left."""
         table, known = state.tables[index], run.parts[index].known
-        if "checkpoint_at_write" in self.broken:
-            known = max(known, self._last(table))
-            if not (part := self._sliced(run, index, known)).is_due:
-                yield "finds no rows left", part, table, 0
-                return
         held = [commit.step for commit in table if "moved_consumer_anew" not in self.broken or commit.group == run.group]
         version = known.step
         if "group_step_as_version" in self.broken:
@@ -381,8 +441,7 @@ class Group:
             yield f"is refused {version}", nothing, table, 0
         else:
             found = self._found(table, version)
-            goes_on = "refused_goes_on" in self.broken and bool(self._rows(index, found.checkpoint, run.end))
-            yield f"is refused {version}", Part(found, goes_on), table, 0
+            yield f"is refused {version}", Part(found, is_due=False), table, 0
         if state.left < self.bounds.left:
             for move, told in self._left(run, known):
                 yield move, Part(told, is_due=False), table, 1
@@ -395,14 +454,10 @@ class Group:
             yield "fails", moved_on if "failed_moves_on" in self.broken else UNKNOWN
 
     def _lets_in(self, held: list[int], version: int) -> bool:
-        if "equal_steps_only" in self.broken:
-            return version not in held
         return version > max(held, default=0) or "table_lets_all_in" in self.broken
 
     def _completed(self, run: Run, state: State, rest: State) -> State:
         after = rest._replace(checkpoint=run.end, completed=run.step, open=None)
-        if "two_transactions" in self.broken:
-            return after._replace(runs=(*rest.runs, run._replace(has_moved_consumer=True)))
         if any(part.is_due for part in run.parts):
             after = after._replace(runs=(*rest.runs, run))
         return after._replace(types=self._moved(run, state))
@@ -414,10 +469,6 @@ class Group:
             if told == UNKNOWN:
                 moved.append(stored)
                 continue
-            after = told if "checkpoints_move_back" in self.broken else max(stored, told)
+            after = max(stored, told)
             moved.append(TypeCheckpoint(after.step, LAST) if "moves_to_newest" in self.broken else after)
         return tuple(moved)
-
-
-if __name__ == "__main__":
-    sys.exit(main(explored, MUTANTS, VARIATIONS))
