@@ -27,11 +27,10 @@ from typing_extensions import Self
 
 from lakechime_dagster.dce.contract import NamedTable
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import DeclarationError, shown
+from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.resource import LAKECHIME
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.settings import project_tables
 from lakechime_dagster.tables.cdc import HOUR_LEVELS, CDCMerge, ChangeTable, change_table
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, event_group, event_stream
@@ -500,7 +499,7 @@ def _levels(parts: Iterable[LakePart]) -> dict[str, Mapping[str, str]]:
 
 
 def _lake_of(parts: Sequence[LakePart], declared: Iterable[Declared], defs_module: str) -> Lake:
-    """The lake of which these are all parts, with what they declare.
+    """The lake of which these are all parts, with what they declare; it has the name of the project's package by default.
 
     Raises:
         DeclarationError: they do not fit each other.
@@ -514,8 +513,8 @@ def _lake_of(parts: Sequence[LakePart], declared: Iterable[Declared], defs_modul
 
 def _shares(parts: Sequence[LakePart], defs_module: str) -> dict[LakePart, dg.Definitions]:
     """The definitions of a lake: of each part the assets of its tables, so that they link to its file; of the first all else too."""
-    from lakechime_dagster.definitions import build_definitions  # whose modules read tables
-
+    with needs("a lake", extra="delta"):
+        from lakechime_dagster.definitions import build_definitions
     levels = _levels(parts)
     declared = {part: part.declared(levels) for part in parts}
     built = build_definitions(_lake_of(parts, [one for several in declared.values() for one in several], defs_module))
@@ -533,20 +532,3 @@ def _shares(parts: Sequence[LakePart], defs_module: str) -> dict[LakePart, dg.De
         executor=built.executor,
     )
     return {part: dg.Definitions(assets=several) for part, several in assets.items()} | {parts[0]: rest}
-
-
-def lake_of_project(folder: Path) -> Lake | None:
-    """The lake that components of the project of a folder declare; None where none does."""
-    project = project_tables(folder).get("dg", {}).get("project", {})
-    if "root_module" not in project:
-        return None
-    defs_module = project.get("defs_module") or f"{project['root_module']}.defs"
-    try:
-        tree = dg.ComponentTree.for_project(folder)
-    except ModuleNotFoundError as error:
-        if error.name != defs_module:
-            raise
-        return None
-    parts = _parts(tree)
-    levels = _levels(parts)
-    return _lake_of(parts, [one for part in parts for one in part.declared(levels)], defs_module) if parts else None

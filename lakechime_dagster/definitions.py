@@ -29,7 +29,7 @@ from lakechime_dagster.lineage.manifest import Manifest, manifest_in, unread_col
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.runtime.maintenance import policy_of
 from lakechime_dagster.runtime.names import dagster_name, maintenance_name, op_name
-from lakechime_dagster.runtime.resource import LAKECHIME, declare_subscription
+from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_subscription
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
@@ -61,6 +61,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     """
     cluster = load_settings().cluster if cluster is None else cluster
     _check_accounts(lake)
+    declare_lake(lake)
     unread = unread_columns(lake, manifest)
     subscriptions = {table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name))) for table in lake.targets}
     subscriptions |= {group.name: declare_subscription(group_subscription(lake, group, cluster)) for group in lake.working_groups}

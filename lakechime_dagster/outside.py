@@ -9,9 +9,9 @@ import logging
 import dagster as dg
 
 from lakechime_dagster.assets.external import outside_specs
-from lakechime_dagster.components import lake_of_project
 from lakechime_dagster.lineage.external_service import look_outside
-from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions, project_folder
+from lakechime_dagster.runtime.resource import lake_of_definitions
+from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions
 from lakechime_dagster.tables.load import find_lake
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def outside_definitions(settings: Settings) -> dg.Definitions:
     """What is outside of the lake of these settings, as its store tells at this moment."""
     try:
-        lake = find_lake(own_definitions(settings), lake_name(settings), lambda: lake_of_project(project_folder()))
+        lake = find_lake(own_definitions(settings), lake_name(settings), lake_of_definitions)
         looked = look_outside(settings, lake)
         specs = outside_specs(looked, lake, settings.lineage_url)
     except Exception as error:  # noqa: BLE001 - a lake may fail in any way; the location that runs it says so

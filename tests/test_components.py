@@ -19,20 +19,20 @@ from lakechime_dagster.components import (
     SourceTableComponent,
     SqlTableComponent,
     TriggerComponent,
-    lake_of_project,
 )
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.runtime.resource import declared_subscriptions
+from lakechime_dagster.runtime import resource
+from lakechime_dagster.runtime.resource import declared_subscriptions, lake_of_definitions
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
-from lakechime_dagster.tables.databases import Canal, Database, Limits, Monitor
+from lakechime_dagster.tables.databases import Canal, Database, Debezium, Limits, Monitor
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, GroupOptions, PathRule, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Asset, Storage, personal
-from lakechime_dagster.tables.sources import KafkaTopic, TableRows
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, hours_of, tick
@@ -64,9 +64,16 @@ name: silver.orders
 source: {kafka_topic: {topic: shop.orders, bootstrap: "broker:9092", options: {sasl.password: $PASSWORD}, max_offsets: null}}
 envelope: {canal: {binary: base64, omits_unchanged: true}}
 merge: {keys: [id], stored_as_scd_type: 2, track_history_column_list: [state], allowed_lateness: {days: 2}, max_delete_ratio: 0}
-schema: {types: {id: bigint}, read_from: {url: $SHOP, table: shop.orders}, names: {amt: amount}, on_drift: evolve}
+schema: {types: {id: bigint}, names: {amt: amount}, on_drift: evolve}
 monitor: {database: $SHOP, table: shop.orders, every: {hours: 6}, limits: {behind: {minutes: 1}}}
 storage: {cluster_by: [id], readers: [polars]}
+"""
+DEBEZIUM = """
+name: silver.orders
+source: {json_lines: {folder: in}}
+envelope: {debezium: {settings: {decimal.handling.mode: string}}}
+merge: {keys: [id]}
+schema: {read_from: {url: $SHOP, table: shop.orders}}
 """
 EVENTS = """
 name: game
@@ -145,11 +152,22 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                     allowed_lateness=dt.timedelta(days=2),
                     max_delete_ratio=0,
                 ),
-                schema=SourceSchema(
-                    types={"id": "bigint"}, read_from=Database("$SHOP", "shop.orders"), names={"amt": "amount"}, on_drift="evolve"
-                ),
+                schema=SourceSchema(types={"id": "bigint"}, names={"amt": "amount"}, on_drift="evolve"),
                 monitor=Monitor(database="$SHOP", table="shop.orders", every=every(hours=6), limits=Limits(behind=dt.timedelta(minutes=1))),
                 storage=Storage(cluster_by=["id"], readers=["polars"]),
+            )
+        ],
+    ),
+    (
+        CDCTableComponent,
+        DEBEZIUM,
+        [
+            change_table(
+                "silver.orders",
+                source=JsonLines("in"),
+                envelope=Debezium(settings={"decimal.handling.mode": "string"}),
+                merge=CDCMerge(keys=("id",)),
+                schema=SourceSchema(read_from=Database("$SHOP", "shop.orders")),
             )
         ],
     ),
@@ -179,7 +197,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "declared"), SAME, ids=[kind.__name__ for kind, _, _ in SAME])
+@pytest.mark.parametrize(("kind", "text", "declared"), SAME, ids=["source", "sql", "cdc", "debezium", "events"])
 def test_a_declaration_in_yaml_is_the_one_in_python(kind: type[LakePart], text: str, declared: Any) -> None:
     component = kind.from_attributes_dict(attributes=yaml.safe_load(text))
     assert component.declared({}) == declared
@@ -261,16 +279,28 @@ def test_a_value_that_cannot_work_is_refused_as_in_python() -> None:
         SqlTableComponent.from_attributes_dict(attributes=attributes)
 
 
+DEFINITIONS = """
+from pathlib import Path
+import dagster as dg
+
+@dg.definitions
+def defs():
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project of Dagster without definitions; its package can be imported."""
+    """A project of Dagster as its scaffold makes it; its package can be imported."""
     name = "project_of_components"
     (tmp_path / f"{name}/defs").mkdir(parents=True)
     (tmp_path / f"{name}/__init__.py").touch()
     (tmp_path / f"{name}/defs/__init__.py").touch()
+    (tmp_path / f"{name}/definitions.py").write_text(DEFINITIONS)
     (tmp_path / "pyproject.toml").write_text(f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(resource, "_LAKES", {})
     yield tmp_path
     for module in [one for one in sys.modules if one.partition(".")[0] == name]:
         del sys.modules[module]
@@ -306,7 +336,11 @@ def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project
     of_customers = tree.build_defs_at_path(files["CDCTableComponent"].parent).resolve_all_asset_keys()
     assert {key.to_user_string() for key in of_customers} >= {"silver/customers", "silver/customers__changes"}
     assert dg.AssetKey(["gold", "revenue"]) not in of_customers
-    assert {table.name for table in only(lake_of_project(project)).tables} >= {"bronze.orders", "gold.revenue", "silver.customers"}
+    assert {table.name for table in only(lake_of_definitions("project_of_components.definitions")).tables} >= {
+        "bronze.orders",
+        "gold.revenue",
+        "silver.customers",
+    }
 
 
 def only(lake: Lake | None) -> Lake:
@@ -332,7 +366,7 @@ def test_conditions_are_typed_by_tables_of_other_files_and_tables_of_python_take
         f"  trigger: {{partition_trigger: {{{waits}}}}}\n"
     )
     (days.parent / "days.sql").write_text("SELECT day FROM silver.orders")
-    found = only(lake_of_project(project))
+    found = only(lake_of_definitions("project_of_components.definitions"))
     table = found.table("gold.days")
     assert found.name == "shop"
     assert isinstance(table, LakeTable)
@@ -343,10 +377,19 @@ def test_conditions_are_typed_by_tables_of_other_files_and_tables_of_python_take
 def test_a_project_has_one_lake(project: Path) -> None:
     scaffold(project, "LakeComponent", "one")
     scaffold(project, "LakeComponent", "two")
-    with pytest.raises(DeclarationError, match=r"is declared 2 times, and a project has one lake"):
-        lake_of_project(project)
+    with pytest.raises(Exception) as refused:  # of Dagster's own class
+        lake_of_definitions("project_of_components.definitions")
+    assert "is declared 2 times, and a project has one lake" in str(refused.value.__cause__)
 
 
-def test_a_project_without_tables_in_yaml_has_no_lake_of_components(project: Path) -> None:
+def test_a_lake_of_python_in_the_folder_of_definitions_is_found(project: Path) -> None:
+    lake = "from lakechime_dagster import Lake, SourceTable, build_definitions\n"
+    lake += "defs = build_definitions(Lake('shop', [SourceTable('bronze.orders')]))\n"
+    (project / "project_of_components/defs/shop.py").write_text(lake)
+    assert only(lake_of_definitions("project_of_components.definitions")).name == "shop"
+
+
+def test_a_project_with_a_trigger_alone_has_no_lake(project: Path) -> None:
     scaffold(project, "TriggerComponent", "trigger")
-    assert lake_of_project(project) is None
+    (project / "project_of_components/defs/features.py").write_text(FEATURES)
+    assert lake_of_definitions("project_of_components.definitions") is None

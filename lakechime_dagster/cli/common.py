@@ -70,15 +70,11 @@ def declared_subscriptions(module: str | None = None, *, manual: bool = False) -
 
 
 def _subscriptions_of_definitions(module: str) -> "dict[str, Subscription]":
-    """The subscriptions that a project's definitions declare; those that are made by a function are made, as Dagster does."""
-    import dagster as dg
-
+    """The subscriptions that a project's definitions declare."""
     from lakechime_dagster.runtime.resource import declared_subscriptions as declared
+    from lakechime_dagster.runtime.resource import load_definitions
 
-    lazy: type = type(dg.definitions(lambda: dg.Definitions()))
-    for value in list(vars(importlib.import_module(module)).values()):
-        if isinstance(value, lazy):
-            value()
+    load_definitions(module)
     return declared()
 
 
@@ -91,13 +87,13 @@ def declared_lake(settings: Settings) -> "Lake":
     from lakechime_dagster.tables.load import find_lake
 
     own, name = own_definitions(settings), lake_name(settings)
-    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name, _lake_of_components))
+    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name, _lake_of_definitions))
 
 
-def _lake_of_components() -> "Lake | None":
-    from lakechime_dagster.components import lake_of_project
+def _lake_of_definitions(module: str) -> "Lake | None":
+    from lakechime_dagster.runtime.resource import lake_of_definitions
 
-    return lake_of_project(project_folder())
+    return lake_of_definitions(module)
 
 
 def lake_or_empty(settings: Settings) -> "Lake":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lakechime_dagster.dce.contract import DCEStore
-from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, needs
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError, needs
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.triggers.subscription import Subscription
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
     from lakechime_dagster.runtime.execution import RunningExecution
     from lakechime_dagster.runtime.platform import Platform
+    from lakechime_dagster.tables.lake import Lake
 
 DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
 _SUBSCRIPTIONS: dict[str, Subscription] = {}  # the subscriptions of this code location, by name; filled as it is loaded
+_LAKES: "dict[str, Lake]" = {}  # the lakes of this code location, likewise
 
 
 class NothingNewError(ConsumerConflictError):
@@ -38,6 +41,32 @@ def declare_subscription(subscription: Subscription) -> Subscription:
 def declared_subscriptions() -> dict[str, Subscription]:
     """The subscriptions of this code location by name."""
     return dict(_SUBSCRIPTIONS)
+
+
+def declare_lake(lake: "Lake") -> None:
+    """Make a lake known to commands; the newest declaration of a name holds."""
+    _LAKES[lake.name] = lake
+
+
+def load_definitions(module: str) -> None:
+    """Import the module of a project's definitions; those that are made by a function are made, as Dagster does."""
+    lazy: type = type(dg.definitions(lambda: dg.Definitions()))
+    for value in list(vars(import_module(module)).values()):
+        if isinstance(value, lazy):
+            value()
+
+
+def lake_of_definitions(module: str) -> "Lake | None":
+    """The only lake of which the definitions of a module are made; None where there is none.
+
+    Raises:
+        InvalidValueError: there are several.
+    """
+    load_definitions(module)
+    if len(_LAKES) > 1:
+        remedy = f"is not set, and {module} has the lakes {', '.join(sorted(_LAKES))}; set it to one of them, as module:attribute"
+        raise InvalidValueError("LAKECHIME_LAKE", "", remedy)
+    return next(iter(_LAKES.values()), None)
 
 
 def subscription_named(name: str) -> Subscription:

@@ -13,14 +13,14 @@ NO_LAKE = (
 )
 
 
-def find_lake(definitions: str | None, name: str | None, of_components: Callable[[], Lake | None]) -> Lake:
-    """The lake of a project: the only one in its own definitions, else the one that its components declare; or the one of that name.
+def find_lake(definitions: str | None, name: str | None, built: Callable[[str], Lake | None]) -> Lake:
+    """The lake of a project: the only one in the module of its definitions, else the one of which these are built; or the one of a name.
 
     Raises:
         LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or several.
     """
     if definitions:
-        return lake_in(definitions) or of_components() or _no_lake_in(definitions)
+        return lake_in(definitions) or built(definitions) or _no_lake_in(definitions)
     if name:
         return load_lake(name)
     raise LakeChimeError(NO_LAKE)
@@ -61,5 +61,5 @@ def lake_in(module: str) -> Lake | None:
 
 
 def _no_lake_in(module: str) -> NoReturn:
-    remedy = f"is not set, and {module} has no lake, nor does a defs.yaml declare one; set it to yours, as module:attribute"
+    remedy = f"is not set, and {module} has no lake; set it to yours, as module:attribute"
     raise InvalidValueError("LAKECHIME_LAKE", "", remedy)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine.url import make_url
 
+from lakechime_dagster.runtime import resource
 from tests.cli import subscriptions
 from tests.cli.test_execution import held
 from tests.support.cli import Cli
@@ -40,6 +41,7 @@ def test_a_lake_that_cannot_be_loaded_is_said_and_hides_nothing(lakechime: Cli, 
 def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path.cwd()
     monkeypatch.delenv("LAKECHIME_LAKE")
+    monkeypatch.setattr(resource, "_LAKES", {})
     assert lakechime("status", "--json").json["lake"] == "none"
     assert "no lake is declared here" in lakechime("cdc", "plan", "a.b", "--json").json["error"]["message"]
     monkeypatch.syspath_prepend(folder)
@@ -52,7 +54,7 @@ def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, mo
     definitions.write_text("x = 1\n")
     monkeypatch.delitem(sys.modules, "own_project.definitions")
     importlib.invalidate_caches()
-    assert "own_project.definitions has no lakes" in lakechime("status", "--json").json["lake_name"]
+    assert "own_project.definitions has no lake" in lakechime("status", "--json").json["lake_name"]
 
 
 @pytest.mark.services
