@@ -19,8 +19,7 @@ from benchmarks.refresh import Bench
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import LineageObserver, marked
-from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.lineage.spark import LineageObserver, Planner, marked
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 

@@ -21,7 +21,7 @@ from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import SqlIngest
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.support.tpcds import queries, tables
 

@@ -17,8 +17,9 @@ from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.api.lineage_page import around_json, rehearse
 from lakechime_dagster.lineage.columns import LineageRecord
 from lakechime_dagster.lineage.network_store import CurrentNetwork
-from lakechime_dagster.lineage.recording import SqlLineage, facts_of
+from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork
+from lakechime_dagster.lineage.store import facts_of
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.lake import Lake

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.lineage import external_service
+from lakechime_dagster.lineage import external
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.reads import keep_reads
+from lakechime_dagster.lineage.recording import keep_reads
 from lakechime_dagster.outside import outside_definitions
 from lakechime_dagster.settings import Settings, load_settings
 from tests.support.cli import Cli
@@ -45,7 +45,7 @@ def test_beyond_the_bound_the_rest_is_counted_aloud(
     lakechime: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read(lakechime, "a", "b", "c")
-    monkeypatch.setattr(external_service.look_outside, "__defaults__", (2,))
+    monkeypatch.setattr(external.look_outside, "__defaults__", (2,))
     keys, said = told(load_settings(lake=LAKE))
     assert (len(keys), said.endswith("1 more are not"), "1 more are not" in caplog.text) == (3, True, True)
 

@@ -13,14 +13,14 @@ from fastapi.responses import FileResponse, JSONResponse
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.data import PersonalData
-from lakechime_dagster.governance.notification_store import KeptChange, Notifications
+from lakechime_dagster.governance.store import KeptChange, Notifications
 from lakechime_dagster.governance.tags import Reach
 from lakechime_dagster.lineage.answers import neighbourhood, nodes_of
 from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer
 from lakechime_dagster.lineage.graph import Gap
 from lakechime_dagster.lineage.network import Certainty, Network, reach
-from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.service import AskedLineage
+from lakechime_dagster.lineage.store import SqlReads
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.schedule import from_milliseconds
 

@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.database import check_source_queries
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lineage.declared_recording import outside_inputs
+from lakechime_dagster.lineage.declared import outside_inputs
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys
 from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.runtime.resource import LakeChimeResource

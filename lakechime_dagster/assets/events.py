@@ -11,7 +11,7 @@ from lakechime_dagster.assets.jobs import event_job_of, group_job_of, groups_bes
 from lakechime_dagster.assets.report import nothing_new, page_link
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lineage.declared_recording import record_types
+from lakechime_dagster.lineage.declared import record_types
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_name

@@ -9,9 +9,8 @@ import dagster as dg
 
 from lakechime_dagster.assets.report import page_link
 from lakechime_dagster.lineage.columns import ConsumerKind
-from lakechime_dagster.lineage.declared_recording import outside_inputs
-from lakechime_dagster.lineage.external import ForeignTable, Outside, UsedConsumer, in_circles
-from lakechime_dagster.lineage.external_service import Looked
+from lakechime_dagster.lineage.declared import outside_inputs
+from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer, in_circles
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.names import dagster_name
 from lakechime_dagster.tables.cdc import BronzeTable

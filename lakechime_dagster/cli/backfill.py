@@ -88,7 +88,7 @@ def run(
 def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
     """The number of the drafted notification about it, for a person to send."""
     from lakechime_dagster.governance.changes import ChangeKind, automatic_change
-    from lakechime_dagster.governance.notification_store import Notifications
+    from lakechime_dagster.governance.store import Notifications
     from lakechime_dagster.lineage.columns import ColumnRef
 
     refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))

@@ -180,7 +180,7 @@ def _mermaid(lineage: "AskedLineage", table: str | None, depth: int) -> str:
 
 
 def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:
-    from lakechime_dagster.lineage.flat_table import TABLE, flatten
+    from lakechime_dagster.lineage.flat import TABLE, flatten
 
     platform = open_platform()
     told = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, anew=rebuild)

@@ -31,8 +31,8 @@ from lakechime_dagster.lineage.columns import ColumnRef
 
 if TYPE_CHECKING:
     from lakechime_dagster.governance.changes import Change
-    from lakechime_dagster.governance.notification_store import KeptChange, KeptMessage, Notifications
     from lakechime_dagster.governance.notifications import Plan
+    from lakechime_dagster.governance.store import KeptChange, KeptMessage, Notifications
     from lakechime_dagster.lineage.service import AskedLineage
 
 KINDS = "deprecation, retention, schema change, incident, backfill"
@@ -88,7 +88,7 @@ def draft(
 @app.command("list")
 def list_(
     change: Annotated[int | None, typer.Argument(**NUMBER, help="Show this one with its messages and acknowledgements.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also changes that are done or withdrawn.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also changes that are closed.")] = False,
     as_json: Json = False,
 ) -> None:
     """List changes that are drafted or announced, the newest first, or show one."""
@@ -99,7 +99,7 @@ def list_(
     if change is not None:
         _show(several, change, as_json)
         return
-    states = [state for state in ChangeState if all_ or state.is_open]
+    states = [state for state in ChangeState if all_ or state is not ChangeState.CLOSED]
     changes = [_document(one) | _progress(several, one.change_id) for one in several.changes(*states)]
     if as_json:
         print_json({"changes": changes})
@@ -127,14 +127,14 @@ def send(
 
     platform = open_platform()
     by, kept = common.by(who, "sends"), service.notifications(platform).get(change)
-    plan = service.plan_of(AskedLineage(platform, declared_lake(platform.settings)), kept, by.who) if kept.state.is_open else None
+    plan = service.plan_of(AskedLineage(platform, declared_lake(platform.settings)), kept, by.who)
     if not yes:
-        _preview(kept, plan, service.notifications(platform).messages(change), as_json)
+        _preview(plan, service.notifications(platform).messages(change), as_json)
         return
-    tried = service.send(platform, os.environ, kept, plan, by, again=again)
+    tried = service.send(platform, os.environ, plan, by, again=again)
     failed = [one for one in tried if one.problem]
     if as_json:
-        print_json(_plan_document(kept, plan) | {"sent": True, "messages": [_message(one) for one in tried]})
+        print_json(_plan_document(plan) | {"sent": True, "messages": [_message(one) for one in tried]})
     else:
         _messages(tried, empty="nothing was left to send")
     for owner, reason in _unreached(plan):
@@ -166,29 +166,17 @@ def ack(
 
 
 @app.command()
-def close(
-    change: Number,
-    reason: Reason,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="It does not happen: whoever was notified is to be told so.")] = False,
-    who: Who = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Close an announced change, as it has happened, or withdraw one; `send` then tells a withdrawal to whoever was notified."""
-    from lakechime_dagster.governance import notifications as service
-    from lakechime_dagster.governance.changes import ChangeState
+def close(change: Number, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Close a draft, or an announced change, as it has happened or does not; nothing more of it is sent."""
+    from lakechime_dagster.governance.notifications import notifications
 
     platform, by = open_platform(dry_run=dry_run), common.by(who, reason)
-    state, waiting = ChangeState.WITHDRAWN if withdraw else ChangeState.DONE, 0
-    kept = service.notifications(platform).get(change)
-    if not dry_run:
-        kept, waiting = service.close(platform, change, state, by)
+    several = notifications(platform)
+    kept = several.get(change) if dry_run else several.close(change, by)
     if as_json:
-        print_json(_document(kept) | {"dry_run": dry_run, "messages": waiting})
+        print_json(_document(kept) | {"dry_run": dry_run})
         return
-    say(f"change {change} {'would be' if dry_run else 'is'} {state}")
-    if waiting:
-        say(f"{count(waiting, 'message')} to send: `lakechime notification send {change} --yes`")
+    say(f"change {change} {'would be' if dry_run else 'is'} closed")
 
 
 def _given(
@@ -256,23 +244,20 @@ def _show(several: "Notifications", change: int, as_json: bool) -> None:
         say(f"\nnot yet: {', '.join(missing)}")
 
 
-def _preview(kept: "KeptChange", plan: "Plan | None", known: "Iterable[KeptMessage]", as_json: bool) -> None:
-    from lakechime_dagster.governance.changes import Occasion
-    from lakechime_dagster.governance.notification_store import MessageState
+def _preview(plan: "Plan", known: "Iterable[KeptMessage]", as_json: bool) -> None:
     from lakechime_dagster.governance.notifications import problems
+    from lakechime_dagster.governance.store import MessageState
 
-    occasion = Occasion.WITHDRAWN if plan is None else Occasion.ANNOUNCED
-    there = {(one.message.owner, one.message.channel): one for one in known if one.message.occasion is occasion}
-    left = [one for one in there.values() if one.state is not MessageState.SENT]
-    messages = {(one.owner, one.channel): one for one in [*(plan.messages if plan else []), *(one.message for one in left)]}
-    new = {to: one for to, one in messages.items() if to not in there or there[to] in left}
+    there = {(one.message.owner, one.message.channel): one for one in known}
+    left = {to: one.message for to, one in there.items() if one.state is not MessageState.SENT}
+    new = {(one.owner, one.channel): one for one in plan.messages if (one.owner, one.channel) not in there} | left
     wrong = problems(new.values(), os.environ)
     if as_json:
         told = [
             {"owner": one.owner, "channel": one.channel, "title": one.title, "body": one.body, "problem": wrong.get(to, "")}
             for to, one in new.items()
         ]
-        print_json(_plan_document(kept, plan) | {"sent": False, "messages": told})
+        print_json(_plan_document(plan) | {"sent": False, "messages": told})
         return
     for (owner, channel), one in new.items():
         tried = there.get((owner, channel))
@@ -282,10 +267,8 @@ def _preview(kept: "KeptChange", plan: "Plan | None", known: "Iterable[KeptMessa
         note(f"{owner} has no channel in LAKECHIME_NOTIFICATION_URLS; it {reason}")
     for (owner, _), problem in wrong.items():
         note(f"{owner} cannot be notified from here: {problem}")
-    if plan and plan.unowned:
+    if plan.unowned:
         say(f"nobody owns {', '.join(plan.unowned)}")
-    if plan and plan.own:
-        say(f"the sender's own, without a message: {', '.join(plan.own)}")
     say("nothing was sent: say --yes to send it" if new else "there is nothing to send")
 
 
@@ -313,17 +296,14 @@ def _document(one: "KeptChange") -> dict[str, Any]:
     }
 
 
-def _plan_document(kept: "KeptChange", plan: "Plan | None") -> dict[str, Any]:
-    if plan is None:
-        return _document(kept) | {"recipients": [], "unowned": [], "own": []}
+def _plan_document(plan: "Plan") -> dict[str, Any]:
     recipients = [{"owner": one.digest.owner, "channels": list(one.channels), "reason": one.digest.reason} for one in plan.recipients]
-    return _document(kept) | {"recipients": recipients, "unowned": list(plan.unowned), "own": list(plan.own)}
+    return _document(plan.kept) | {"recipients": recipients, "unowned": list(plan.unowned)}
 
 
 def _message(one: "KeptMessage") -> dict[str, Any]:
     """A message, without its text."""
     return {
-        "occasion": one.message.occasion.value,
         "owner": one.message.owner,
         "channel": one.message.channel,
         "state": one.state.value,
@@ -334,24 +314,19 @@ def _message(one: "KeptMessage") -> dict[str, Any]:
 
 
 def _messages(messages: "Iterable[KeptMessage]", empty: str) -> None:
-    names = ("occasion", "owner", "channel", "state", "claimed_ts", "problem")
+    names = ("owner", "channel", "state", "claimed_ts", "problem")
     rows = [[when(one[name]) if name == "claimed_ts" else one[name] for name in names] for one in map(_message, messages)]
-    print_table(["occasion", "owner", "channel", "state", "last attempt", "problem"], rows, empty=empty)
+    print_table(["owner", "channel", "state", "last attempt", "problem"], rows, empty=empty)
 
 
 def _progress(several: "Notifications", change: int) -> dict[str, list[str]]:
     """The owners who were notified of a change, and those who have acknowledged it."""
-    from lakechime_dagster.governance.changes import Occasion
-    from lakechime_dagster.governance.notification_store import MessageState
+    from lakechime_dagster.governance.store import MessageState
 
-    sent = [
-        one.message.owner
-        for one in several.messages(change)
-        if one.state is MessageState.SENT and one.message.occasion is Occasion.ANNOUNCED
-    ]
+    sent = [one.message.owner for one in several.messages(change) if one.state is MessageState.SENT]
     return {"notified": list(dict.fromkeys(sent)), "acknowledged": [one.owner for one in several.acknowledgements(change)]}
 
 
-def _unreached(plan: "Plan | None") -> list[tuple[str, str]]:
+def _unreached(plan: "Plan") -> list[tuple[str, str]]:
     """The owners without a channel, with the reason of their message."""
-    return [] if plan is None else [(one.digest.owner, one.digest.reason) for one in plan.recipients if not one.channels]
+    return [(one.digest.owner, one.digest.reason) for one in plan.recipients if not one.channels]

@@ -7,13 +7,12 @@ from functools import cached_property
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableUnreadableError, needs
 from lakechime_dagster.formats.delta_rows import DeltaRows
-from lakechime_dagster.governance.decisions import PersonalDecisions
 from lakechime_dagster.governance.following import followed
 from lakechime_dagster.governance.scan import Scan, library_validator, scanned
+from lakechime_dagster.governance.store import PersonalDecisions
 from lakechime_dagster.governance.tags import Decision, Leak, Tagged, declared_tags, leaks, public_tables
-from lakechime_dagster.lineage.columns import ColumnRef, Statement
-from lakechime_dagster.lineage.declared import pointer
-from lakechime_dagster.lineage.declared_recording import paths_of
+from lakechime_dagster.lineage.columns import ColumnRef, Statement, pointer
+from lakechime_dagster.lineage.declared import paths_of
 from lakechime_dagster.lineage.graph import parts_of
 from lakechime_dagster.lineage.network import Network, network_of
 from lakechime_dagster.lineage.service import declared_statements, is_of_subscription

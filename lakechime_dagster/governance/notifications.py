@@ -1,35 +1,28 @@
 """Change notifications: whom a change affects, the message for each owner, and sending them."""
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.governance.changes import (
     SETTING,
+    AffectedReader,
     AffectedTable,
     Change,
     ChangeKind,
-    ChangeState,
     Digest,
     NoAddressError,
-    Occasion,
-    Reader,
-    ReaderKind,
     address_of,
     automatic_change,
     channels_of,
     digests_of,
     text_of,
     title_of,
-    withdrawal_text,
 )
-from lakechime_dagster.governance.notification_store import KeptChange, KeptMessage, Message, Notifications
-from lakechime_dagster.lineage import answers
-from lakechime_dagster.lineage.answers import ConsumerHit
+from lakechime_dagster.governance.store import KeptChange, KeptMessage, Message, Notifications
+from lakechime_dagster.lineage.answers import Hit
 from lakechime_dagster.lineage.check import Class, Finding, mark_of
-from lakechime_dagster.lineage.columns import ColumnRef, ConsumerKind
-from lakechime_dagster.lineage.graph import TableFacts
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network import Certainty
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.alarms import NotSentError, problems_of, tell
@@ -37,7 +30,6 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.interventions import By
 
 CHECK = "lineage check"  # who drafts the findings of a check of the code
-KINDS = {ConsumerKind.DASHBOARD: ReaderKind.DASHBOARD, ConsumerKind.USER: ReaderKind.PERSON, ConsumerKind.JOB: ReaderKind.JOB}
 
 
 def notifications(platform: Platform) -> Notifications:
@@ -45,17 +37,22 @@ def notifications(platform: Platform) -> Notifications:
     return Notifications(platform.store.engine, platform.ledger.deployment)
 
 
-def affected_tables(asked: AskedLineage, refs: Collection[ColumnRef]) -> tuple[AffectedTable, ...]:
-    """What a change of these tables and columns affects, they themselves as layer 0."""
+def affected(asked: AskedLineage, refs: Collection[ColumnRef]) -> tuple[list[AffectedTable], list[AffectedReader]]:
+    """The tables that a change of these tables and columns affects, they themselves as layer 0, and their readers."""
     found = asked.hits(refs)
-    changed = {ref.table for ref in refs}
-    several = [one for one in found.hits if one.table not in changed]
-    facts = asked.facts([*changed, *(one.table for one in several)])
-    readers = _readers(asked.consumers(refs, found))
-    return (
-        *(_changed(table, refs, facts[table], readers) for table in sorted(changed)),
-        *(_downstream(one, facts[one.table], readers) for one in several),
-    )
+    columns = {table: [ref.column for ref in refs if ref.table == table] for table in sorted({ref.table for ref in refs})}
+    several = [one for one in found.hits if one.table not in columns]
+    facts = asked.facts([*columns, *(one.table for one in several)])
+    tables = [
+        AffectedTable(table=table, layer=0, columns=None if None in named else tuple(sorted(map(str, named))), owners=facts[table].owners)
+        for table, named in columns.items()
+    ]
+    tables += [_downstream(one, facts[one.table].owners) for one in several]
+    readers = [
+        AffectedReader(consumer=one.consumer, refs=one.refs, last_ms=one.last_ms, owners=one.owners, link=one.link)
+        for one in asked.consumers(refs, found)
+    ]
+    return tables, readers
 
 
 def default_sender(asked: AskedLineage, refs: Iterable[ColumnRef]) -> str:
@@ -77,65 +74,50 @@ class Recipient:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Who would be notified of a change; `unowned` and `own` tables are shown to its sender alone."""
+    """Who would be notified of a change; the `unowned` tables are shown to its sender alone."""
 
     kept: KeptChange
     recipients: tuple[Recipient, ...]
     unowned: tuple[str, ...]
-    own: tuple[str, ...]
 
     @property
     def messages(self) -> list[Message]:
         return [
-            Message(occasion=Occasion.ANNOUNCED, owner=one.digest.owner, channel=channel, title=one.title, body=one.body)
+            Message(owner=one.digest.owner, channel=channel, title=one.title, body=one.body)
             for one in self.recipients
             for channel in one.channels
         ]
 
 
 def plan_of(asked: AskedLineage, kept: KeptChange, who: str) -> Plan:
-    """Who would be notified of a change now. What nobody owns goes to the sender."""
+    """Who would be notified of a change now."""
     channels = channels_of(asked.platform.settings.notification_urls)
-    found = digests_of(kept.change, affected_tables(asked, kept.change.refs), asked.platform.store.now())
-    digests = [*found.digests, *([found.unowned] if found.unowned.owner and (found.unowned.tables or found.unowned.readers) else [])]
-    title = title_of(kept.change, Occasion.ANNOUNCED)
+    digests, unowned = digests_of(kept.change, *affected(asked, kept.change.refs), asked.platform.store.now())
+    title = title_of(kept.change)
     recipients = [Recipient(digest=one, channels=channels.of(one.owner), title=title, body=_body(kept, one, who)) for one in digests]
-    unowned, own = (tuple(one.table for one in digest.tables) for digest in (found.unowned, found.own))
-    return Plan(kept=kept, recipients=tuple(recipients), unowned=unowned, own=own)
+    return Plan(kept=kept, recipients=tuple(recipients), unowned=unowned)
 
 
-def close(platform: Platform, change_id: int, state: ChangeState, by: By) -> tuple[KeptChange, int]:
-    """End a change; how many messages wait that tell a withdrawal to everybody who got the announcement, or may have."""
-    known, messages = notifications(platform).get(change_id), list[Message]()
-    if state is ChangeState.WITHDRAWN:
-        title, body = title_of(known.change, Occasion.WITHDRAWN), withdrawal_text(known.change, by.who)
-        tried = [one.message for one in notifications(platform).messages(change_id) if one.attempts]
-        messages = [Message(occasion=Occasion.WITHDRAWN, owner=one.owner, channel=one.channel, title=title, body=body) for one in tried]
-    return notifications(platform).close(change_id, state, by, messages), len(messages)
-
-
-def send(
-    platform: Platform, environment: Mapping[str, str], kept: KeptChange, plan: Plan | None, by: By, *, again: bool = False
-) -> list[KeptMessage]:
+def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By, *, again: bool = False) -> list[KeptMessage]:
     """Announce what the plan of an open change says, and send what waits in its outbox; the messages that were tried.
 
     `again` also sends what a sender that died may have sent already.
 
     Raises:
-        ChangeMovedError: the change was amended, or is done or withdrawn by now.
+        ChangeMovedError: the change was amended, or is closed by now.
         LakeChimeError: no channel is configured; nothing was announced.
     """
     if not channels_of(platform.settings.notification_urls).by_owner:
         raise LakeChimeError(
             f"""no channel is configured: set {SETTING} such as '{{"team:ops": "$OPS_SLACK"}}', and OPS_SLACK to a URL of apprise"""
         )
-    box, sender, tried = notifications(platform), uuid.uuid4().hex, set[int]()
-    if plan is not None:
-        box.announce(kept, plan.messages, by.who)
-    while (one := box.claim(sender, kept.change_id, again=again)) is not None:
-        box.complete(sender, one, _send(one.message, environment))
-        tried.add(one.message_id)
-    return [one for one in box.messages(kept.change_id) if one.message_id in tried]
+    box, tried, change_id = notifications(platform), set[int](), plan.kept.change_id
+    box.announce(plan.kept, plan.messages, by.who)
+    for one in box.messages(change_id):
+        if box.claim(one, again=again):
+            box.complete(one, _send(one.message, environment))
+            tried.add(one.message_id)
+    return [one for one in box.messages(change_id) if one.message_id in tried]
 
 
 def problems(messages: Iterable[Message], environment: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -189,27 +171,8 @@ def _send(message: Message, environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def _changed(table: str, refs: Iterable[ColumnRef], facts: TableFacts, readers: Mapping[str, set[Reader]]) -> AffectedTable:
-    columns = [ref.column for ref in refs if ref.table == table]
-    named = None if None in columns else tuple(sorted(column for column in columns if column))
-    return AffectedTable(table=table, layer=0, columns=named, owners=facts.owners, readers=tuple(sorted(readers.get(table, ()), key=str)))
-
-
-def _downstream(one: answers.Hit, facts: TableFacts, readers: Mapping[str, set[Reader]]) -> AffectedTable:
+def _downstream(one: Hit, owners: tuple[str, ...]) -> AffectedTable:
     """A table further down; where only a possible read of the table is known, its columns are unknown."""
     is_sure = one.certainty < Certainty.UNSURE
     columns = tuple(sorted(column.name for column in one.columns)) if one.columns or is_sure else None
-    read_by = tuple(sorted(readers.get(one.table, ()), key=str))
-    return AffectedTable(table=one.table, layer=one.layer, columns=columns, owners=facts.owners, is_sure=is_sure, readers=read_by)
-
-
-def _readers(consumers: Iterable[ConsumerHit]) -> dict[str, set[Reader]]:
-    """By table its readers; a person without an owner gets the own message."""
-    found: dict[str, set[Reader]] = {}
-    for one in consumers:
-        kind = KINDS[one.consumer.kind]
-        for owner in one.owners or (one.consumer.name if kind is ReaderKind.PERSON else "",):
-            reader = Reader(name=one.consumer.name, kind=kind, owner=owner, link=one.link, read_ms=one.last_ms)
-            for table in {ref.table for ref in one.refs}:
-                found.setdefault(table, set()).add(reader)
-    return found
+    return AffectedTable(table=one.table, layer=one.layer, columns=columns, owners=owners, is_sure=is_sure)

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.governance.tags import Reach, Tagged
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
@@ -37,17 +36,6 @@ class Subject:
         return frozenset(category for category, _ in self.values)
 
 
-class Form(StrEnum):
-    """In which form a column has values: as they are, as something that is made of them, or as their digests."""
-
-    VALUE = "value"
-    DERIVED = "derived"
-    DIGEST = "digest"
-
-
-FORMS = {Reach.PERSONAL: Form.VALUE, Reach.DERIVED: Form.DERIVED, Reach.PSEUDONYM: Form.DIGEST}
-
-
 class Place(NamedTuple):
     """A column, or a path into one: a field of a struct by its dotted name, a path in a JSON text as `payload:$.user.email`, where
     `$..email` is a field of that name at any depth.
@@ -55,7 +43,6 @@ class Place(NamedTuple):
 
     name: str
     category: str
-    form: Form = Form.VALUE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +105,8 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
     """
     places: dict[str, list[Place]] = {}
     for one in tagged:
-        if one.ref.column is not None and not one.ref.column.startswith("$") and one.reach in FORMS:
-            place = Place(one.ref.column, one.category, FORMS[one.reach])
-            places.setdefault(one.ref.table, []).append(place)
-            if (suffix := _suffix(one)).startswith("."):  # of a struct that may have been copied as a whole
-                places[one.ref.table].append(place._replace(name=f"{place.name}{suffix}"))
+        if one.ref.column is not None and not one.ref.column.startswith("$") and one.reach is Reach.PERSONAL:
+            places.setdefault(one.ref.table, []).append(Place(one.ref.column, one.category))
     messages = {table.bronze.name for table in lake.tables if isinstance(table, ChangeTable)}
     streams = {group.stream.table.name for group in lake.groups}
     found: list[Searched] = []
@@ -163,11 +147,11 @@ def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mappi
         elif one.reach is Reach.UNSURE or one.ref.column is None:
             why = "it is unknown which columns hold values"
         elif one.reach is Reach.PSEUDONYM:
-            why = "only plain MD5, SHA-1 and SHA-2 digests are looked for"
+            why = "hashes and masks are not looked for"
         elif one.reach is Reach.DERIVED:
-            why = "of values that a function has changed, only e-mail addresses are looked for"
-        elif _suffix(one).startswith(":"):
-            why = "it may hold a whole JSON text, which is compared as one value"
+            why = "values that a function has changed are not looked for"
+        elif _is_of_part(one):
+            why = "it may hold a whole struct or JSON text, which is compared as one value"
         else:
             why = ""
         if why:
@@ -175,11 +159,10 @@ def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mappi
     return tuple(sorted(found, key=lambda one: (one.table, one.column or "", one.category)))
 
 
-def _suffix(one: Tagged) -> str:
-    """The path into a column at which its tag started, of a column that has come of it and has no path itself."""
+def _is_of_part(one: Tagged) -> bool:
+    """Whether a tag of a part of a column has come to a whole one, such as of a copy."""
     origin, name = one.path[0].column or "", one.ref.column or ""
-    is_path = not one.is_source and column_of(name) == name and not origin.startswith("$")
-    return origin.removeprefix(column_of(origin)) if is_path else ""
+    return not one.is_source and column_of(name) == name and not origin.startswith("$") and column_of(origin) != origin
 
 
 def _refused_rows(table: str, places: Iterable[Place]) -> Searched:

@@ -1,7 +1,6 @@
 """Searches tables for the rows of subjects."""
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.governance.requests import Form, Place, Searched, Subject
+from lakechime_dagster.governance.requests import Place, Searched, Subject
 from lakechime_dagster.silver.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.session import CHUNK, Batches, column, on_batches, record_batches
@@ -124,8 +123,7 @@ def _read(text: str) -> Any:
         return None
 
 
-KEYS_DDL = "subject int, category string, form string, value string"
-DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
+KEYS_DDL = "subject int, category string, value string"
 SINGLE = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
 NOBODY = 0  # as the subject of the rows that cannot be read
 
@@ -144,26 +142,14 @@ class Match:
 
 
 def keys_frame(spark: SparkSession, subjects: Sequence[Subject]) -> DataFrame:
-    """The values of subjects as data, in each form in which columns have them."""
+    """The values of subjects as data; addresses of e-mail in small letters too."""
     rows = [
-        (one.line, category, form.value, text)
+        (one.line, category, text)
         for one in subjects
         for category, value in one.values
-        for form, text in sorted(forms_of(value))
+        for text in sorted({value, value.lower()} if "@" in value else {value})
     ]
     return spark.createDataFrame(rows, KEYS_DDL)
-
-
-def forms_of(value: str) -> set[tuple[Form, str]]:
-    """The forms of a value: nobody else has the same.
-
-    Addresses of e-mail are searched in small letters, too, and in what functions have made of them. Another value may become that of
-    somebody else by a function, such as a number that is cut off.
-    """
-    spellings = {value, value.lower()} if "@" in value else {value}
-    digests = {(Form.DIGEST, hashlib.new(name, one.encode()).hexdigest()) for one in spellings for name in DIGESTS}
-    derived = {(Form.DERIVED, one) for one in spellings if "@" in value}
-    return {(Form.VALUE, one) for one in spellings} | derived | digests
 
 
 def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
@@ -184,8 +170,6 @@ def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     places = [place for place in dict.fromkeys(one.places) if one.is_text or _typed(rows.schema, place.name)]
     if not places:
         return
-    inner = {(place.category, place.form, place.name.rpartition(".")[0]) for place in places}
-    places = [place for place in places if (place.category, place.form, place.name) not in inner]  # of a struct the field alone
     needles = _needles(keys, places, rows.schema, is_text=one.is_text)
     found = _texts(rows, places, one.texts) if one.is_text else _values(rows, places)
     joined = found.join(F.broadcast(needles), ["at", "value"])
@@ -214,7 +198,7 @@ def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType, *, is
         kind = _single(found[1]) if found else StringType()
         typed = F.col("value").try_cast(kind)
         value = _as_in_rows(typed) if is_text else _as_text(typed, kind)
-        told = keys.where((F.col("category") == place.category) & (F.col("form") == place.form.value))
+        told = keys.where(F.col("category") == place.category)
         several.append(told.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
     return reduce(DataFrame.unionByName, several).coalesce(1)
 

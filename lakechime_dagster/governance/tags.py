@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.declared import PAYLOAD, ROOT, pointer
+from lakechime_dagster.lineage.columns import PAYLOAD, ROOT, ColumnRef, pointer
 from lakechime_dagster.tables.cdc import ChangeTable
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake

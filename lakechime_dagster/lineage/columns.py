@@ -403,3 +403,12 @@ def normalised(location: str) -> str:
     scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
     path = "/".join(part for part in rest.split("/") if part)
     return f"{scheme}://{path}"
+
+
+ROOT = "$"
+PAYLOAD = "payload"  # of a table of events: an event as it came
+
+
+def pointer(*fields: str) -> str:
+    """The path of a field, as the names of columns tell it."""
+    return ".".join((ROOT, *fields))

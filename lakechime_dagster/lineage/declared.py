@@ -1,16 +1,20 @@
 """Lineage that declarations state."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
-
-ROOT = "$"
-PAYLOAD = "payload"  # of a table of events: an event as it came
-
-
-def pointer(*fields: str) -> str:
-    """The path of a field, as the names of columns tell it."""
-    return ".".join((ROOT, *fields))
+from lakechime_dagster.lineage.columns import PAYLOAD, ColumnLineage, ColumnRef, Kind, LineageRecord, Producer, Source, Statement, pointer
+from lakechime_dagster.lineage.runs import lineage_store
+from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.silver.requests import event_types
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.schema import Column, Layout
+from lakechime_dagster.spark.job import Outcome, TableResult
+from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.events import EventGroup, EventTable
+from lakechime_dagster.tables.lake import Target
+from lakechime_dagster.tables.names import is_own_column
+from lakechime_dagster.tables.sources import KafkaTopic, TableRows
 
 
 def following(target: str, messages: str, columns: Mapping[str, str], keys: Iterable[str]) -> Statement:
@@ -62,3 +66,102 @@ def of_type(target: str, stream: str, columns: Mapping[str, Iterable[tuple[str, 
 
 def _column(name: str, table: str, column: str) -> ColumnLineage:
     return ColumnLineage(column=name, sources=(Source(ColumnRef(table, column), Kind.IDENTITY),))
+
+
+DAY_MS = 86_400_000  # after which what is the same is told again, so that it does not look as if nobody wrote any more
+
+
+def record_declared(running: RunningExecution, table: Target, result: TableResult) -> None:
+    """Keep what the declaration of a table tells that a run with a completed step has written."""
+    if result.outcome is not Outcome.COMMITTED or not running.completed:
+        return
+    match table:
+        case ChangeTable():
+            columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
+            of_messages = messages_of(table.bronze.name, source_of(table.bronze), columns.values())
+            told = [following(table.name, table.bronze.name, columns, table.keys), of_messages]
+        case EventTable(feed=TableRows() as rows):
+            told = [copied(table.name, rows.name, {PAYLOAD: rows.payload})]
+        case BronzeTable() | EventTable():
+            told = [fed(table.name, feed_of(table))]
+        case _:
+            return
+    _record(running, told, (table.owner,) if table.owner else ())
+
+
+def record_types(running: RunningExecution, group: EventGroup, types: Iterable[TypeResult]) -> None:
+    """Keep from which fields the tables of types are made that a completed step has written."""
+    written = {one.type: f"{one.home or group.name}.{one.table}" for one in types if one.commits}
+    if not written:
+        return
+    known, stream = event_types(running.platform).types(group.name), group.stream.table
+    told = [
+        of_type(table, stream.name, paths_of(known[name].layout), stream.type_field) for name, table in written.items() if name in known
+    ]
+    _record(running, told, (group.owner,) if group.owner else ())
+
+
+def _record(running: RunningExecution, statements: Collection[Statement], owners: tuple[str, ...]) -> None:
+    """Keep those that are other than what is known, or were not told for a day."""
+    platform, execution = running.platform, running.execution
+    producer, now = Producer(namespace=execution.consumer.deployment, job=running.subscription.name), platform.store.now()
+    standing = LineageStandings(platform.store.engine).of_targets([one.target for one in statements])
+    fresh = {one.statement.target: one.statement for one in standing if one.producer == producer and one.last_ms > now - DAY_MS}
+    records = [
+        LineageRecord(
+            producer=producer,
+            run_id=f"{execution.execution_id}/{execution.attempt}",
+            at_ms=now,
+            statement=one,
+            consumer=str(execution.consumer),
+            owners=owners,
+        )
+        for one in statements
+        if fresh.get(one.target) != one
+    ]
+    if records:
+        lineage_store(platform).record_all(records)
+
+
+def _there(table: ChangeTable, name: str) -> str:
+    """What a column is called in the database."""
+    return next((there for there, here in table.names.items() if here.lower() == name.lower()), name)
+
+
+def source_of(table: BronzeTable) -> str:
+    """The name of the database's table outside of the lake; where nothing tells it, that of its messages' feed."""
+    database = table.schema.read_from
+    if database is None:
+        return feed_of(table)
+    return f"{'postgres' if database.is_postgres else 'mysql'}/{'.'.join(database.source_table)}"
+
+
+def feed_of(table: BronzeTable | EventTable) -> str:
+    """The name of a feed as OpenLineage has it; a table that is one has its own."""
+    match table.feed:
+        case KafkaTopic(topic=topic, bootstrap=bootstrap):
+            return f"kafka://{bootstrap.split(',')[0]}/{topic}"
+        case TableRows() as rows:
+            return rows.name
+        case other:
+            return f"file/{other}"
+
+
+def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
+    """What a table is fed from outside of the lake, as it is declared: a topic or a folder, and the table of a database behind it."""
+    names = () if isinstance(table.feed, TableRows) else (feed_of(table),)
+    return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema.read_from is not None else names
+
+
+def paths_of(layout: Layout) -> dict[str, list[tuple[str, ...]]]:
+    """By column of a type's table the paths of the fields that are in it; what arrays hold is told by the array."""
+    return {column.name: [*_leaves(column, ())] for column in layout.columns}
+
+
+def _leaves(column: Column, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    here = (*above, column.field)
+    if not column.fields or column.element is not None:
+        yield here
+        return
+    for one in column.fields:
+        yield from _leaves(one, here)

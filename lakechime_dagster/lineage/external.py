@@ -1,13 +1,26 @@
-"""External assets of what only runs and other programs record."""
+"""What lies outside of a lake: data sets and readers that only runs and other programs record."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from http.client import HTTPException
+from typing import Any, TypeVar
 
 import orjson
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, Consumer
+from lakechime_dagster.dce.engine import among, open_engine, reading, slices
+from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.upgrade import check
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage import schema
+from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind
+from lakechime_dagster.lineage.recording import MANY, key_of
+from lakechime_dagster.settings import Settings
+from lakechime_dagster.tables.lake import Lake
 
 Node = TypeVar("Node")
 MOST = 5_000  # that are shown; the rest is counted
@@ -85,3 +98,188 @@ def in_circles(inputs: Mapping[Node, Iterable[Node]]) -> set[Node]:
         if fed & feeding == left:
             return left
         left = fed & feeding
+
+
+LOCATION = "outside"
+SECONDS = 60  # that a reload may take
+MUTATION = """mutation Reload($location: String!) { reloadRepositoryLocation(repositoryLocationName: $location) { __typename
+  ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } }
+  ... on RepositoryLocationNotFound { message } ... on ReloadNotSupported { message } ... on UnauthorizedError { message }
+  ... on PythonError { message } } }"""
+
+
+class NotReloadedError(LakeChimeError):
+    """The webserver has not read the location anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What is outside, as the store told it at a moment of its own clock."""
+
+    outside: Outside
+    now_ms: int
+
+    @property
+    def digest(self) -> str:
+        return self.outside.digest(self.now_ms)
+
+    @property
+    def sentence(self) -> str:
+        """What is shown, and how much is not."""
+        consumers, tables, more = len(self.outside.consumers), len(self.outside.tables), self.outside.more
+        said = f"{consumers:,} that read the lake and {tables:,} data sets that it does not declare are shown"
+        return said + (f", those that were used last; {more:,} more are not" if more else "")
+
+
+def look_outside(settings: Settings, lake: Lake, most: int = MOST) -> Looked:
+    """What is outside now. The store is neither made nor upgraded by it.
+
+    Raises:
+        LakeChimeError: there is no store, none that this version can read, or it cannot be reached.
+    """
+    engine = open_engine(settings.store_url)
+    try:
+        check(engine)
+        now = SqlDCEStore(engine).now()
+        names = {table.name for table in lake.tables} | {group.name for group in lake.groups}
+        return Looked(outside=outside_of(engine, names, settings.deployment, now - IN_USE_MS, most), now_ms=now)
+    finally:
+        engine.dispose()
+
+
+def reload_outside(webserver_url: str, seconds: float = SECONDS) -> None:
+    """Have the webserver read the location anew.
+
+    Raises:
+        NotReloadedError: saying why it has not.
+    """
+    body = orjson.dumps({"query": MUTATION, "variables": {"location": LOCATION}})
+    request = urllib.request.Request(f"{webserver_url.rstrip('/')}/graphql", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            problem = _problem_of(orjson.loads(answer.read()))
+    except (OSError, HTTPException, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise NotReloadedError(f"Dagster's webserver at {webserver_url} does not answer: {reason}; set LAKECHIME_WEBSERVER_URL") from None
+    if problem:
+        raise NotReloadedError(f"Dagster's webserver has not read the code location {LOCATION} anew: {problem}")
+
+
+def _problem_of(answer: Any) -> str:
+    """Why a reload has failed, by the answer; empty if it has not."""
+    try:
+        told = answer["data"]["reloadRepositoryLocation"]
+        if told["__typename"] == "RepositoryLocationNotFound":
+            return "it is not in its workspace; docs/lineage.md says what to add"
+        if told["__typename"] != "WorkspaceLocationEntry":
+            return str(told.get("message") or told["__typename"])
+        entry = told["locationOrLoadError"] or {}
+        return _first_line(entry["message"]) if entry.get("__typename") == "PythonError" else ""
+    except (KeyError, TypeError):
+        return f"it answered {str(answer)[:200]}"
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
+
+
+READ, NODE = schema.read.c, schema.node.c
+
+
+INPUT, WRITER = schema.told_input.c, schema.writer.c
+
+
+DATASET = sa.func.coalesce(NODE.dataset_id, NODE.node_id)
+
+
+def outside_of(engine: Engine, lake: Collection[str], deployment: str, since_ms: int, most: int = MOST) -> Outside:
+    """What is outside of the tables of a lake. Data sets that runs of ours write are not: they are assets of some code location."""
+    with reading(engine) as connection:
+        consumers, readers = _consumers(connection, since_ms, most)
+        tables, others = _tables(connection, set(lake), deployment, since_ms, most)
+        return most_lately(consumers, tables, readers + others, most)
+
+
+def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[UsedConsumer], int]:
+    """Who read since then, the last one first, and how many did."""
+    last = sa.func.max(READ.last_ms).label("last_ms")
+    used = sa.select(READ.consumer_id, last).where(READ.last_ms >= since_ms).group_by(READ.consumer_id).subquery()
+    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
+    query = (
+        sa.select(schema.consumer, used.c.last_ms)
+        .join(used, used.c.consumer_id == schema.consumer.c.consumer_id)
+        .order_by(used.c.last_ms.desc(), used.c.consumer_id)
+        .limit(most)
+    )
+    rows = connection.execute(query).all()
+    of = sa.select(READ.consumer_id, DATASET).join_from(schema.read, schema.node, NODE.node_id == READ.node_id).distinct()
+    pairs = _pairs(connection, of.where(READ.last_ms >= since_ms), READ.consumer_id, [row.consumer_id for row in rows])
+    return [
+        UsedConsumer(
+            consumer=Consumer(ConsumerKind(row.kind), row.namespace, row.name),
+            tables=pairs.get(row.consumer_id, ()),
+            last_ms=row.last_ms,
+            owners=tuple(row.owners),
+            link=row.link,
+        )
+        for row in rows
+    ], total
+
+
+def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ForeignTable], int]:
+    """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
+    ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
+    holds = WRITER.at_ms >= since_ms
+    written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
+    given = sa.select(INPUT.source_id.label("node_id"), WRITER.at_ms.label("last_ms")).join_from(
+        schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id
+    )
+    both = sa.union_all(written.where(holds, ~ours), given.where(holds)).subquery()
+    by_us = sa.select(WRITER.target_id).where(ours)
+    used = sa.select(both.c.node_id, sa.func.max(both.c.last_ms).label("last_ms")).where(both.c.node_id.not_in(by_us))
+    used = used.group_by(both.c.node_id).subquery()
+    query = sa.select(NODE.node_id, NODE.name, used.c.last_ms).join_from(used, schema.node, NODE.node_id == used.c.node_id)
+    rows = connection.execute(query.order_by(used.c.last_ms.desc(), used.c.node_id).limit(most + len(lake))).all()
+    found = [row for row in rows if row.name not in lake][:most]
+    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
+    keys = [key_of(ColumnRef(name)) for name in sorted(lake)]
+    known = sa.select(sa.func.count()).join_from(used, schema.node, NODE.node_id == used.c.node_id)
+    total -= sum(connection.execute(known.where(among(connection, NODE.key, some))).scalar_one() for some in slices(keys, MANY))
+    return _described(connection, found, sa.and_(holds, ~ours), holds), total
+
+
+def _described(
+    connection: Connection, found: Sequence[sa.Row[Any]], elsewhere: sa.ColumnElement[bool], holds: sa.ColumnElement[bool]
+) -> list[ForeignTable]:
+    """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
+    numbers = [row.node_id for row in found]
+    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
+    inputs = _pairs(connection, into.where(elsewhere), WRITER.target_id, numbers)
+    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
+    readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
+    owners: dict[int, list[str]] = {}
+    for some in slices(numbers, MANY):
+        for row in connection.execute(sa.select(WRITER.target_id, WRITER.owners).where(among(connection, WRITER.target_id, some))):
+            owners.setdefault(row.target_id, []).extend(row.owners)
+    return [
+        ForeignTable(
+            table=row.name,
+            last_ms=row.last_ms,
+            inputs=inputs.get(row.node_id, ()),
+            readers=readers.get(row.node_id, ()),
+            owners=tuple(sorted(set(owners.get(row.node_id, ())))),
+        )
+        for row in found
+    ]
+
+
+def _pairs(connection: Connection, query: sa.Select[Any], number: sa.Column[Any], numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    """By a number the names of the data sets beside it; the query tells a number and that of a data set."""
+    pairs: dict[int, set[int]] = {}
+    for some in slices(list(numbers), MANY):
+        for one, dataset in connection.execute(query.where(among(connection, number, some))):
+            pairs.setdefault(one, set()).add(dataset)
+    names: dict[int, str] = {}
+    for some in slices(sorted({dataset for several in pairs.values() for dataset in several}), MANY):
+        names |= dict(connection.execute(sa.select(NODE.node_id, NODE.name).where(among(connection, NODE.node_id, some))).tuples().all())
+    return {one: tuple(sorted(names[dataset] for dataset in several)) for one, several in pairs.items()}

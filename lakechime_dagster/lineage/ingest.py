@@ -18,11 +18,11 @@ from lakechime_dagster.errors import InvalidValueError, NotFoundError, TableUnre
 from lakechime_dagster.lineage import facts, openlineage
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.facts import RunState, ToldRun
-from lakechime_dagster.lineage.reads import place_of_way
 from lakechime_dagster.lineage.recording import SqlIngest, Taken
 from lakechime_dagster.lineage.runs import names_of
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
+from lakechime_dagster.lineage.store import place_of_way
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
 

@@ -16,7 +16,7 @@ from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import Part, parts_of
 from lakechime_dagster.lineage.network import Drawing, Edges, Network, declared_drawn, edges_from, joined_edges
-from lakechime_dagster.lineage.nodes import MANY, key_of
+from lakechime_dagster.lineage.recording import MANY, key_of
 from lakechime_dagster.lineage.store import told_by_subscriptions
 
 ROWS = 100_000  # that are fetched at once

@@ -1,12 +1,249 @@
-"""Column lineage of the expressions of a plan."""
+"""What columns, expressions and frames of a plan derive from."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Protocol
 
-from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.plan_dump import Field, Node
-from lakechime_dagster.lineage.plan_values import CONSTANT, Scope, Value, together
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Names, Source, normalised, outside
+from lakechime_dagster.lineage.plan_dump import Attribute, Field, Node, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Sources with their kinds, and the reasons why they are not all; neither means a constant.
+
+    `foreign` names code that the value went through and nobody looks into; the sources are its arguments. `fields` are those of a
+    struct that the plan itself puts together, in order, so that one that is taken out again has its own sources only.
+    """
+
+    sources: frozenset[Source] = frozenset()
+    opaque: frozenset[str] = frozenset()
+    fields: tuple["Value", ...] | None = None
+    foreign: frozenset[str] = frozenset()
+
+    @property
+    def is_constant(self) -> bool:
+        return not (self.sources or self.opaque or self.foreign)
+
+    def then(self, kind: Kind, is_masking: bool = False) -> "Value":
+        """This value seen through one more step."""
+        stepped = [source.then(kind, is_masking) for source in self.sources]
+        if self.fields is None and all(one is before for one, before in zip(stepped, self.sources, strict=True)):
+            return self
+        return Value(frozenset(stepped), self.opaque, foreign=self.foreign)
+
+    def because(self, *reasons: str) -> "Value":
+        """This value, of which something cannot be told for these reasons."""
+        return Value(self.sources, self.opaque | frozenset(reasons), foreign=self.foreign)
+
+    def through(self, code: str) -> "Value":
+        """What code that nobody looks into makes of this value."""
+        return Value(self.then(Kind.TRANSFORMATION).sources, self.opaque, foreign=self.foreign | {code})
+
+    def beside(self, other: "Value") -> "Value":
+        """A value that may be either, or is made of both."""
+        if self == other:
+            return self
+        return Value(self.sources | other.sources, self.opaque | other.opaque, foreign=self.foreign | other.foreign)
+
+    def lineage(self, column: str) -> ColumnLineage:
+        return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque), foreign=tuple(self.foreign))
+
+
+CONSTANT = Value()
+_NOTHING: frozenset[Source] = frozenset()
+_NONE: frozenset[str] = frozenset()
+
+
+def together(values: Iterable[Value]) -> Value:
+    """What all of these came from."""
+    found = tuple(values)
+    if len(found) == 1:
+        return found[0]
+    return Value(
+        _NOTHING.union(*[value.sources for value in found]),
+        _NONE.union(*[value.opaque for value in found]),
+        foreign=_NONE.union(*[value.foreign for value in found]),
+    )
+
+
+MANY = "files in many folders, among which are tables of the lake"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSets:
+    """The data sets that one leaf reads, of which `outside` have no name in the lake; `unknown` says why these may not be all."""
+
+    names: tuple[str, ...] = ()
+    outside: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+
+def read_at(place: Place, names: Names) -> DataSets:
+    """What is read there. A folder or a file in a table's folder is of that table, as a partition is."""
+    whole = place.named(names)
+    if whole is None and not place.roots:
+        return DataSets()
+    if whole is not None and (whole[1] or not place.roots):
+        return DataSets(names=whole[:1], outside=frozenset(() if whole[1] else whole[:1]))
+    hidden = {root for root in place.roots if place.is_grouped and names.has_below(root)}
+    known = {root: names.holding(root) for root in place.roots}
+    told = {root: known[root] or outside(_folder(root, place.base)) for root in place.roots if known[root] or root not in hidden}
+    return DataSets(
+        names=tuple(dict.fromkeys(told.values())),
+        outside=frozenset(name for root, name in told.items() if known[root] is None),
+        unknown=frozenset((MANY,) if hidden else ()),
+    )
+
+
+def _folder(root: str, base: str | None) -> str:
+    """The data set that a folder or a file outside of the lake is of: what lies above partitions and files that Spark named."""
+    path = normalised(root)
+    if base is not None and path.startswith(f"{normalised(base)}/"):
+        return base
+    above, _, last = path.rpartition("/")
+    if last.startswith((*_OWN, ".")) and "=" not in last:
+        above, _, last = (path := above).rpartition("/")
+    while "=" in last:
+        above, _, last = (path := above).rpartition("/")
+    return path
+
+
+_OWN = ("part-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a node gives."""
+
+    id: int
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The columns that a node gives, in order.
+
+    `indirect` is what decides which rows there are, by sources of INDIRECT kinds. `rows` is where rows come from: data sets as
+    a whole, which are what a count of rows is made of.
+    """
+
+    columns: tuple[Column, ...] = ()
+    indirect: Value = CONSTANT
+    rows: Value = CONSTANT
+
+    def by_id(self) -> dict[int, Value]:
+        return {column.id: column.value for column in self.columns}
+
+    def value(self) -> Value:
+        """What all columns together came from."""
+        return together(column.value for column in self.columns)
+
+    def deciding(self) -> Value:
+        """What decides on the rows, and why it is not known where they come from."""
+        return self.indirect.because(*self.rows.opaque)
+
+    def giving(self, columns: Iterable[Column]) -> "Frame":
+        """The same rows with these columns."""
+        return Frame(tuple(columns), self.indirect, self.rows)
+
+    def decided(self, kind: Kind, *values: Value) -> "Frame":
+        """The same columns of fewer or other rows, on which these values decide."""
+        return Frame(self.columns, together((self.indirect, *(value.then(kind) for value in values))), self.rows)
+
+    def because(self, *reasons: str) -> "Frame":
+        """The same rows and columns, of all of which something cannot be told for these reasons."""
+        if not reasons:
+            return self
+        columns = (Column(one.id, one.name, one.value.because(*reasons)) for one in self.columns)
+        return Frame(tuple(columns), self.indirect, self.rows.because(*reasons))
+
+    def renamed(self, output: Iterable[Attribute]) -> "Frame":
+        """The same columns by position, under other ids and names."""
+        return self.giving(columns_of(output, (column.value for column in self.columns)))
+
+
+def columns_of(output: Iterable[Attribute], values: Iterable[Value]) -> tuple[Column, ...]:
+    """The columns of an output, whose values come in its order."""
+    return tuple(Column(one.id, one.name, value) for one, value in zip(output, values, strict=True))
+
+
+class Reader(Protocol):
+    """What rules ask for: the meaning of the plans and expressions below."""
+
+    def frame(self, plan: Node, scope: "Scope") -> Frame: ...
+
+    def value(self, expression: Node, scope: "Scope") -> Value: ...
+
+    def loop(self, plan: Node, scope: "Scope") -> Frame: ...
+
+    def looped(self, number: int) -> Frame: ...
+
+    def defined(self, cte: int, scope: "Scope") -> Frame: ...
+
+    def checkpointed(self, leaf: Node) -> Frame | None: ...
+
+    def data_sets(self, leaf: Node) -> DataSets: ...
+
+    def is_stated(self, rows: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a rule looks things up: `columns` are those of the children, `outer` those around a subquery."""
+
+    reader: Reader
+    outer: Mapping[int, Value]
+    columns: Mapping[int, Value]
+    rows: Value = CONSTANT
+
+    def frame(self, plan: Node) -> Frame:
+        """What a child gives."""
+        return self.reader.frame(plan, self)
+
+    def over(self, *frames: Frame) -> "Scope":
+        """For the expressions of a node whose children give these frames."""
+        if len(frames) == 1:
+            return Scope(self.reader, self.outer, frames[0].by_id(), frames[0].rows)
+        columns = {column.id: column.value for frame in frames for column in frame.columns}
+        return Scope(self.reader, self.outer, columns, together(frame.rows for frame in frames))
+
+    def inside(self, plan: Node) -> Frame:
+        """What the plan of a subquery gives, for which the columns here are outer ones."""
+        return self.reader.frame(plan, Scope(self.reader, {**self.outer, **self.columns}, {}))
+
+    def having(self, parts: Mapping[int, Value]) -> "Scope":
+        """For an expression in which these have a number beside the columns."""
+        return Scope(self.reader, self.outer, {**self.columns, **parts}, self.rows)
+
+    def value(self, expression: Node) -> Value:
+        return self.reader.value(expression, self)
+
+    def values(self, expressions: Iterable[Node]) -> Value:
+        """What these expressions together came from."""
+        return together(self.reader.value(one, self) for one in expressions)
+
+    def named(self, expressions: Iterable[Node]) -> tuple[Column, ...]:
+        """The columns that named expressions give."""
+        return tuple(Column(one.number("exprId"), one.text("name"), self.reader.value(one, self)) for one in expressions)
+
+    def column(self, attribute: Attribute) -> Column:
+        """The child's column of this id."""
+        value = self.columns.get(attribute.id)
+        return Column(attribute.id, attribute.name, Value().because(f"column {attribute.name} is not below") if value is None else value)
+
+
+def of_tables(tables: Iterable[str], output: Iterable[Attribute]) -> Frame:
+    """The columns of a table as they are, or of several that are read as one."""
+    names = tuple(tables)
+    return Frame(tuple(Column(one.id, one.name, _reference(names, one.name)) for one in output), rows=_reference(names, None))
+
+
+def _reference(tables: Iterable[str], column: str | None) -> Value:
+    return Value(frozenset(Source(ColumnRef(table, column), Kind.IDENTITY) for table in tables))
+
 
 Rule = Callable[[Node, Scope], Value]
 

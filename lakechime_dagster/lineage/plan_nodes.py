@@ -11,9 +11,21 @@ from sqlglot.errors import SqlglotError
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Names, Statement
 from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartError, Node, Place, place_of
-from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS, value_of
+from lakechime_dagster.lineage.plan_expressions import (
+    CONSTANT,
+    EXPRESSIONS,
+    Column,
+    DataSets,
+    Frame,
+    Scope,
+    Value,
+    columns_of,
+    of_tables,
+    read_at,
+    together,
+    value_of,
+)
 from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
-from lakechime_dagster.lineage.plan_values import CONSTANT, Column, DataSets, Frame, Scope, Value, columns_of, of_tables, read_at, together
 
 NAMELESS = "rows of a data source without a name"
 DATABASE = "rows of a query of a database, or of one without an address"  # that is told without its users and passwords

@@ -1,17 +1,444 @@
-"""From the plans that a program executed to the statements that it made, and the commits of each."""
+"""From the plans that a program executed to the statements that it made."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Names, Source, Statement, joined
-from lakechime_dagster.lineage.plan_dump import Dump, MissingPartError, Node, Unknown, deeply, place_of
-from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS
+from lakechime_dagster.lineage.plan_dump import Attribute, Dump, Field, MissingPartError, Node, Place, Unknown, deeply, place_of
+from lakechime_dagster.lineage.plan_expressions import CONSTANT, EXPRESSIONS, Frame, Scope, Value, together
 from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
 from lakechime_dagster.lineage.plan_nodes import Rule as NodeRule
-from lakechime_dagster.lineage.plan_values import CONSTANT, Frame, Value, together
-from lakechime_dagster.lineage.plan_writes import WRITES, Write, columns_by_name
-from lakechime_dagster.lineage.plan_writes import Rule as WriteRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """What a command writes where.
+
+    `looked_up` says that the target is read to find rows in it, which makes it no input unless it is among `inputs`, or a
+    column is made of it.
+    """
+
+    place: Place
+    columns: tuple[ColumnLineage, ...] = ()
+    indirect: Value = CONSTANT
+    replaces: bool = False
+    looked_up: bool = False
+    inputs: frozenset[str] = frozenset()
+
+
+Rule = Callable[[Node, Reading], Write]
+
+
+def columns_by_name(frame: Frame) -> tuple[ColumnLineage, ...]:
+    """The columns of a target are those of the query's output of the same name, wherever they stand.
+
+    A dump does not tell names that Spark makes of expressions with literals; such a column is called by its place.
+    """
+    return joined(column.value.lineage(column.name or f"column {place}") for place, column in enumerate(frame.columns, 1))
+
+
+def place_written(node: Node) -> Place:
+    """Where a command writes to, by those of its parameters that tell it."""
+    found = [_place_in(node.fields.get(key)) for key in PLACES]
+    return Place(
+        path=next((one.path for one in found if one.path), None),
+        identifier=next((one.identifier for one in found if one.identifier), None),
+    )
+
+
+def _place_in(value: object) -> Place:
+    if isinstance(value, Node):
+        return place_of(next((node.fields for node in value.walk() if not node.plans()), {}))
+    if isinstance(value, str):
+        return Place(path=value)
+    return place_of(value) if isinstance(value, Mapping) else Place()
+
+
+def without(target: Value, condition: Value) -> Value:
+    """A merge's condition without the target's side, where rows are only looked up."""
+    own = target.sources | {source.then(Kind.TRANSFORMATION) for source in target.sources}
+    return replace(condition, sources=condition.sources - own)
+
+
+def is_kept(expression: Node, column: int | None) -> bool:
+    """Whether a column is assigned itself."""
+    while expression.name in ("Alias", "KnownNotNull"):
+        expression = expression.node("child")
+    return expression.name == "AttributeReference" and expression.number("exprId") == column
+
+
+PLACES = (
+    "table",
+    "targetFileIndex",
+    "tahoeFileIndex",
+    "target",
+    "catalogTable",
+    "tableDesc",
+    "name",
+    "outputPath",
+    "storage",
+    "options",
+    "sink",
+    "sourceTable",
+)
+"""The parameters that may tell where a command writes to."""
+
+
+OPERATION = "__row_operation"
+ROW_LEVEL_CLAUSES = ("matchedInstructions", "notMatchedInstructions", "notMatchedBySourceInstructions")
+ASSIGNED: Mapping[str, str | None] = MappingProxyType(
+    {
+        "Keep Copy$": "output",
+        "Keep Update$": "output",
+        "Keep Insert$": "output",
+        "Split": "otherOutput",
+        "Keep Delete$": None,
+        "Discard": None,
+    }
+)
+"""Which parameter of an instruction holds what rows become; of some rows nothing is left."""
+
+
+def rewritten(node: Node, reading: Reading) -> Write:
+    """`ReplaceData` and `WriteDelta`, which are one statement in two ways."""
+    return _row_level_merged(node, reading) if node.node("query").name == "MergeRows" else _changed(node, reading)
+
+
+def inserted(node: Node, reading: Reading) -> Write | None:
+    """An append that is a MERGE which only inserts, of those rows of the source that the target has not; None of any other.
+
+    It looks into the very relation that it writes to, while one that a query names itself has ids of its own.
+    """
+    table, join = node.fields.get("table"), _below(node.node("query"))
+    is_merge = isinstance(table, Node) and join.fields.get("joinType") == "left anti" and join.node("right").output == table.output
+    return _row_level_merged(node, reading) if is_merge else None
+
+
+def deleted(node: Node, reading: Reading) -> Write:
+    """A DELETE that a table does by itself: of all rows, or of those that a condition holds for."""
+    target, condition = reading.read(node.node("table")), node.node("condition")
+    indirect = reading.scope(target).value(condition).then(Kind.FILTER)
+    return Write(place=place_written(node), indirect=indirect, replaces=condition.name == "Literal", looked_up=True)
+
+
+def truncated(node: Node, reading: Reading) -> Write:
+    """All rows go."""
+    return Write(place=place_written(node), replaces=True, looked_up=True)
+
+
+def _row_level_merged(node: Node, reading: Reading) -> Write:
+    """MERGE: its condition joins the rows, those of each clause decide on some, and what these become is in its instruction.
+
+    Of the target's rows those may be left out before that its own part of the condition does not hold for.
+    """
+    query, join = node.node("query"), _below(node.node("query"))
+    if join.name != "Join":
+        raise MissingPartError(f"{query.name} of {join.name}")
+    sides = ("left", "right") if join.text("joinType") == "left anti" else ("right", "left")
+    source = reading.read(join.node(sides[0]))
+    inputs = frozenset(reading.tables)
+    target = reading.read(join.node(sides[1]))
+    here, condition = reading.scope(target, source), join.optional("condition")
+    indirect = [source.deciding()]
+    if condition is not None:
+        indirect.append(without(target.value(), here.value(condition)).then(Kind.JOIN))
+    columns: list[ColumnLineage] = []
+    rows = _Rows(_table(node), query.output or (), target, here)
+    if query.name == "Project":
+        columns += rows.assigned(query.nodes("projectList"))
+    for instruction in _instructions(query):
+        indirect.append(here.value(instruction.node("condition")).then(Kind.FILTER))
+        columns += rows.instructed(instruction)
+    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+
+
+def _changed(node: Node, reading: Reading) -> Write:
+    """UPDATE and DELETE: their condition decides on the rows; what an UPDATE assigns is what rows that it holds for become."""
+    condition = node.node("condition")
+    indirect = reading.scope(reading.read(node.node("originalTable"))).value(condition).then(Kind.FILTER)
+    columns: list[ColumnLineage] = []
+    for plan, expressions in _updates(node.node("query"), condition):
+        below = reading.read(plan.node("child"))
+        columns += _Rows(_table(node), plan.output or (), below, reading.scope(below)).assigned(expressions)
+    return Write(place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True)
+
+
+class _Rows:
+    """Rows that are written, by their output; `target` is where its rows come from, and `here` where expressions look columns up."""
+
+    def __init__(self, table: tuple[Attribute, ...], output: tuple[Attribute, ...], target: Frame, here: Scope) -> None:
+        names = {one.name.casefold(): one.name for one in table}
+        self._columns = [names.get(one.name.casefold()) for one in output]  # of what is none of the target no name
+        self._ids = {column.name: column.id for column in target.columns}
+        self._here = here
+
+    def assigned(self, expressions: tuple[Node, ...]) -> list[ColumnLineage]:
+        """The columns of the target that get something else than they have."""
+        return [
+            self._here.value(expression).lineage(name)
+            for name, expression in zip(self._columns, expressions, strict=True)
+            if name is not None and not is_kept(expression, self._ids.get(name))
+        ]
+
+    def instructed(self, instruction: Node) -> list[ColumnLineage]:
+        """What an instruction assigns; of an unknown one that each column may be made of all in it."""
+        context = instruction.fields.get("context")
+        name = f"{instruction.name} {context.name}" if isinstance(context, Unknown) else instruction.name
+        if name not in ASSIGNED:
+            value = self._here.values(instruction.children()).then(Kind.TRANSFORMATION).because(f"unknown instruction {name}")
+            return [value.lineage(column) for column in self._columns if column is not None]
+        field = ASSIGNED[name]
+        return [] if field is None else self.assigned(instruction.nodes(field))
+
+
+def _table(node: Node) -> tuple[Attribute, ...]:
+    """The columns of the table that is written to."""
+    return node.node("table").output or ()
+
+
+def _instructions(query: Node) -> Iterator[Node]:
+    for clause in ROW_LEVEL_CLAUSES if query.name == "MergeRows" else ():
+        yield from query.nodes(clause)
+
+
+def _below(query: Node) -> Node:
+    """What the rows are made of that a MERGE writes."""
+    return query.node("child") if query.name in ("MergeRows", "Project") else query
+
+
+def _updates(query: Node, condition: Node) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+    """The nodes below which there are the target's rows, and what each makes of them; none of what leaves rows as they are.
+
+    Where the condition asks other tables, files are written anew as those rows that it holds for, and the others.
+    """
+    is_named = query.name == "Project" and any(one.fields.get("name") == OPERATION for one in query.nodes("projectList"))
+    top = query.node("child") if is_named else query
+    for plan in top.nodes("children") if top.name == "Union" else (top,):
+        if plan.name == "Project":
+            yield plan, tuple(_where(one, condition, all_hold=top is not plan) for one in plan.nodes("projectList"))
+        elif plan.name == "Expand":
+            yield plan, _second(plan)
+        elif plan.name != "Filter":
+            raise MissingPartError(f"rows of {plan.name}")
+
+
+def _where(expression: Node, condition: Node, *, all_hold: bool) -> Node:
+    """What a column becomes where the condition holds; the others of a file that is written anew keep theirs."""
+    value = expression.node("child") if expression.name == "Alias" else expression
+    if value.name != "If":
+        return expression
+    asked = value.node("predicate")
+    return value.node("trueValue") if _is_same(asked, condition) or (all_hold and asked.name == "Literal") else expression
+
+
+def _is_same(one: Field, other: Field) -> bool:
+    """Whether two parts of a dump are alike, but for literals, which are not dumped."""
+    if isinstance(one, Node) and isinstance(other, Node) and one is not other:
+        return (
+            one.name == other.name
+            and one.fields.keys() == other.fields.keys()
+            and _is_same(tuple(one.fields.values()), tuple(other.fields.values()))
+        )
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other
+
+
+def _second(plan: Node) -> tuple[Node, ...]:
+    """Of an UPDATE that writes what changes: for each row one that takes it away, and one that puts another in its place."""
+    rows = plan.lists("projections")
+    if len(rows) != 2 or any(one.name not in ("Literal", "AttributeReference") for one in rows[0]):
+        raise MissingPartError("unknown rows of Expand")
+    return rows[1]
+
+
+def _query(node: Node, reading: Reading) -> tuple[tuple[ColumnLineage, ...], Value]:
+    frame = reading.read(node.node("query"))
+    return columns_by_name(frame), frame.deciding()
+
+
+def _saved(node: Node, reading: Reading) -> Write:
+    """`df.save` in all its modes. With `replaceWhere`, or a dynamic overwrite, rows of the target stay."""
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=_overwrites(node, reading))
+
+
+def _appended(node: Node, reading: Reading) -> Write:
+    """INSERT and the like; a MERGE that only inserts is planned as one too."""
+    return inserted(node, reading) or _added(node, reading)
+
+
+def _added(node: Node, reading: Reading) -> Write:
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect)
+
+
+def _overwritten(node: Node, reading: Reading) -> Write:
+    """INSERT OVERWRITE, REPLACE WHERE: the rows that a condition on the target holds for are replaced, all if it is true."""
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=node.node("deleteExpr").name == "Literal")
+
+
+def _created(node: Node, reading: Reading) -> Write:
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=True)
+
+
+def _created_in_session(node: Node, reading: Reading) -> Write:
+    """CREATE TABLE … AS of a table of Spark's own formats or of Hive; with IF NOT EXISTS a table that exists keeps its rows."""
+    return replace(_created(node, reading), replaces=node.fields.get("mode") not in ("Append", "Ignore"))
+
+
+def _inserted_by_hive(node: Node, reading: Reading) -> Write:
+    """INSERT into a table of Hive: a PARTITION clause gives constants to columns, and an overwrite of it replaces partitions alone."""
+    columns, indirect = _query(node, reading)
+    partition = node.fields.get("partition")
+    listed = partition if isinstance(partition, Mapping) else {}
+    constants = tuple(ColumnLineage(column=name) for name, is_static in listed.items() if is_static is True)
+    replaces = node.fields.get("overwrite") is True and not listed
+    return Write(place=place_written(node), columns=columns + constants, indirect=indirect, replaces=replaces)
+
+
+def _exported(node: Node, reading: Reading) -> Write:
+    """INSERT OVERWRITE DIRECTORY."""
+    columns, indirect = _query(node, reading)
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=node.fields.get("overwrite") is True)
+
+
+def _loaded(node: Node, _: Reading) -> Write:
+    """LOAD DATA: the rows of files, of whose columns the plan shows nothing."""
+    replaces = node.fields.get("isOverwrite") is True and node.fields.get("partition") is None
+    return Write(place=Place(identifier=node.text("table")), indirect=CONSTANT.because("LOAD DATA reads files"), replaces=replaces)
+
+
+def _truncated_in_session(node: Node, _: Reading) -> Write:
+    """TRUNCATE of a table of Spark's own formats or of Hive: all rows go, or those of partitions."""
+    return Write(place=Place(identifier=node.text("tableName")), replaces=node.fields.get("partitionSpec") is None, looked_up=True)
+
+
+def _streamed(node: Node, reading: Reading) -> Write:
+    """A batch of a stream; of one whose mode is complete each replaces what was before."""
+    columns, indirect = _query(node, reading)
+    mode = node.fields.get("outputMode")
+    is_whole = isinstance(mode, Unknown) and mode.name.startswith("Complete")
+    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=is_whole)
+
+
+def _made_anew(node: Node, reading: Reading) -> Write:
+    """`saveAsTable` over a table, which may keep partitions, and CREATE OR REPLACE … AS, which does not: they are one command."""
+    return replace(_created(node, reading), replaces=not reading.is_dynamic)
+
+
+def _updated(node: Node, reading: Reading) -> Write:
+    """UPDATE: an expression for each column of the target, of which one that stands for itself is kept."""
+    target = reading.read(node.node("target"))
+    here, condition = reading.scope(target), node.optional("condition")
+    found = [
+        here.value(expression).lineage(column.name)
+        for column, expression in zip(target.columns, node.nodes("updateExpressions"), strict=True)
+        if not is_kept(expression, column.id)
+    ]
+    indirect = CONSTANT if condition is None else here.value(condition).then(Kind.FILTER)
+    return Write(place=place_written(node), columns=tuple(found), indirect=indirect.beside(target.deciding()), looked_up=True)
+
+
+def _deleted(node: Node, reading: Reading) -> Write:
+    """DELETE assigns no column; its condition decides on the rows that stay."""
+    target, condition = reading.read(node.node("target")), node.optional("condition")
+    if condition is None or condition.name == "Literal":
+        return Write(place=place_written(node), replaces=True, looked_up=True)
+    return Write(place=place_written(node), indirect=reading.scope(target).value(condition).then(Kind.FILTER), looked_up=True)
+
+
+def _merged(node: Node, reading: Reading) -> Write:
+    """MERGE: rows are joined by its condition; each clause decides on its rows by its own condition, and assigns by its actions."""
+    source = reading.read(node.node("source"))
+    inputs = frozenset(reading.tables)
+    target = reading.read(node.node("target"))
+    here = reading.scope(target, source)
+    columns: list[ColumnLineage] = []
+    indirect = [source.deciding(), without(target.value(), here.value(node.node("condition"))).then(Kind.JOIN)]
+    for clause in (one for clauses in CLAUSES for one in node.nodes(clauses)):
+        condition = clause.optional("condition")
+        if condition is not None:
+            indirect.append(here.value(condition).then(Kind.FILTER))
+        columns += _assigned(clause, here, target)
+    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+
+
+def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
+    """What a clause assigns; fields of one struct are told as its column."""
+    ids = {column.name: column.id for column in target.columns}
+    found = []
+    for action in clause.nodes("actions") if clause.name in ASSIGNING else ():
+        path, expression = action.names("targetColNameParts"), action.node("expr")
+        if not path:
+            raise action.missing("targetColNameParts")
+        if not is_kept(expression, ids.get(path[0])):
+            found.append(here.value(expression).lineage(path[0]))
+    return found
+
+
+def _restored(node: Node, _: Reading) -> Write:
+    """RESTORE: the rows of another version, of which the plan does not tell where they came from."""
+    return Write(place=place_written(node), indirect=CONSTANT.because("rows of another version of the table"))
+
+
+def _overwrites(node: Node, reading: Reading) -> bool:
+    """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the session and the statement does not.
+
+    What has no partitions is replaced whole all the same, which only a write of files tells.
+    """
+    options = node.fields.get("options")
+    said = options if isinstance(options, Mapping) else {}
+    mode = said.get("partitionOverwriteMode")
+    is_dynamic = str(mode).lower() == "dynamic" if mode is not None else reading.is_dynamic
+    partly = "replaceWhere" in said or (is_dynamic and node.fields.get("partitionColumns") != ())
+    return node.fields.get("mode") == "Overwrite" and not partly and not node.fields.get("staticPartitions")
+
+
+CLAUSES = ("matchedClauses", "notMatchedClauses", "notMatchedBySourceClauses")
+ASSIGNING = frozenset(
+    {
+        "DeltaMergeIntoMatchedUpdateClause",
+        "DeltaMergeIntoNotMatchedInsertClause",
+        "DeltaMergeIntoNotMatchedBySourceUpdateClause",
+    }
+)
+
+WRITES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "SaveIntoDataSourceCommand": _saved,
+        "InsertIntoHadoopFsRelationCommand": _saved,
+        "AppendData": _appended,
+        "OverwriteByExpression": _overwritten,
+        "OverwritePartitionsDynamic": _added,
+        "DeltaDynamicPartitionOverwriteCommand": _added,
+        "CreateTableAsSelect": _created,
+        "ReplaceTableAsSelect": _made_anew,
+        "SaveAsV1TableCommand": _created,
+        "CreateDataSourceTableAsSelectCommand": _created_in_session,
+        "CreateHiveTableAsSelectCommand": _created_in_session,
+        "InsertIntoHiveTable": _inserted_by_hive,
+        "InsertIntoDataSourceDirCommand": _exported,
+        "InsertIntoHiveDirCommand": _exported,
+        "LoadDataCommand": _loaded,
+        "TruncateTableCommand": _truncated_in_session,
+        "WriteToMicroBatchDataSourceV1": _streamed,
+        "RestoreTableCommand": _restored,
+        "MergeIntoCommand": _merged,
+        "UpdateCommand": _updated,
+        "DeleteCommand": _deleted,
+        "ReplaceData": rewritten,
+        "WriteDelta": rewritten,
+        "DeleteFromTable": deleted,
+        "TruncateTable": truncated,
+    }
+)
+"""By the class of the command."""
+
 
 RESULT = "result"
 """The name of the dump of a frame that a function returned."""
@@ -31,7 +458,7 @@ class Rules:
 
     nodes: Mapping[str, NodeRule]
     expressions: Mapping[str, ExpressionRule]
-    writes: Mapping[str, WriteRule]
+    writes: Mapping[str, Rule]
 
 
 RULES = Rules(NODES, EXPRESSIONS, WRITES)
@@ -120,13 +547,11 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
         return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
     if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return None, CONSTANT
-    if plan.name in VARIABLES:
-        return None, _kept(plan, reading)
     if plan.name in rules.nodes:
         return None, _fetched(reading.read(plan))
     if any(node.name == CLONE for node in plan.walk()):
         raise MissingPartError("a clone, whose plan does not tell what it is of")
-    if any(node.name in rules.nodes for node in plan.walk()):
+    if plan.name in VARIABLES or any(node.name in rules.nodes for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
 
@@ -166,7 +591,7 @@ def acts(dump: Dump) -> bool:
         return dump.name != ANALYSIS
     if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return False
-    return plan.name in {*WRITES, *VARIABLES} or any(node.name in NODES for node in plan.walk())
+    return plan.name in WRITES or any(node.name in NODES for node in plan.walk())
 
 
 def is_silent(plan: Node) -> bool:
@@ -206,19 +631,6 @@ def _fetched(frame: Frame) -> Value:
     """What an action brings to the driver: values, and how many rows there are, on which others decide."""
     found = frame.value().beside(frame.indirect)
     return found if found.sources or found.opaque else Value().because(DRIVER)
-
-
-def _kept(plan: Node, reading: Reading) -> Value:
-    """What a variable of the session is given: statements that use it tell its name alone, as if it had gone through the driver.
-
-    The default of one that is declared is an expression; what stands in it as a query is not looked into.
-    """
-    if plan.name == "SetVariable":
-        frame = reading.read(plan.node("sourceQuery"))
-        found = frame.value().beside(frame.indirect)
-        return CONSTANT if found.is_constant else found
-    has_query = any(node.name.endswith("Subquery") for node in plan.walk())
-    return CONSTANT.because("the default of a variable") if has_query else CONSTANT
 
 
 def through_driver(fetched: Value) -> Value:
@@ -303,5 +715,5 @@ LOG_COLUMNS = (
 )
 """The columns of a log's actions, and those of the files that a table has by them."""
 
-VARIABLES = frozenset({"CreateVariable", "SetVariable"})
+VARIABLES = ("CreateVariable", "SetVariable")  # of the session, whose values later statements use by name
 CLONE = "CloneTableCommand"

@@ -1,31 +1,281 @@
-"""Records the lineage of runs in the store."""
+"""Records lineage in the store: data sets, columns, producers, readers, and what each wrote or read."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
+from sqlalchemy.dialects import postgresql, sqlite
 
-from lakechime_dagster.dce.engine import TransactionId, among, insert_if_absent, now_ms, reading, slices, writing
+from lakechime_dagster.dce.engine import TransactionId, among, insert_if_absent, now_ms, slices, writing
 from lakechime_dagster.dce.partitions import checked_milliseconds, checked_text, storable
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Names, Producer
-from lakechime_dagster.lineage.facts import Fact, Facts, ToldRun, data_sets, reads_of, records_of
-from lakechime_dagster.lineage.graph import TableFacts
-from lakechime_dagster.lineage.nodes import (
-    MANY,
-    digest,
-    ensured_nodes,
-    ensured_told,
-    ensured_writers,
-    key_of,
-    key_of_told,
-    spelled,
-    storable_statement,
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    ColumnRef,
+    Consumer,
+    LineageRecord,
+    Names,
+    Producer,
+    Read,
+    Source,
+    Statement,
+    joined,
+    respelled,
 )
-from lakechime_dagster.lineage.reads import keep_reads, note_way
-from lakechime_dagster.lineage.store import forget_code_on
+from lakechime_dagster.lineage.facts import Fact, Facts, ToldRun, data_sets, reads_of, records_of
+from lakechime_dagster.lineage.graph import edges_of, parts_of
+
+MANY = 500  # keys that one statement asks for
+Parts = Mapping[str, int]  # how each data set takes part
+Edges = Collection[tuple[ColumnRef, ColumnRef, int]]
+
+
+def digest(*parts: str) -> bytes:
+    """A key of several texts."""
+    return blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+def key_of(ref: ColumnRef) -> bytes:
+    """The key of a column, or of a data set."""
+    return digest(ref.table) if ref.column is None else digest(ref.table, ref.column)
+
+
+def key_of_told(statement: Statement) -> bytes:
+    """The key of what a statement tells; the order of its columns makes no difference."""
+    columns = sorted(statement.columns, key=lambda column: column.column)
+    said: list[Any] = [
+        statement.target,
+        statement.replaces,
+        statement.inputs,
+        statement.unknown,
+        _plain_sources(statement.indirect),
+        [[column.column, column.opaque, _plain_sources(column.sources)] for column in columns],
+    ]
+    said += [foreign] if (foreign := _foreign(statement)) else []
+    return blake2b(orjson.dumps(said), digest_size=16).digest()
+
+
+def storable_statement(statement: Statement) -> Statement:
+    """The statement with a replacement character in its names and reasons for each one that not every store can hold."""
+    said = " ".join(_texts(statement))
+    if storable(said) == said:
+        return statement
+    columns = [
+        ColumnLineage(
+            column=storable(one.column),
+            sources=_storable_sources(one.sources),
+            opaque=_storable_texts(one.opaque),
+            foreign=_storable_texts(one.foreign),
+        )
+        for one in statement.columns
+    ]
+    return Statement(
+        target=storable(statement.target),
+        columns=joined(columns),
+        indirect=_storable_sources(statement.indirect),
+        inputs=_storable_texts(statement.inputs),
+        replaces=statement.replaces,
+        unknown=_storable_texts(statement.unknown),
+        foreign=_storable_texts(statement.foreign),
+    )
+
+
+def _texts(statement: Statement) -> Iterator[str]:
+    """All names and reasons in a statement."""
+    yield from (statement.target, *statement.inputs, *statement.not_known)
+    for column in statement.columns:
+        yield from (column.column, *column.not_known)
+    for source in statement.sources:
+        yield from (source.ref.table, source.ref.column or "")
+
+
+def _storable_texts(several: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(storable, several))
+
+
+def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
+    return tuple(
+        Source(ColumnRef(storable(one.ref.table), one.ref.column and storable(one.ref.column)), one.kind, one.is_masking) for one in sources
+    )
+
+
+def known_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
+    """The numbers of those data sets and columns that were met before."""
+    keys = {key_of(ref): ref for ref in refs}
+    return {keys[key]: number for key, number in _numbers_of(connection, schema.node, keys).items()}
+
+
+def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
+    """The numbers of data sets and columns."""
+    wanted = set(refs)
+    datasets = {name: ColumnRef(name) for name in {ref.table for ref in wanted}}
+    keys = {ref: key_of(ref) for ref in wanted.union(datasets.values())}
+    found = _ensured(connection, schema.node, {keys[ref]: {"name": name} for name, ref in datasets.items()})
+    columns = {
+        key: {"name": ref.column, "dataset_id": found[keys[datasets[ref.table]]]} for ref, key in keys.items() if ref.column is not None
+    }
+    found |= _ensured(connection, schema.node, columns)
+    return {ref: found[key] for ref, key in keys.items()}
+
+
+def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
+    """The rows of producers at their targets, which come with theirs; nobody else records for them until the transaction ends."""
+    keys = {digest(pair[0].namespace, pair[0].job, pair[1]): pair for pair in pairs}
+    rows = [
+        {"key": key, "namespace": pair[0].namespace, "job": pair[0].job, "target_id": pairs[pair], "at_ms": -1, "run_key": b""}
+        for key, pair in sorted(keys.items())
+    ]
+    found: dict[tuple[Producer, str], sa.Row[Any]] = {}
+    row = schema.writer.c
+    for some in slices(rows, MANY):
+        connection.execute(insert_if_absent(connection, schema.writer), list(some))
+    for some in slices(sorted(keys), MANY):
+        held = sa.select(schema.writer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        found |= {keys[bytes(one.key)]: one for one in connection.execute(held).all()}
+    return found
+
+
+def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) -> dict[bytes, int]:
+    """The numbers of what statements tell, by their keys; what is told for the first time is kept with its edges."""
+    known = _numbers_of(connection, schema.told, statements)
+    new = {key: statement for key, statement in statements.items() if key not in known}
+    if not new:
+        return known
+    drawn = {key: (parts_of(statement), edges_of(statement)) for key, statement in new.items()}
+    refs = {ref for _, edges in drawn.values() for source, target, _ in edges for ref in (source, target)}
+    refs |= {ColumnRef(name) for key, (parts, _) in drawn.items() for name in (new[key].target, *parts)}
+    refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
+    nodes = ensured_nodes(connection, refs)
+    values = [_told_row(key, statement, nodes[ColumnRef(statement.target)]) for key, statement in sorted(new.items())]
+    made = insert_if_absent(connection, schema.told).returning(schema.told.c.told_id, schema.told.c.key)
+    ours = {bytes(key): number for number, key in connection.execute(made, values)}  # what others made meanwhile is not among them
+    _keep_edges(connection, {number: drawn[key] for key, number in ours.items()}, nodes)
+    return known | ours | _numbers_of(connection, schema.told, new.keys() - ours.keys())
+
+
+def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
+    return {
+        "key": key,
+        "target_id": target,
+        "replaces": statement.replaces,
+        "columns": sorted(column.column for column in statement.columns),
+        "opaque": {one.column: one.opaque for one in statement.columns if one.opaque},
+        "unknown": statement.unknown,
+        "foreign_code": _foreign(statement),
+    }
+
+
+def _keep_edges(connection: Connection, drawn: Mapping[int, tuple[Parts, Edges]], nodes: Mapping[ColumnRef, int]) -> None:
+    inputs = [
+        {"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
+        for number, (parts, _) in drawn.items()
+        for name, part in parts.items()
+    ]
+    edges = [
+        {"told_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
+        for number, (_, several) in drawn.items()
+        for source, target, kind in several
+    ]
+    for table, rows in ((schema.told_input, inputs), (schema.told_edge, edges)):
+        if rows:
+            connection.execute(sa.insert(table), rows)
+
+
+def _ensured(connection: Connection, table: sa.Table, values: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
+    """The numbers of rows by their keys; those that are missing are made, in the order of their keys."""
+    found = _numbers_of(connection, table, values)
+    missing = [{"dataset_id": None, **values[key], "key": key} for key in sorted(values) if key not in found]
+    if missing:
+        names = {column.name for column in table.columns}
+        rows = [{name: value for name, value in row.items() if name in names} for row in missing]
+        connection.execute(insert_if_absent(connection, table), rows)
+        found |= _numbers_of(connection, table, [row["key"] for row in rows])
+    return found
+
+
+def _numbers_of(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
+    (number,) = table.primary_key.columns
+    found: dict[bytes, int] = {}
+    for some in slices(sorted(keys), MANY):
+        query = sa.select(table.c.key, number).where(among(connection, table.c.key, some))
+        found |= {bytes(key): value for key, value in connection.execute(query)}
+    return found
+
+
+def _foreign(statement: Statement) -> list[list[Any]]:
+    """Code that nobody looks into, by the column that comes through it; by null what has a say in which rows there are."""
+    whole = [[None, statement.foreign]] if statement.foreign else []
+    return [*whole, *([one.column, one.foreign] for one in sorted(statement.columns, key=lambda one: one.column) if one.foreign)]
+
+
+def _plain_sources(sources: Iterable[Any]) -> list[list[Any]]:
+    return [[source.ref.table, source.ref.column, source.kind.value, source.is_masking] for source in sources]
+
+
+Spelled = dict[str, dict[str, set[str]]]  # names of columns by their data set, and by themselves in one letter case
+
+
+def spelled(connection: Connection, records: Sequence[LineageRecord]) -> list[LineageRecord]:
+    """Records whose columns go by the names by which they are known; what a statement writes is met before what it reads."""
+    several = [_refs(one.statement) for one in records]
+    names = _names(connection, several)
+    return [
+        record if not (new := _new_names(refs, names)) else record.with_statement(respelled(record.statement, new))
+        for record, refs in zip(records, several, strict=True)
+    ]
+
+
+def spelled_refs(connection: Connection, several: Sequence[Sequence[ColumnRef]]) -> list[tuple[ColumnRef, ...]]:
+    """The same of columns that are read, each list by one reader."""
+    names = _names(connection, several)
+    news = [_new_names(refs, names) for refs in several]
+    return [tuple(new.get(ref, ref) for ref in refs) for refs, new in zip(several, news, strict=True)]
+
+
+def _refs(statement: Statement) -> list[ColumnRef]:
+    refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
+    refs += [source.ref for one in statement.columns for source in one.sources]
+    return list(dict.fromkeys([*refs, *(source.ref for source in statement.indirect)]))
+
+
+def _names(connection: Connection, several: Iterable[Sequence[ColumnRef]]) -> Spelled:
+    """The names that are known of the data sets of columns that are met for the first time, and then theirs."""
+    columns = {ref: None for refs in several for ref in refs if ref.column is not None}
+    there = known_nodes(connection, columns)
+    new = [ref for ref in columns if ref not in there]
+    names: Spelled = {}
+    for table, name in _known_columns(connection, {ref.table for ref in new}):
+        names.setdefault(table, {}).setdefault(name.casefold(), set()).add(name)
+    for ref in new:
+        _ = names.setdefault(ref.table, {}).setdefault((ref.column or "").casefold(), {ref.column or ""})
+    return names
+
+
+def _known_columns(connection: Connection, tables: Iterable[str]) -> Iterable[tuple[str, str]]:
+    datasets = known_nodes(connection, (ColumnRef(name) for name in tables))
+    by_number = {number: ref.table for ref, number in datasets.items()}
+    row = schema.node.c
+    for some in slices(sorted(by_number), MANY):
+        query = sa.select(row.dataset_id, row.name).where(among(connection, row.dataset_id, some))
+        for dataset, name in connection.execute(query):
+            yield by_number[dataset], name
+
+
+def _new_names(refs: Sequence[ColumnRef], names: Spelled) -> Mapping[ColumnRef, ColumnRef]:
+    found: dict[ColumnRef, ColumnRef] = {}
+    own = set(refs)
+    for ref in refs:
+        known = names.get(ref.table, {}).get((ref.column or "").casefold(), set())
+        if ref.column is None or ref.column in known or len(known) != 1:
+            continue
+        meant = ColumnRef(ref.table, next(iter(known)))
+        if meant not in own:
+            found[ref] = meant
+    return found
 
 
 @dataclass(frozen=True)
@@ -46,8 +296,12 @@ class SqlLineage:
 
 def told_on(connection: Connection, producer: Producer, target: str) -> int | None:
     """The number of what the newest run of a producer told of a target; None before any did."""
-    key = digest(producer.namespace, producer.job, storable(target))
-    return connection.execute(sa.select(schema.writer.c.told_id).where(schema.writer.c.key == key)).scalar()
+    return connection.execute(sa.select(schema.writer.c.told_id).where(schema.writer.c.key == writer_key(producer, target))).scalar()
+
+
+def writer_key(producer: Producer, target: str) -> bytes:
+    """The key of a producer at one of its targets."""
+    return digest(producer.namespace, producer.job, storable(target))
 
 
 def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
@@ -201,16 +455,12 @@ def _known(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, Facts]:
 
 def _stands(connection: Connection, run: ToldRun) -> bool:
     """Whether a run of which nothing is kept any more was recorded already: what comes of it now is a part of what was told."""
-    keys = [_writer_key(record) for record in records_of(run)]
+    keys = [writer_key(record.producer, record.target) for record in records_of(run)]
     if not keys:
         return False
     row = schema.writer.c
     of_run = (row.run_key == digest(run.run_id), among(connection, row.key, keys))
     return connection.execute(sa.select(1).where(*of_run).limit(1)).first() is not None
-
-
-def _writer_key(record: LineageRecord) -> bytes:
-    return digest(record.producer.namespace, record.producer.job, record.target)
 
 
 def _plain(facts: Facts) -> list[list[str | int | bool | None]]:
@@ -246,31 +496,87 @@ class LineageToKeep:
         return bool(self.is_new)
 
 
-def recorded_since(engine: Engine) -> int | None:
-    """When the first run that is recorded succeeded, in milliseconds; None before any did."""
-    with reading(engine) as connection:
-        return connection.execute(sa.select(sa.func.min(schema.writer.c.first_ms))).scalar()
+def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
+    """Keep reads within an open transaction that writes; what comes again, or in another order, changes nothing."""
+    reads = [_storable_read(one) for one in several if one.refs]
+    if not reads:
+        return
+    told = spelled_refs(connection, [one.refs for one in reads])
+    reads = [replace(one, refs=refs) for one, refs in zip(reads, told, strict=True)]
+    nodes = ensured_nodes(connection, (ref for one in reads for ref in one.refs))
+    consumers = _ensured_consumers(connection, reads)
+    times: dict[tuple[int, int], tuple[int, int]] = {}
+    for one in reads:
+        for ref in one.refs:
+            key = (nodes[ref], consumers[one.consumer])
+            first, last = times.get(key, (one.at_ms, one.at_ms))
+            times[key] = (min(first, one.at_ms), max(last, one.at_ms))
+    rows = [
+        {"node_id": node, "consumer_id": consumer, "first_ms": first, "last_ms": last}
+        for (node, consumer), (first, last) in sorted(times.items())
+    ]
+    connection.execute(_widening(connection), rows)
 
 
-def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
-    """What is recorded of the writers of data sets; nothing of one that no run wrote."""
-    writer, node = schema.writer.c, schema.node.c
-    query = (
-        sa.select(node.name, writer.namespace, writer.job, writer.owners, writer.links, writer.at_ms)
-        .join_from(schema.node, schema.writer, writer.target_id == node.node_id)
-        .order_by(writer.namespace, writer.job)
+def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int, place: str | None = None) -> None:
+    """Count what came by a way, and keep up to where it was read; the first time says since when it is told."""
+    now = now_ms(connection)
+    counts = {"documents": documents, "refused": refused, "outside": outside}
+    connection.execute(
+        insert_if_absent(connection, schema.way).values(name=name, since_ms=now, last_ms=now, documents=0, refused=0, outside=0)
     )
-    found: dict[str, TableFacts] = {}
-    names = sorted(set(tables))
-    with reading(engine) as connection:
-        for some in slices(names, MANY):
-            keys = [key_of(ColumnRef(name)) for name in some]
-            for row in connection.execute(query.where(among(connection, schema.node.c.key, keys))):
-                one = TableFacts(
-                    owners=tuple(row.owners),
-                    jobs=(f"{row.namespace}/{row.job}",),
-                    links=row.links,
-                    last_ms=row.at_ms,
-                )
-                found[row.name] = found[row.name].joined(one) if row.name in found else one
+    raised: dict[str, Any] = {column: schema.way.c[column] + number for column, number in counts.items()}
+    if place is not None:
+        raised["place"] = place
+    connection.execute(sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised))
+
+
+def _storable_read(one: Read) -> Read:
+    refs = {ColumnRef(storable(ref.table), ref.column and storable(ref.column)) for ref in one.refs}
+    who = Consumer(one.consumer.kind, storable(one.consumer.namespace), storable(one.consumer.name))
+    return Read(consumer=who, refs=tuple(refs), at_ms=one.at_ms, owners=tuple(map(storable, one.owners)), link=storable(one.link))
+
+
+def _ensured_consumers(connection: Connection, reads: Iterable[Read]) -> dict[Consumer, int]:
+    """The numbers of consumers; owners and link are those of the newest read."""
+    newest: dict[Consumer, Read] = {}
+    for one in reads:
+        if one.consumer not in newest or _newness(one) > _newness(newest[one.consumer]):
+            newest[one.consumer] = one
+    keys = {digest(who.kind.value, who.namespace, who.name): who for who in newest}
+    rows = [{"key": key, "kind": who.kind.value, "namespace": who.namespace, "name": who.name} for key, who in sorted(keys.items())]
+    connection.execute(insert_if_absent(connection, schema.consumer), rows)
+    found: dict[Consumer, int] = {}
+    row = schema.consumer.c
+    for some in slices(sorted(keys), MANY):
+        query = sa.select(schema.consumer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        for kept in connection.execute(query).all():
+            who = keys[bytes(kept.key)]
+            found[who] = kept.consumer_id
+            told = newest[who]
+            if _newness(told) > (kept.told_ms, list(kept.owners), kept.link):
+                values = {"owners": list(told.owners), "link": told.link, "told_ms": told.at_ms}
+                connection.execute(sa.update(schema.consumer).where(row.consumer_id == kept.consumer_id).values(**values))
     return found
+
+
+def _newness(one: Read) -> tuple[int, list[str], str]:
+    return one.at_ms, list(one.owners), one.link
+
+
+def _widening(connection: Connection) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that widens the times of rows that are there."""
+    row, keys = schema.read.c, list(schema.read.primary_key)
+    if connection.dialect.name == "postgresql":
+        statement = postgresql.insert(schema.read)
+        new = statement.excluded
+        times = {"first_ms": sa.func.least(row.first_ms, new.first_ms), "last_ms": sa.func.greatest(row.last_ms, new.last_ms)}
+        return statement.on_conflict_do_update(index_elements=keys, set_=times)
+    other = sqlite.insert(schema.read)
+    times = {"first_ms": sa.func.min(row.first_ms, other.excluded.first_ms), "last_ms": sa.func.max(row.last_ms, other.excluded.last_ms)}
+    return other.on_conflict_do_update(index_elements=keys, set_=times)
+
+
+def forget_code_on(connection: Connection, producer: Producer, target: str) -> None:
+    """Let no row be by another code than the one of now, as all rows were replaced; in a transaction that writes."""
+    connection.execute(sa.update(schema.writer).where(schema.writer.c.key == writer_key(producer, target)).values(code_version=None))

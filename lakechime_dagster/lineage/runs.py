@@ -9,8 +9,7 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.columns import LineageRecord, Names, Producer, Statement, as_table_names, summed
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import column_names, generated_columns, with_generated
-from lakechime_dagster.lineage.plan_statements import Found, statements_of
-from lakechime_dagster.lineage.plan_writes import place_written
+from lakechime_dagster.lineage.plan_statements import Found, place_written, statements_of
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
 from lakechime_dagster.lineage.store import code_since
 from lakechime_dagster.runtime.execution import RunningExecution

@@ -8,8 +8,6 @@ from lakechime_dagster.dce.events import version_of
 from lakechime_dagster.dce.partitions import shortened
 from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import ConsumerBlockedError, TableUnreadableError
-from lakechime_dagster.governance.changes import ChangeKind, automatic_change
-from lakechime_dagster.governance.notification_store import Notifications
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
 from lakechime_dagster.lineage.manifest import fits, misfit, said
 from lakechime_dagster.lineage.store import LineageStandings
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 BLOCKED = "a column that it reads changed: "  # how the reason of such a hold begins
 BY = By(who="lakechime", reason="schema and code fit again")
-ACTION = "adapt what reads it, or have it put back"
 FEW = 50  # commits
 MAX_SAID = 200  # characters of a type, or of the name of a column
 
@@ -42,7 +39,9 @@ class Misfit:
     sentence: str
 
 
-def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Callable[[str], None]) -> None:
+def check_fits(
+    running: RunningExecution, lake: Lake, table: LakeTable, draft: Callable[[Misfit], None], log: Callable[[str], None]
+) -> None:
     """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
 
     What hinders the draft is logged.
@@ -54,11 +53,9 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable, log: Cal
     found = _misfits(platform, lake, table, execution.consumer.deployment, execution.start, execution.end)
     if not found:
         return
-    notifications = Notifications(platform.store.engine, platform.ledger.deployment)
     for one in found:
         try:
-            changed = automatic_change(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], ACTION)
-            notifications.draft_once(f"schema/{one.ref}/{one.version}", changed, BY.who)
+            draft(one)
         except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
             log(f"no notification about {one.ref} is drafted: {error}")
     raise ConsumerBlockedError(BLOCKED + "; ".join(one.sentence for one in found), ends_when="schema or code fit")

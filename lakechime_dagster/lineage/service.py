@@ -29,9 +29,7 @@ from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, g
 from lakechime_dagster.lineage.manifest import manifest_in, planned_of
 from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
 from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
-from lakechime_dagster.lineage.reads import SqlReads, Way
-from lakechime_dagster.lineage.recording import facts_of, recorded_since
-from lakechime_dagster.lineage.store import LineageStandings, known_columns, known_tables
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads, Way, facts_of, known_columns, known_tables, recorded_since
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.tables.lake import Lake

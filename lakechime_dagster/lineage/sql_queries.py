@@ -1,17 +1,216 @@
-"""The columns that a query returns, their origins, and what decides on its rows."""
+"""The columns that a query of SQL returns, their origins, and what decides on its rows."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
 from lakechime_dagster.errors import shown
-from lakechime_dagster.lineage.columns import READ, Kind, Source, Step, after, outside
-from lakechime_dagster.lineage.sql_relations import NOTHING, Origin, Relation, Scope, SqlSchema, merged, opaque
+from lakechime_dagster.lineage.columns import READ, ColumnRef, Kind, Names, Source, Step, after, outside
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a value came from: sources, and reasons why it may have come from something else too."""
+
+    sources: frozenset[Source] = frozenset()
+    opaque: frozenset[str] = frozenset()
+
+    def then(self, outer: Kind, is_masking: bool = False) -> "Origin":
+        """The same seen through one more step."""
+        if outer is Kind.IDENTITY and not is_masking:
+            return self
+        return Origin(frozenset(source.then(outer, is_masking) for source in self.sources), self.opaque)
+
+    def __or__(self, other: "Origin") -> "Origin":
+        return Origin(self.sources | other.sources, self.opaque | other.opaque)
+
+
+NOTHING = Origin()
+
+
+def merged(several: Iterable[Origin]) -> Origin:
+    """All of them as one."""
+    found = list(several)
+    if len(found) == 1:
+        return found[0]
+    sources = frozenset(source for one in found for source in one.sources)
+    return Origin(sources, frozenset(reason for one in found for reason in one.opaque))
+
+
+def opaque(*reasons: str) -> Origin:
+    return Origin(opaque=frozenset(reasons))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Columns in their order, by the names that they were written with.
+
+    Attributes:
+        more: Why there may be columns that are not told; empty where these are all.
+        table: Whose they are, where it is a table: a column of it that is not told can be named all the same.
+        rest: What a column comes from, besides, that is not told.
+        temporary: The temporary table that it is, by what a statement that writes it has as its target.
+    """
+
+    columns: tuple[tuple[str, Origin], ...]
+    more: str = ""
+    table: str = ""
+    rest: Origin = NOTHING
+    temporary: str = ""
+
+    @property
+    def target(self) -> str:
+        """What a statement writes that names it behind FROM; empty where it is a query."""
+        return self.table or self.temporary
+
+    @cached_property
+    def _by_name(self) -> dict[str, Origin]:
+        found: dict[str, Origin] = {}
+        for name, origin in reversed(self.columns):  # of two of one name the first is meant
+            found[name.casefold()] = origin
+        return found
+
+    def column(self, name: str) -> Origin | None:
+        """Where a column that is told came from; None where there is none of that name."""
+        return self._by_name.get(name.casefold())
+
+    def untold(self, name: str | None) -> Origin:
+        """Where a column, or with None all that are not told, came from, though it is not told that there is one."""
+        ref = ColumnRef(self.table, name)
+        known = Origin(frozenset({Source(ref, Kind.IDENTITY)})) if self.table else NOTHING
+        return known | self.rest | opaque(self.more)
+
+    def all(self) -> Origin:
+        """What all its columns together came from."""
+        return merged([*(origin for _, origin in self.columns), *([self.untold(None)] if self.more else [])])
+
+    def renamed(self, names: Iterable[str]) -> "Relation":
+        """The same with other names for its first columns."""
+        given = list(names)
+        if not given:
+            return self
+        if self.more:
+            every = self.all()
+            return Relation(tuple((name, every) for name in given), self.more, rest=every)
+        kept = [name for name, _ in self.columns[len(given) :]]
+        return Relation(tuple(zip([*given, *kept], (origin for _, origin in self.columns), strict=False)))
+
+
+@dataclass
+class Scope:
+    """The relations that names mean where an expression stands, and those of the queries around it.
+
+    Attributes:
+        ctes: Common table expressions and what is temporary, each read when it is named first.
+        relations: In the order of FROM.
+        by_alias: The same by what columns are prefixed with.
+        joined: Columns that a USING made one of several.
+        named: Columns of this query's own list that stand before, by which SQL of some engines may go on.
+        windows: What the named windows go by.
+    """
+
+    ctes: "Ctes"
+    outer: "Scope | None" = None
+    relations: list[Relation] = field(default_factory=list)
+    by_alias: dict[str, Relation] = field(default_factory=dict)
+    joined: dict[str, Origin] = field(default_factory=dict)
+    named: dict[str, Origin] = field(default_factory=dict)
+    windows: dict[str, Origin] = field(default_factory=dict)
+
+    def add(self, relation: Relation, *aliases: str) -> None:
+        """One more relation; of two with the same alias the first keeps it."""
+        self.relations.append(relation)
+        for alias in aliases:
+            self.by_alias.setdefault(alias.casefold(), relation)
+
+    def column(self, parts: list[str]) -> Origin:
+        """Where a column came from, by the parts of its name as written: `alias.column`, `column`, `column.field` and the like."""
+        place: Scope | None = self
+        passed: list[Relation] = []  # of which the column may be one, though it is found further out
+        while place is not None:
+            found = place._of_alias(parts)
+            if found is not None:
+                return found
+            found = place._of_name(parts)
+            if found is not None:
+                return found | opaque(*(one.more for one in passed))
+            passed += [one for one in place.relations if one.more]
+            place = place.outer
+        if passed:
+            return passed[0].untold(parts[-1]) | opaque(*(one.more for one in passed))
+        return opaque(f"column {shown('.'.join(parts))} is in none of the tables")
+
+    def _of_alias(self, parts: list[str]) -> Origin | None:
+        """`alias.column`, with what stands before an alias, or behind a column, left out."""
+        for at in range(1, len(parts)):
+            relation = self.by_alias.get(".".join(parts[:at]).casefold()) or self.by_alias.get(parts[at - 1].casefold())
+            if relation is None:
+                continue
+            origin = relation.column(parts[at])
+            if origin is None:
+                reason = f"column {shown(parts[at])} is not in {parts[at - 1]}"
+                origin = relation.untold(parts[at]) if relation.more else opaque(reason)
+            return origin if at + 1 == len(parts) else origin.then(Kind.TRANSFORMATION)
+        return None
+
+    def _of_name(self, parts: list[str]) -> Origin | None:
+        """`column`, or a field of one."""
+        name = parts[0].casefold()
+        origin = self.joined.get(name)
+        if origin is None:
+            origins = [found for one in self.relations if (found := one.column(name)) is not None]
+            if len(origins) > 1:
+                origin = merged(origins) | opaque(f"column {shown(parts[0])} may be of several tables")
+            else:
+                origin = origins[0] if origins else self.named.get(name)
+        return origin if origin is None or len(parts) == 1 else origin.then(Kind.TRANSFORMATION)
+
+
+@dataclass(frozen=True)
+class SqlSchema:
+    """The columns of tables, in their order; made once and asked by every statement.
+
+    A table of the lake whose columns are not known is in `names` and not in `tables`.
+    """
+
+    tables: Mapping[str, Sequence[str]]
+    names: Names = field(default_factory=Names)
+    _relations: dict[str, Relation] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self.names.with_tables(self.tables))
+
+    def relation(self, written: str, namespace: str) -> Relation:
+        """The table that SQL calls so; its columns are untold where they are not known."""
+        name = self.names.of(written)
+        table = name or f"{namespace}/{written}"
+        found = self._relations.get(table)
+        if found is None:
+            found = _relation(table, self.tables.get(table), is_known=name is not None)
+            if name is not None:  # others would be kept without end
+                self._relations[table] = found
+        return found
+
+    def columns(self, table: str) -> Sequence[str] | None:
+        """The columns of a table, or None where they are not known."""
+        return self.tables.get(table)
+
+    def with_table(self, name: str, columns: Iterable[str]) -> "SqlSchema":
+        """The same with one more table, as one that a script has made."""
+        return SqlSchema({**self.tables, name: tuple(columns)}, self.names)
+
+
+def _relation(table: str, columns: Sequence[str] | None, is_known: bool) -> Relation:
+    if columns is not None:
+        of = tuple((name, Origin(frozenset({Source(ColumnRef(table, name), Kind.IDENTITY)}))) for name in columns)
+        return Relation(of, table=table)
+    reason = f"the columns of {table} are not known" if is_known else f"table {table} is not known"
+    return Relation((), reason, table)
+
 
 Column = tuple[str, Origin]
-MAX_REPEATS = 5  # in a pattern for names: of more, or of repeated groups, matching may take without end
 
 
 def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp.Expr, Scope], Origin]) -> Relation:
@@ -19,18 +218,14 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
     columns: list[Column] = []
     more, rest = "", []
     for number, one in enumerate(several):
-        star, several_columns = _star(one), _spelled_out(one)
-        if star is not None:
+        star = _star(one)
+        if star is not None and not star.args.get("ilike"):
             relations = _of_star(one, scope)
             columns += _spelled(star, relations, scope, origin, is_all=isinstance(one, exp.Star))
-        elif several_columns is not None:
-            chosen = chosen_columns(several_columns, scope, origin)
-            relations = [chosen]
-            for name, found in _listed(chosen):
-                if one is several_columns:
-                    columns.append((name, found))
-                else:
-                    columns.append((_names(one, len(columns))[0], origin(one, replace(scope, chosen=found))))
+        elif star is not None or _chooses(one):
+            every = merged(found for _, found in everything(scope.relations, scope.joined))
+            relations = [Relation((), "which columns it chooses is not followed", rest=every)]
+            columns.append(("*", relations[0].untold(None)))
         else:
             relations = []
             for name in _names(one, number):
@@ -42,25 +237,6 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
                 more = relation.more
                 rest.append(relation.untold(None))
     return Relation(tuple(columns), more, rest=merged(rest))
-
-
-def chosen_columns(one: exp.Expr, scope: Scope, origin: Callable[[exp.Expr, Scope], Origin] | None = None) -> Relation:
-    """The columns that COLUMNS(…) stands for, or `* LIKE …`; all of them, which is said, where it is not followed which they are."""
-    what = one.this
-    star = _star(what) if isinstance(what, exp.Expr) else None
-    relations = _of_star(what, scope) if isinstance(what, exp.Star | exp.Column) and star is not None else scope.relations
-    if isinstance(one, exp.Columns) and star is not None and origin is not None:
-        found = tuple(_spelled(star, relations, scope, origin, is_all=isinstance(what, exp.Star)))
-    else:
-        found = tuple(everything(relations, scope.joined))
-    known = tuple(column for column in found if column[0] != "*")
-    more = next((relation.more for relation in relations if relation.more), "")
-    rest = merged(relation.untold(None) for relation in relations if relation.more)
-    chosen = _chosen(one, known)
-    if chosen is None:
-        reason = "the columns of COLUMNS() are not followed"
-        return Relation((), reason, rest=merged([*(origin for _, origin in known), rest]))
-    return Relation(chosen, more, rest=rest)
 
 
 def everything(relations: Iterable[Relation], joined: dict[str, Origin]) -> Iterator[Column]:
@@ -83,47 +259,9 @@ def _star(one: exp.Expr) -> exp.Star | None:
     return one.this if isinstance(one, exp.Column) and isinstance(one.this, exp.Star) else None
 
 
-def _spelled_out(one: exp.Expr) -> exp.Expr | None:
-    """What of a projection makes several of it: COLUMNS(…), unless its columns are arguments together, or `* LIKE …`."""
-    if isinstance(one, exp.Like | exp.ILike) and _star(one.this) is not None:
-        return one
-    found = None if isinstance(one, exp.Query) else next(iter(one.find_all(exp.Columns)), None)
-    return None if found is None or (found.args.get("unpack") and found is not one) else found
-
-
-def _listed(chosen: Relation) -> Iterator[Column]:
-    yield from chosen.columns
-    if chosen.more:
-        yield "*", chosen.untold(None)
-
-
-def _chosen(one: exp.Expr, known: tuple[Column, ...]) -> tuple[Column, ...] | None:
-    """Those of the columns whose names are meant; None where that is not followed."""
-    what = one.this
-    if isinstance(one, exp.Like | exp.ILike):
-        return _matching(one.expression, known, is_like=True, ignores_case=isinstance(one, exp.ILike))
-    if isinstance(what, exp.Star) or _star(what) is not None:
-        return known
-    if isinstance(what, exp.Array) and all(isinstance(part, exp.Literal) for part in what.expressions):
-        wanted = [part.name.casefold() for part in what.expressions]
-        return tuple(column for name in wanted for column in known if column[0].casefold() == name)
-    return _matching(what, known)
-
-
-def _matching(
-    pattern: exp.Expr | None, known: tuple[Column, ...], *, is_like: bool = False, ignores_case: bool = False
-) -> tuple[Column, ...] | None:
-    """The columns whose names have a part that a pattern matches, or that LIKE matches whole."""
-    if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-        return None
-    text = re.escape(pattern.name).replace("%", ".*").replace("_", ".") if is_like else pattern.name
-    if len(re.findall(r"[*+?{]", text)) > MAX_REPEATS or re.search(r"\)[*+?{]", text):
-        return None
-    try:
-        found = re.compile(text, re.IGNORECASE if ignores_case else 0)
-    except re.error:
-        return None
-    return tuple(column for column in known if (found.fullmatch if is_like else found.search)(column[0]))
+def _chooses(one: exp.Expr) -> bool:
+    """Whether a projection is several columns that a pattern chooses: COLUMNS(…), or `* LIKE …`."""
+    return (isinstance(one, exp.Like | exp.ILike) and _star(one.this) is not None) or one.find(exp.Columns) is not None
 
 
 def _names(one: exp.Expr, number: int) -> list[str]:
@@ -151,9 +289,7 @@ def _spelled(
     instead = {part.alias.casefold(): part for part in star.args.get("replace") or ()}
     renamed = {part.this.name.casefold(): part.alias for part in star.args.get("rename") or ()}
     listed = tuple(everything(relations, scope.joined if is_all else {}))
-    like = star.args.get("ilike")
-    matching = None if like is None else _matching(like, listed, is_like=True, ignores_case=True)
-    for name, found in listed if matching is None else matching:
+    for name, found in listed:
         key = name.casefold()
         if key in left_out:
             continue
@@ -189,8 +325,7 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Origin:
             relation, deciding = ask(one.this, scope)
             found.append((Origin(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), step)))
         elif isinstance(one, exp.Columns):
-            chosen = scope.chosen if scope.chosen is not None else chosen_columns(one, scope).all()
-            found.append(chosen.then(*step))
+            found.append(merged(origin for _, origin in everything(scope.relations, scope.joined)).then(*step))
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
@@ -270,13 +405,11 @@ MAX_ROUNDS = 8  # of a recursive query; each adds what one more step back gives,
 class Reading:
     """What is found while a statement is read: its inputs, what decides about its rows, and what could not be told.
 
-    `from_clause` makes what stands behind FROM known to a scope; it is handed in because it reads queries in turn. `temporary`
-    are the columns of temporary tables by their keys, or None where they are not known.
+    `temporary` are the columns of temporary tables by their keys, or None where they are not known.
     """
 
     schema: SqlSchema
     namespace: str
-    from_clause: "Callable[[exp.Expr, Scope, Reading], None]"
     temporary: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     indirect: set[Source] = field(default_factory=set)
@@ -299,7 +432,7 @@ class Reading:
 
     def apart(self) -> "Reading":
         """For a part of which what is found is not yet found for the whole."""
-        return Reading(self.schema, self.namespace, self.from_clause, self.temporary)
+        return Reading(self.schema, self.namespace, self.temporary)
 
     def add(self, part: "Reading") -> None:
         """What was found for a part is found for the whole."""
@@ -387,12 +520,12 @@ def relation_of(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | No
     if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Query):
         return _sorted(query, relation_of(query.this, reading, within, outer), reading, within)
     scope = Scope(within, outer)
-    reading.from_clause(query, scope, reading)  # TABLE t, VALUES …, a join in parentheses
+    from_clause(query, scope, reading)  # TABLE t, VALUES …, a join in parentheses
     return _sorted(query, together(scope), reading, within)
 
 
 def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
-    reading.from_clause(query, scope, reading)
+    from_clause(query, scope, reading)
     for one in query.args.get("windows") or ():
         scope.windows[one.this.name.casefold()] = window(one, scope, reading.inside)
     if query.args.get("where"):
@@ -526,3 +659,231 @@ def together(scope: Scope) -> Relation:
     more = next((one.more for one in scope.relations if one.more), "")
     rest = merged(one.untold(None) for one in scope.relations if one.more)
     return Relation(tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"), more, rest=rest)
+
+
+def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
+    """The columns behind PIVOT or UNPIVOT."""
+    inner = Scope(scope.ctes, scope.outer)
+    inner.add(relation, pivot.parent.alias_or_name if pivot.parent else "")
+    return _unpivot(pivot, relation, inner, reading) if pivot.args.get("unpivot") else _pivot(pivot, relation, inner, reading)
+
+
+def _pivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
+    """What is neither aggregated nor pivoted is grouped by; the others are the aggregates where the pivoted value is one."""
+    fields = [field.this for field in pivot.args.get("fields") or () if isinstance(field, exp.In)]
+    value = merged(reading.origin(one, scope) for one in pivot.expressions)
+    chosen = merged(reading.origin(one, scope).then(Kind.CONDITIONAL) for one in fields)
+    used = {column.name.casefold() for one in (*pivot.expressions, *fields) for column in one.find_all(exp.Column)}
+    grouped = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
+    reading.decides(merged(origin for _, origin in grouped), Kind.GROUP_BY)
+    names = [one.name for one in pivot.args.get("columns") or ()]
+    more = relation.more or ("" if names else "the columns of PIVOT are not known")
+    return Relation((*grouped, *((name, value | chosen) for name in names)), more, rest=relation.rest | value | chosen)
+
+
+def _unpivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
+    """The listed columns are the values of one; which of them it was is a constant."""
+    columns: dict[str, Origin] = {}
+    used: set[str] = set()
+    for listing in pivot.args.get("fields") or ():
+        if not isinstance(listing, exp.In):
+            continue
+        listed = listing.expressions
+        used |= {column.name.casefold() for one in listed for column in one.find_all(exp.Column)}
+        columns[listing.this.name] = NOTHING
+        value = merged(reading.origin(one, scope) for one in listed)
+        for one in pivot.expressions:
+            for name in one.find_all(exp.Identifier):
+                columns[name.name] = columns.get(name.name, NOTHING) | value
+    kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
+    return Relation((*kept, *columns.items()), relation.more, rest=relation.rest)
+
+
+_MADE_BY = {"explode": ["col"], "posexplode": ["pos", "col"], "explodeouter": ["col"], "posexplodeouter": ["pos", "col"]}
+
+
+def from_clause(query: exp.Expr, scope: Scope, reading: Reading) -> None:
+    """What a query names behind FROM becomes known to a scope."""
+    if not isinstance(query, exp.Select):
+        _add(query, scope, reading)
+        return
+    if query.args.get("from_"):
+        _add(query.args["from_"].this, scope, reading)
+    conditions = [_join(join, scope, reading) for join in query.args.get("joins") or ()]
+    for lateral in query.args.get("laterals") or ():
+        _add(lateral, scope, reading)
+    for condition in conditions:  # which may name what a LATERAL VIEW gives
+        _decide(condition, scope, reading)
+    if query.args.get("match"):
+        every = merged(one.all() for one in scope.relations)
+        reason = "MATCH_RECOGNIZE is not followed"
+        scope.relations, scope.by_alias = [Relation((), reason, rest=every)], {}
+        reading.unknown.add(reason)
+
+
+def _add(node: exp.Expr, scope: Scope, reading: Reading) -> None:
+    named = _read(node, scope, reading)
+    if named is not None:
+        relation, aliases = named.relation, named.aliases
+        for pivot in node.args.get("pivots") or ():
+            relation = pivoted(pivot, relation, scope, reading)
+            aliases = (pivot.alias,) if pivot.alias else aliases
+        scope.add(relation.renamed(_columns(node)), *aliases)
+    for lateral in node.args.get("laterals") or ():
+        _add(lateral, scope, reading)
+    for join in node.args.get("joins") or ():
+        _decide(_join(join, scope, reading), scope, reading)
+
+
+def _decide(condition: exp.Expr | None, scope: Scope, reading: Reading) -> None:
+    if condition is not None:
+        reading.decides(reading.origin(condition, scope), Kind.JOIN)
+
+
+@dataclass(frozen=True)
+class _Named:
+    relation: Relation
+    aliases: tuple[str, ...]
+
+
+def _read(node: exp.Expr, scope: Scope, reading: Reading) -> _Named | None:
+    alias = (node.alias,) if node.alias else ()
+    if isinstance(node, exp.Table):
+        return _table(node, scope, reading)
+    if isinstance(node, exp.Subquery) and _is_joined(node):
+        inner = Scope(scope.ctes, scope.outer)  # tables and joins in parentheses
+        _add(node.this, inner, reading)
+        if alias:
+            return _Named(together(inner), alias)
+        for relation in inner.relations:
+            scope.relations.append(relation)
+        scope.by_alias.update(inner.by_alias)
+        scope.joined.update(inner.joined)
+        return None
+    if isinstance(node, exp.Query):
+        query, outside = _bare(node) if isinstance(node, exp.Subquery) else node, Scope(scope.ctes, scope.outer)
+        return _Named(relation_of(query, reading, scope.ctes, outside), alias)
+    if isinstance(node, exp.Lateral):
+        return _lateral(node, scope, reading)
+    if isinstance(node, exp.Unnest):
+        return _unnest(node, scope, reading)
+    if isinstance(node, exp.Values):
+        return _Named(_values(node, scope, reading), alias)
+    return _Named(_function(node, scope, reading), alias)
+
+
+def _bare(node: exp.Subquery) -> exp.Expr:
+    """The query in parentheses, unless the parentheses sort or name something themselves."""
+    return node if node.args.get("order") or node.args.get("with_") else node.this
+
+
+def _is_joined(node: exp.Subquery) -> bool:
+    """Whether parentheses behind FROM hold tables and joins, and no query of their own."""
+    inner = node.this
+    if not isinstance(inner, exp.Query):
+        return True
+    has_more = any(inner.args.get(part) for part in ("alias", "joins", "laterals", "pivots"))
+    return isinstance(inner, exp.Subquery) and (has_more or _is_joined(inner))
+
+
+def _table(node: exp.Table, scope: Scope, reading: Reading) -> _Named:
+    if not isinstance(node.this, exp.Identifier) and not is_temporary(node):
+        return _Named(_function(node.this, scope, reading), (node.alias,) if node.alias else ())
+    relation = reading.table(node, scope.ctes)
+    if relation.table:
+        reading.inputs.add(relation.table)
+    return _Named(relation, (node.alias,) if node.alias else (written(node), node.name))
+
+
+def _function(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
+    """A function that gives rows: its columns are not known, but come from its arguments."""
+    inner = node.expressions[0] if isinstance(node, exp.Anonymous) and node.name.lower() == "table" and node.expressions else node
+    name = inner.name if isinstance(inner, exp.Anonymous) else inner.key
+    names = _MADE_BY.get(name.lower().replace("_", ""))
+    taken = merged(reading.origin(part, scope) for part in inner.iter_expressions()).then(Kind.TRANSFORMATION)
+    if names is not None:
+        return Relation(tuple((one, taken) for one in names))
+    reason = f"table function {name.lower()}() is not followed"
+    reading.unknown.add(reason)
+    return Relation((), reason, rest=taken)
+
+
+def _lateral(node: exp.Lateral, scope: Scope, reading: Reading) -> _Named:
+    alias = (node.alias,) if node.alias else ()
+    this = node.this
+    if isinstance(this, exp.Subquery):
+        return _Named(relation_of(this.this, reading, scope.ctes, Scope(scope.ctes, scope)), alias)
+    if isinstance(this, exp.Unnest):
+        return _Named(_unnest(this, scope, reading).relation, alias)
+    names = _columns(node)
+    if not names:
+        return _Named(_function(this, scope, reading), alias)
+    taken = merged(reading.origin(part, scope) for part in this.iter_expressions()).then(Kind.TRANSFORMATION)
+    return _Named(Relation(tuple((name, taken) for name in names)), alias)
+
+
+def _unnest(node: exp.Unnest, scope: Scope, reading: Reading) -> _Named:
+    """Each array gives one column, or several where its elements are rows."""
+    taken = [reading.origin(part, scope).then(Kind.TRANSFORMATION) for part in node.expressions]
+    offset = node.args.get("offset")
+    place = [(offset.name if isinstance(offset, exp.Identifier) else "offset", NOTHING)] if offset else []
+    names = _columns(node)
+    if len(names) == len(taken):
+        columns = list(zip(names, taken, strict=True))
+    else:
+        columns = [(name, merged(taken)) for name in names or ([node.alias] if node.alias else [])]
+    more = "" if names else "the columns of UNNEST are not known"
+    return _Named(Relation((*columns, *place), more, rest=merged(taken)), (node.alias,) if node.alias else ())
+
+
+def _values(node: exp.Values, scope: Scope, reading: Reading) -> Relation:
+    rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    width = max((len(row) for row in rows), default=0)
+    places: list[list[Origin]] = [[] for _ in range(width)]
+    for row in rows:
+        for at, value in enumerate(row):
+            if not isinstance(value, exp.Literal):
+                places[at].append(reading.origin(value, scope))
+    return Relation(tuple((f"col{at + 1}", merged(origins)) for at, origins in enumerate(places)))
+
+
+def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
+    """One more relation; gives the condition, which is not read yet."""
+    side, kind = join.side.upper(), join.kind.upper()
+    before, aliases = list(scope.relations), dict(scope.by_alias)
+    _add(join.this, scope, reading)
+    added = scope.relations[len(before) :]
+    condition = join.args.get("on")
+    using = [part.name for part in join.args.get("using") or ()]
+    if join.method.upper() == "NATURAL":
+        using = _common(before, added, reading)
+    for name in using:
+        left = scope.joined.get(name.casefold()) or _column(before, name)
+        right = _column(added, name)
+        reading.decides(left | right, Kind.JOIN)
+        both = (left | right) | (left | right).then(Kind.CONDITIONAL)  # as COALESCE of them
+        scope.joined[name.casefold()] = both if side == "FULL" else right if side == "RIGHT" else left
+    if kind in ("SEMI", "ANTI"):  # only asks whether there are rows
+        _decide(condition, scope, reading)
+        scope.relations, scope.by_alias = before, aliases
+        return None
+    return condition
+
+
+def _common(left: list[Relation], right: list[Relation], reading: Reading) -> list[str]:
+    untold = next((one.more for one in (*left, *right) if one.more), "")
+    if untold:
+        reading.unknown.add(f"a NATURAL JOIN, and {untold}")
+    names = [name for one in left for name, _ in one.columns]
+    return [name for name in dict.fromkeys(names) if any(one.column(name) is not None for one in right)]
+
+
+def _column(several: list[Relation], name: str) -> Origin:
+    found = [origin for one in several if (origin := one.column(name)) is not None]
+    return found[0] if found else merged(one.untold(name) for one in several if one.more)
+
+
+def _columns(node: exp.Expr) -> list[str]:
+    """The names that an alias gives to columns."""
+    alias = node.args.get("alias")
+    return [column.name for column in (alias.args.get("columns") or ())] if isinstance(alias, exp.TableAlias) else []

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
@@ -14,12 +14,313 @@ from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token
 
-from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.columns import READ, ColumnLineage, Statement
-from lakechime_dagster.lineage.sql_queries import TEMPORARY, Ctes, Named, Reading, is_temporary, keeping, key_of, relation_of
-from lakechime_dagster.lineage.sql_relations import Origin, Relation, SqlSchema, merged
-from lakechime_dagster.lineage.sql_sources import from_clause
-from lakechime_dagster.lineage.sql_writes import changed, created, inserted, made_of, merge_of, read_only, several_inserted, statement
+from lakechime_dagster.errors import InvalidValueError, shown
+from lakechime_dagster.lineage.columns import READ, ColumnLineage, ColumnRef, Kind, Source, Statement, joined
+from lakechime_dagster.lineage.sql_queries import (
+    NOTHING,
+    TEMPORARY,
+    Ctes,
+    Named,
+    Origin,
+    Reading,
+    Relation,
+    Scope,
+    SqlSchema,
+    from_clause,
+    is_temporary,
+    keeping,
+    key_of,
+    merged,
+    relation_of,
+    with_ctes,
+    written,
+)
+
+
+def read_only(query: exp.Expr, reading: Reading, ctes: Ctes) -> Statement:
+    """A query that writes nothing: its columns by position, whatever their names; into a table if it says so."""
+    relation = relation_of(query, reading, ctes)
+    into = query.args.get("into")
+    if into is not None and into.this is not None:
+        return statement(reading.target(into.this), relation.columns, reading, replaces=True)
+    return statement(READ, relation.columns, reading)
+
+
+def created(node: exp.Create, reading: Reading, ctes: Ctes) -> Statement | None:
+    """A table or view made of a query, or of another table; None where nothing is made of anything."""
+    clone = node.args.get("clone")
+    query = clone.this if clone is not None else node.args.get("expression")
+    if str(node.args.get("kind")).upper() not in ("TABLE", "VIEW") or not isinstance(query, exp.Query | exp.Table):
+        return None
+    return made_of(node.this, query, reading, ctes)
+
+
+def made_of(target: exp.Expr, query: exp.Expr, reading: Reading, ctes: Ctes) -> Statement:
+    """A table or view that is what a query gives."""
+    names = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
+    relation = relation_of(query, reading, ctes).renamed(names)
+    return statement(reading.target(target), relation.columns, reading, replaces=True)
+
+
+def inserted(node: exp.Insert, reading: Reading, ctes: Ctes, query: Relation | None = None) -> Statement:
+    """INSERT in all forms; `query` is what stands before it where several inserts share it."""
+    table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    target = reading.target(node.this)
+    if node.expression is not None and isinstance(node.expression, exp.Query | exp.Values | exp.Table | exp.Subquery):
+        relation = relation_of(node.expression, reading, with_ctes(node, reading, ctes))
+    else:
+        relation = query or Relation(())
+    listed = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
+    fixed, dynamic = _partition(node, table)
+    known = reading.columns(target)
+    if node.args.get("by_name") or (not isinstance(table, exp.Table) and not listed):  # a directory has the columns of the query
+        columns = relation.columns
+    else:
+        left = [name for name in known or () if name.casefold() not in fixed and name.casefold() not in dynamic]
+        columns = _by_position(listed or ([*left, *dynamic.values()] if known else None), relation, reading, target)
+    columns = (*columns, *((name, NOTHING) for name in fixed.values()))
+    found = statement(target, columns, reading, replaces=bool(node.args.get("overwrite")) and not fixed and not dynamic)
+    conflict = node.args.get("conflict")
+    return found if conflict is None else _on_conflict(conflict, node.this, found, relation.renamed(name for name, _ in columns), reading)
+
+
+def several_inserted(node: exp.MultitableInserts, reading: Reading, ctes: Ctes) -> list[Statement]:
+    """One query into several tables; a condition decides about rows of all of them, but for what a SELECT of its own has."""
+    source = node.args["source"]
+    scope = Scope(with_ctes(node, reading, ctes))
+    if isinstance(source, exp.Query):
+        scope.add(relation_of(source, reading, scope.ctes), source.alias_or_name)
+    else:
+        from_clause(source, scope, reading)
+    inserts: list[tuple[exp.Insert, Relation]] = []
+    for one in node.expressions:
+        insert = one.this if isinstance(one, exp.ConditionalInsert) else one
+        if isinstance(one, exp.ConditionalInsert) and one.expression is not None:
+            reading.decides(reading.origin(one.expression, scope), Kind.FILTER)
+        if isinstance(insert.expression, exp.Select) and not insert.expression.args.get("from_"):
+            insert.expression.set("from_", exp.From(this=source.copy()))  # FROM stands before, for all
+        relation = scope.relations[0]
+        values = insert.expression
+        if isinstance(values, exp.Values):
+            rows = [part for row in values.expressions for part in (row.expressions or [row])]
+            relation = Relation(tuple((part.alias_or_name, reading.origin(part, scope)) for part in rows))
+            insert.set("expression", None)
+        inserts.append((insert, relation))
+    found: list[Statement] = []
+    for insert, relation in inserts:
+        own = reading.apart()
+        own.add(reading)
+        found.append(inserted(insert, own, scope.ctes, relation))
+    return found
+
+
+def changed(node: exp.Update | exp.Delete, reading: Reading, ctes: Ctes) -> list[Statement]:
+    """UPDATE and DELETE: the assigned columns, and what decides about rows besides the target itself.
+
+    A name before FROM may be an alias that stands behind it, as in T-SQL, and a join may have several targets, as in MySQL.
+    """
+    scope = Scope(with_ctes(node, reading, ctes))
+    several = _targets(node, scope, reading)
+    reading.inputs -= {one.target for one in several}
+    if node.args.get("where"):
+        reading.decides(reading.origin(node.args["where"].this, scope), Kind.FILTER)
+    if isinstance(node, exp.Delete):
+        return [statement(_base(one, None, reading)[0], (), reading) for one in several]
+    is_join = bool(node.this.args.get("joins"))
+    written: dict[str, list[tuple[str, Origin]]] = {}
+    for column, origin in assignments(node.expressions, scope, reading):
+        relation, name = _assigned(column, scope, scope.relations if is_join else several)
+        target, name = (READ, name) if relation is None else _base(relation, name, reading)
+        if relation is None:
+            reading.unknown.add(f"column {shown(name)} may be of several tables")
+        written.setdefault(target, []).append((name, origin))
+    reading.inputs -= written.keys()
+    return [statement(target, columns, reading) for target, columns in written.items()]
+
+
+def _targets(node: exp.Update | exp.Delete, scope: Scope, reading: Reading) -> list[Relation]:
+    """Reads what stands behind FROM and USING; gives the relations that are written."""
+    others, using = node.args.get("from_"), node.args.get("using") or []
+    behind = [*([others.this] if others else []), *using]
+    named = node.args.get("tables") or [node.this]
+    if node.args.get("tables") or (node.this.args.get("joins") and not using):
+        behind.insert(0, node.this)
+    elif using:
+        named = [node.this, *(join.this for join in node.this.args.get("joins") or ())]
+    names = {name.casefold() for one in behind for name in _names(one)}
+    own = [one for one in named if one is not node.this or node.this not in behind]
+    for one in own:
+        if one.alias or written(one).casefold() not in names:
+            add_target(one, scope, reading)
+    for one in behind:
+        from_clause(one, scope, reading)
+    return [scope.by_alias[(one.alias or written(one)).casefold()] for one in named]
+
+
+def _names(behind: exp.Expr) -> Iterator[str]:
+    """By what the relations behind FROM can be named."""
+    if behind.alias:
+        yield behind.alias
+    elif isinstance(behind, exp.Table):
+        yield from (written(behind), behind.name)
+    elif isinstance(behind, exp.Subquery):
+        yield from _names(behind.this)
+    for join in behind.args.get("joins") or ():
+        yield from _names(join.this)
+
+
+def _assigned(column: exp.Expr, scope: Scope, several: Sequence[Relation]) -> tuple[Relation | None, str]:
+    """The relation and the column that `name = …`, `alias.name = …` or `name.field = …` assigns; no relation where it may be any."""
+    parts = [part.name for part in column.parts] if isinstance(column, exp.Column | exp.Dot) else [column.name]
+    for at in range(1, len(parts)):
+        relation = scope.by_alias.get(".".join(parts[:at]).casefold())
+        if relation is not None:
+            return relation, parts[at]
+    having = [one for one in several if one.column(parts[0]) is not None] if len(several) > 1 else several
+    is_sure = len(having) == 1 and (len(several) == 1 or not any(one.more for one in several))
+    return (having[0] if is_sure else None), parts[0]
+
+
+def _base(relation: Relation, column: str | None, reading: Reading) -> tuple[str, str]:
+    """The table that is written, and its column; of a query it is not known."""
+    if relation.target:
+        return relation.target, column or ""
+    reading.unknown.add("the target is not a table")
+    return READ, column or ""
+
+
+def assignments(several: Iterable[exp.Expr], scope: Scope, reading: Reading) -> list[tuple[exp.Expr, Origin]]:
+    """What `column = value`, or `(column, …) = (value, …)`, gives each column."""
+    found: list[tuple[exp.Expr, Origin]] = []
+    for one in several:
+        if isinstance(one, exp.EQ) and isinstance(one.this, exp.Column | exp.Identifier | exp.Dot):
+            found.append((one.this, reading.origin(one.expression, scope)))
+        elif isinstance(one, exp.EQ) and isinstance(one.this, exp.Tuple | exp.Paren):
+            columns = one.this.expressions or [one.this.this]
+            found += zip(columns, _values(one.expression, len(columns), scope, reading), strict=False)
+    return found
+
+
+def _values(node: exp.Expr, width: int, scope: Scope, reading: Reading) -> list[Origin]:
+    """What each of several values comes from, which a list or a query gives."""
+    if isinstance(node, exp.Tuple):
+        return [reading.origin(one, scope) for one in node.expressions]
+    if not isinstance(node, exp.Query):
+        return [reading.origin(node, scope)] * width
+    relation, deciding = reading.inside(node, scope)
+    if relation.more:
+        return [relation.all() | deciding] * width
+    return [origin | deciding for _, origin in relation.columns]
+
+
+def assigned(several: Iterable[exp.Expr], scope: Scope, target: Relation, reading: Reading) -> list[tuple[str, Origin]]:
+    """What is assigned to each column of the only target, by its name."""
+    return [(_assigned(column, scope, [target])[1], origin) for column, origin in assignments(several, scope, reading)]
+
+
+def statement(target: str, columns: Iterable[tuple[str, Origin]], reading: Reading, replaces: bool = False) -> Statement:
+    """What was found, as a statement; columns of a table are named as it names them, and never by themselves."""
+    own = {name.casefold(): name for name in reading.columns(target) or ()} if target else {}
+    told = [_lineage(own.get(name.casefold(), name), origin, target) for name, origin in columns]
+    return Statement(
+        target=target,
+        columns=joined(told) if target else tuple(told),
+        indirect=tuple(one for one in reading.indirect if one.ref.table != target),
+        inputs=tuple(reading.inputs | {source.ref.table for one in told for source in one.sources}),
+        replaces=replaces,
+        unknown=tuple(reading.unknown),
+    )
+
+
+def add_target(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
+    """Makes the table that is written known to a scope: that a row of it is looked up makes it no input."""
+    table = node.this if isinstance(node, exp.Schema) else node
+    relation = reading.table(table, scope.ctes) if isinstance(table, exp.Table) else Relation((), "the target is not a table")
+    names = (written(table), table.name) if isinstance(table, exp.Table) else ()
+    scope.add(relation, *((node.alias,) if node.alias else names))
+    return relation
+
+
+def _lineage(name: str, origin: Origin, target: str) -> ColumnLineage:
+    kept = Source(ColumnRef(target, name), Kind.IDENTITY)
+    return ColumnLineage(column=name, sources=tuple(origin.sources - {kept}), opaque=tuple(origin.opaque))
+
+
+def _by_position(names: Sequence[str] | None, relation: Relation, reading: Reading, target: str) -> tuple[tuple[str, Origin], ...]:
+    if names is None:
+        table = target.removeprefix(TEMPORARY)
+        reading.unknown.add(f"the columns of {table} are not known; those of the query are taken for them")
+        return relation.columns
+    if relation.more:
+        return tuple((name, relation.all()) for name in names)
+    found = tuple(zip(names, (origin for _, origin in relation.columns), strict=False))
+    if len(relation.columns) > len(names):
+        reading.unknown.add(f"{len(relation.columns)} columns for {len(names)} of {target.removeprefix(TEMPORARY)}")
+    return found
+
+
+def _partition(node: exp.Insert, table: exp.Expr) -> tuple[dict[str, str], dict[str, str]]:
+    """The columns of a PARTITION clause: with a value, and without."""
+    clause = table.args.get("partition") or node.args.get("partition")
+    parts = clause.expressions if isinstance(clause, exp.Partition) else []
+    fixed = [one.this.name for one in parts if isinstance(one, exp.EQ)]
+    dynamic = [one.name for one in parts if not isinstance(one, exp.EQ)]
+    return {name.casefold(): name for name in fixed}, {name.casefold(): name for name in dynamic}
+
+
+def _on_conflict(conflict: exp.OnConflict, node: exp.Expr, found: Statement, given: Relation, reading: Reading) -> Statement:
+    """What is assigned where the row is there already; `excluded` is the row that was to be inserted."""
+    scope = Scope({})
+    target = add_target(node, scope, reading)
+    scope.by_alias["excluded"] = given
+    for key in conflict.args.get("conflict_keys") or ():
+        reading.decides(given.column(key.name) or NOTHING, Kind.JOIN)
+    return found.added(statement(found.target, assigned(conflict.expressions, scope, target, reading), reading))
+
+
+def merge_of(node: exp.Merge, reading: Reading, ctes: Ctes) -> Statement:
+    """All clauses together; that a row of the target is looked up makes it no input."""
+    target = reading.target(node.this)
+    scope = Scope(with_ctes(node, reading, ctes))
+    from_clause(node.args["using"], scope, reading)
+    source = scope.relations[0]
+    add_target(node.this, scope, reading)
+    if node.args.get("on"):
+        reading.decides(reading.origin(node.args["on"], scope), Kind.JOIN)
+    columns: list[tuple[str, Origin]] = []
+    for when in node.args["whens"].expressions:
+        if when.args.get("condition"):
+            reading.decides(reading.origin(when.args["condition"], scope), Kind.FILTER)
+        columns += _clause(when, source, scope, reading, target)
+    return statement(target, columns, reading)
+
+
+def _clause(when: exp.When, source: Relation, scope: Scope, reading: Reading, target: str) -> list[tuple[str, Origin]]:
+    then = when.args["then"]
+    if isinstance(then, exp.Update):
+        if any(isinstance(one, exp.Star) for one in then.expressions):
+            return _all(source, reading, target)
+        into = scope.relations[-1]
+        of_target = Scope(scope.ctes, relations=[into], by_alias=scope.by_alias) if when.args.get("source") else scope
+        return assigned(then.expressions, of_target, into, reading)
+    if isinstance(then, exp.Insert):
+        if isinstance(then.this, exp.Star) or (then.this is None and then.expression is None):
+            return _all(source, reading, target)
+        values = then.expression.expressions if isinstance(then.expression, exp.Tuple) else [then.expression]
+        names = [one.name for one in then.this.expressions] if isinstance(then.this, exp.Tuple | exp.Schema) else []
+        names = names or list(reading.columns(target) or [f"_col_{at}" for at in range(len(values))])
+        given = Scope(scope.ctes, relations=[source], by_alias=scope.by_alias)
+        return [(name, reading.origin(value, given)) for name, value in zip(names, values, strict=False) if value is not None]
+    return []  # DELETE, DO NOTHING
+
+
+def _all(source: Relation, reading: Reading, target: str) -> list[tuple[str, Origin]]:
+    """`*`: the columns of the source by their names; all of the target's where it is not known which there are."""
+    if not source.more:
+        return list(source.columns)
+    names = reading.columns(target) or [name for name, _ in source.columns]
+    return [(name, source.column(name) or source.untold(name)) for name in names]
+
 
 MAX_CHARACTERS = 1_000_000
 MAX_TOKENS = 100_000
@@ -30,11 +331,6 @@ _LITERALS = frozenset(
     for name in ("STRING", "NUMBER", "BIT_STRING", "HEX_STRING", "BYTE_STRING", "NATIONAL_STRING", "RAW_STRING", "HEREDOC_STRING")
     if (kind := getattr(TokenType, name, None)) is not None
 ) | frozenset({TokenType.UNICODE_STRING})
-_LISTS = frozenset({TokenType.GROUP_BY, TokenType.ORDER_BY})
-_IN_LISTS = frozenset({TokenType.COMMA, TokenType.ASC, TokenType.DESC, TokenType.NUMBER, TokenType.VAR, TokenType.DOT})
-_NAMED_BY = frozenset({TokenType.ALIAS, TokenType.FROM, TokenType.JOIN, TokenType.INTO, TokenType.TABLE})
-_SPELLED = frozenset({TokenType.PIVOT, TokenType.UNPIVOT})
-
 logging.getLogger("sqlglot").addFilter(lambda record: "unsupported syntax" not in record.msg)  # it shows the text, literals and all
 
 
@@ -54,8 +350,8 @@ def _dialects() -> frozenset[str]:
     return frozenset(one.value for one in Dialects if one.value and one.value not in ("prql", "dax", "tableau", "solr"))
 
 
-def tokens_of(sql: object, dialect: str) -> list[Token]:
-    """The words of a text.
+def check_text(sql: object, dialect: str) -> None:
+    """Refuse a text that is not read.
 
     Raises:
         InvalidValueError: too long, a template, or cut off. No part of the text is in the message: its literals are personal.
@@ -71,7 +367,6 @@ def tokens_of(sql: object, dialect: str) -> list[Token]:
     if len(found) > MAX_TOKENS:
         raise InvalidValueError("sql", f"of {len(found):,} words", f"is too long; at most {MAX_TOKENS:,} are read")
     _check_template(found, sql)
-    return found
 
 
 def _check_template(found: list[Token], sql: str) -> None:
@@ -82,41 +377,6 @@ def _check_template(found: list[Token], sql: str) -> None:
     literal = any(token.token_type in _LITERALS and re.search(r"\{\{.*\}\}|\{%.*%\}", token.text, re.DOTALL) for token in found)
     if literal or "{{" in plain or "{%" in plain or re.search(r"\[\[(?=\s*[A-Za-z]\w*\s)", plain):
         raise InvalidValueError("sql", f"of {len(sql):,} characters", EXECUTED)
-
-
-def fingerprint(tokens: list[Token], dialect: str) -> str:
-    """By what a statement is known again: its words without the values of literals, as far as these do not name columns.
-
-    A digest, so that even a value that stands as a name, in a text of another dialect than is said, is kept nowhere.
-    """
-    spelled = any(token.token_type in _SPELLED for token in tokens)  # there literals become names of columns
-    parts = [dialect]
-    lists: list[bool] = [False]  # at each depth of parentheses, whether numbers are places of columns
-    among: list[bool] = [False]  # likewise, whether this is behind IN
-    before: TokenType | None = None
-    for token in tokens:
-        kind = token.token_type
-        if kind is TokenType.L_PAREN:
-            lists.append(False)
-            among.append(before is TokenType.IN)
-        elif kind is TokenType.R_PAREN:
-            lists, among = lists[:-1] or [False], among[:-1] or [False]
-        elif kind in _LISTS:
-            lists[-1] = True
-        elif kind not in _IN_LISTS:
-            lists[-1] = lists[-1] and not _ends_list(token)
-        if kind not in _LITERALS or spelled or before in _NAMED_BY or (kind is TokenType.NUMBER and lists[-1]):
-            parts.append(token.text if kind not in _LITERALS else f"={token.text}")
-        elif among[-1] and parts[-2:] == ["?", ","]:
-            parts.pop()  # one more of a list of any length
-        else:
-            parts.append("?")
-        before = kind
-    return blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _ends_list(token: Token) -> bool:
-    return token.text.upper() in {"HAVING", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "QUALIFY", "WINDOW", "OFFSET", "FETCH", "SELECT", ";"}
 
 
 def parsed(sql: str, dialect: str) -> list[exp.Expr]:
@@ -143,8 +403,6 @@ def too_deep(sql: str) -> InvalidValueError:
 _UNTOLD = frozenset({"CALL", "EXECUTE", "EXEC", "BEGIN", "DECLARE", "DO", "IF", "WHILE", "FOR", "LOOP", "REPEAT"})  # may run anything
 _WITH_BODY = re.compile(r"\b(PROC|PROCEDURE|TRIGGER|VIEW)\b", re.IGNORECASE)
 _VERBS = frozenset({"BEGIN", "DELETE", "ELSE", "END", "IF", "INSERT", "MERGE", "SELECT", "UPDATE", "WHILE"})
-_SETTINGS = frozenset({"ANSI_NULLS", "ANSI_WARNINGS", "NOCOUNT", "QUOTED_IDENTIFIER", "XACT_ABORT"})
-"""What T-SQL sets at the head of a procedure, of which the parser leaves the name."""
 
 
 def statements_of_sql(sql: str, dialect: str, schema: SqlSchema, namespace: str = "") -> tuple[Statement, ...]:
@@ -155,13 +413,13 @@ def statements_of_sql(sql: str, dialect: str, schema: SqlSchema, namespace: str 
     constant, or says why it is not known.
 
     A temporary table is the sum of the statements that wrote it, and what reads it has their sources. One that nothing reads is
-    a query that writes nothing. Of a procedure the statements in its body are told, as it would run them.
+    a query that writes nothing.
 
     Raises:
         InvalidValueError: the text is too long, a template, no SQL of this dialect, or may run anything.
     """
     dialect = checked_dialect(dialect)
-    tokens_of(sql, dialect)
+    check_text(sql, dialect)
     return read_statements(parsed(sql, dialect), sql, schema, namespace or dialect)
 
 
@@ -170,8 +428,8 @@ def read_statements(several: list[exp.Expr], sql: str, schema: SqlSchema, namesp
     script = _Script(schema, namespace)
     try:
         for node in several:
-            for one, is_run in _plain(node):
-                script.run(one, is_run)
+            _check(node)
+            script.run(node)
     except RecursionError:
         raise too_deep(sql) from None
     return tuple(script.found + script.unread())
@@ -188,17 +446,17 @@ class _Script:
         self._views: dict[str, Callable[[Ctes], Named]] = {}
         self._read: set[str] = set()
 
-    def run(self, node: exp.Expr, is_run: bool) -> None:
-        """What a statement says, with the temporary tables as they are when it comes; one that may not be run replaces nothing."""
+    def run(self, node: exp.Expr) -> None:
+        """What a statement says, with the temporary tables as they are when it comes."""
         if isinstance(node, exp.Drop):
-            for table in node.find_all(exp.Table) if is_run else ():
+            for table in node.find_all(exp.Table):
                 self._forget(key_of(table))
             return
         columns = {key: [one.column for one in made.columns if one.column != "*"] or None for key, made in self._tables.items()}
-        reading, ctes = Reading(self._schema, self._namespace, from_clause, columns), self._ctes()
+        reading, ctes = Reading(self._schema, self._namespace, columns), self._ctes()
         made = _temporary(node)
         if made is None:
-            self._keep(node, _statements(node, reading, ctes), is_run)
+            self._keep(node, _statements(node, reading, ctes))
             return
         table = made.this if isinstance(made, exp.Schema) else made
         key = key_of(table)
@@ -209,24 +467,25 @@ class _Script:
             self._forget(key)
             self._views[key] = view
             return
-        told = _statements(node, Reading(self._schema, self._namespace, from_clause, {**columns, key: None}), ctes)
-        replaces = is_run and not node.args.get("exists")
-        if replaces:
+        told = _statements(node, Reading(self._schema, self._namespace, {**columns, key: None}), ctes)
+        told = told or [_declared(node, made, reading, key)]
+        if node.args.get("exists"):
+            told = [replace(one, replaces=False) for one in told]
+        else:
             self._forget(key)
-        self._keep(node, told or [_declared(node, made, reading, key)], replaces)
+        self._keep(node, told)
 
     def unread(self) -> list[Statement]:
         """What was made for the session and is read by nothing in it: who sends the script reads what that is made of."""
         ctes = self._ctes()
         found = []
         for key in ctes.keys() - self._read:
-            reading = Reading(self._schema, self._namespace, from_clause)
+            reading = Reading(self._schema, self._namespace)
             found.append(statement(READ, ctes[key](reading).columns, reading))
         return [one for one in found if one.inputs]
 
-    def _keep(self, node: exp.Expr, told: Sequence[Statement], is_run: bool) -> None:
-        for each in told:
-            one = each if is_run else replace(each, replaces=False)
+    def _keep(self, node: exp.Expr, told: Sequence[Statement]) -> None:
+        for one in told:
             if one.target.startswith(TEMPORARY):
                 key = one.target.removeprefix(TEMPORARY)
                 self._tables[key] = self._tables[key].added(one) if key in self._tables else _unless_made_here(one, node)
@@ -307,8 +566,6 @@ def _temporary(node: exp.Expr) -> exp.Table | exp.Schema | None:
     """What is made for the session alone, with its columns if they are declared."""
     if isinstance(node, exp.Cache):
         return node.this if node.args.get("expression") and isinstance(node.this, exp.Table) else None
-    if isinstance(node, exp.DeclareItem):
-        return exp.Schema(this=exp.Table(this=node.this[0]), expressions=node.args["kind"].expressions)
     if isinstance(node, exp.Select):
         into = node.args.get("into")
         if into is None or not isinstance(into.this, exp.Table):
@@ -322,49 +579,22 @@ def _temporary(node: exp.Expr) -> exp.Table | exp.Schema | None:
     return node.this if is_made else None
 
 
-def _plain(node: exp.Expr, is_run: bool = True) -> Iterator[tuple[exp.Expr, bool]]:
-    """The statements in a block, in their order, and of each whether it is run whatever holds.
+def _check(node: exp.Expr) -> None:
+    """Refuse what may run any statement, such as a procedure, a block or a condition.
 
     Raises:
-        InvalidValueError: something in it is no statement that is understood.
+        InvalidValueError: as it says.
     """
-    _check_command(node)
+    if isinstance(node, exp.Execute | exp.Block | exp.IfBlock | exp.WhileBlock):
+        raise _untold(node.key.upper())
     if isinstance(node, exp.Create) and str(node.args.get("kind")).upper() in ("PROCEDURE", "PROC"):
-        body = node.args.get("expression")
-        if not isinstance(body, exp.Block):
-            raise _untold("CREATE PROCEDURE")
-        yield from _plain(body, is_run)
-    elif isinstance(node, exp.Block):
-        for one in node.expressions:
-            if isinstance(one, exp.Column) and one.name.upper() in _SETTINGS:
-                continue
-            if not isinstance(one, _STATEMENTS):
-                raise _untold("a block of statements")
-            yield from _plain(one, is_run)
-    elif isinstance(node, exp.IfBlock | exp.WhileBlock):
-        _check_aliases(node.this)
-        for part in (node.args.get(name) for name in ("true", "false", "body")):
-            if isinstance(part, exp.Expr):
-                yield from _plain(part, is_run=False)
-    elif isinstance(node, exp.Declare):
-        for one in node.expressions:
-            if isinstance(one, exp.DeclareItem) and isinstance(one.args.get("kind"), exp.Schema):
-                yield one, is_run
-    else:
-        _check_aliases(node)
-        yield node, is_run
-
-
-def _check_command(node: exp.Expr) -> None:
-    """Refuses what may run any statement."""
-    if isinstance(node, exp.Execute):
-        raise _untold("EXECUTE")
+        raise _untold("CREATE PROCEDURE")
     if isinstance(node, exp.Command):
         word, rest = str(node.this).upper(), str(node.args.get("expression") or "")
         has_body = word in ("CREATE", "ALTER") and _WITH_BODY.search(rest[:200])
-        goes_on = word == "END" and rest.replace(";", " ").upper().split() != ["END"] * len(rest.split())
-        if word in _UNTOLD or has_body or goes_on:
+        if word in _UNTOLD or word == "END" or has_body:
             raise _untold(word)
+    _check_aliases(node)
 
 
 def _check_aliases(node: exp.Expr) -> None:
@@ -377,31 +607,6 @@ def _check_aliases(node: exp.Expr) -> None:
 
 def _untold(what: str) -> InvalidValueError:
     return InvalidValueError("sql", what, "may run any statement; send those that it runs")
-
-
-_STATEMENTS = (
-    exp.Query,
-    exp.Insert,
-    exp.MultitableInserts,
-    exp.Create,
-    exp.Merge,
-    exp.Update,
-    exp.Delete,
-    exp.Drop,
-    exp.TruncateTable,
-    exp.Declare,
-    exp.Set,
-    exp.Command,
-    exp.Block,
-    exp.IfBlock,
-    exp.WhileBlock,
-    exp.Return,
-    exp.EndStatement,
-    exp.Transaction,
-    exp.Commit,
-    exp.Rollback,
-)
-"""What may stand in a block."""
 
 
 def _statements(node: exp.Expr, reading: Reading, ctes: Ctes) -> list[Statement]:
@@ -434,27 +639,22 @@ class SqlReader:
 
     def __init__(self, schema: SqlSchema) -> None:
         self.schema = schema
-        self.parses = 0
-        self._known: OrderedDict[tuple[str, str], tuple[Statement, ...]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Statement, ...]] = OrderedDict()
 
     def read(self, sql: str | Sequence[str], dialect: str, namespace: str = "") -> tuple[str, tuple[Statement, ...]]:
-        """The fingerprint of a text, or of several of one session, and what `statements_of_sql` says of it.
+        """A digest of a text, or of several of one session, and what `statements_of_sql` says of it.
 
         Raises:
             InvalidValueError: as that does.
         """
         dialect = checked_dialect(dialect)
         texts = [sql] if isinstance(sql, str) else list(sql)
-        known_as = "\0".join(fingerprint(tokens_of(text, dialect), dialect) for text in texts)
-        key = (known_as, namespace)
-        found = self._known.get(key)
-        if found is None:
-            self.parses += 1
-            found = self._known[key] = read_statements(
-                [one for text in texts for one in parsed(text, dialect)], "".join(texts), self.schema, namespace or dialect
-            )
+        key = blake2b("\0".join((dialect, namespace, *texts)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        if (found := self._known.get(key)) is None:
+            for text in texts:
+                check_text(text, dialect)
+            several = [one for text in texts for one in parsed(text, dialect)]
+            found = self._known[key] = read_statements(several, "".join(texts), self.schema, namespace or dialect)
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
-        return known_as, found
+        return key, found

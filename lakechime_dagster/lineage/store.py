@@ -1,4 +1,4 @@
-"""Recorded lineage, as it is asked for."""
+"""Recorded lineage, as it is asked for: what holds, who reads, and since when."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, reading, slices
-from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Consumer, ConsumerKind, Producer, Source, Statement
-from lakechime_dagster.lineage.external import MOST, ForeignTable, Outside, UsedConsumer, most_lately
-from lakechime_dagster.lineage.graph import Standing, kind_of
-from lakechime_dagster.lineage.nodes import MANY, digest, key_of
+from lakechime_dagster.lineage.graph import Standing, TableFacts, kind_of
+from lakechime_dagster.lineage.recording import MANY, key_of, writer_key
 
 
 @dataclass(frozen=True)
@@ -177,115 +175,122 @@ def known_columns(engine: Engine, table: str) -> set[str]:
         return set(connection.execute(query.where(dataset.c.key == key_of(ColumnRef(table)))).scalars())
 
 
-READ, NODE = schema.read.c, schema.node.c
-INPUT, WRITER = schema.told_input.c, schema.writer.c
-DATASET = sa.func.coalesce(NODE.dataset_id, NODE.node_id)
-
-
-def outside_of(engine: Engine, lake: Collection[str], deployment: str, since_ms: int, most: int = MOST) -> Outside:
-    """What is outside of the tables of a lake. Data sets that runs of ours write are not: they are assets of some code location."""
+def code_since(engine: Engine, producer: Producer, target: str, code: str) -> str | None:
+    """The version of the first commit by this code of a producer's, where the table has rows by another one."""
+    row = schema.writer.c
     with reading(engine) as connection:
-        consumers, readers = _consumers(connection, since_ms, most)
-        tables, others = _tables(connection, set(lake), deployment, since_ms, most)
-        return most_lately(consumers, tables, readers + others, most)
+        return connection.execute(sa.select(row.code_version).where(row.key == writer_key(producer, target), row.code == code)).scalar()
 
 
-def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[UsedConsumer], int]:
-    """Who read since then, the last one first, and how many did."""
-    last = sa.func.max(READ.last_ms).label("last_ms")
-    used = sa.select(READ.consumer_id, last).where(READ.last_ms >= since_ms).group_by(READ.consumer_id).subquery()
-    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
+def recorded_since(engine: Engine) -> int | None:
+    """When the first run that is recorded succeeded, in milliseconds; None before any did."""
+    with reading(engine) as connection:
+        return connection.execute(sa.select(sa.func.min(schema.writer.c.first_ms))).scalar()
+
+
+def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
+    """What is recorded of the writers of data sets; nothing of one that no run wrote."""
+    writer, node = schema.writer.c, schema.node.c
     query = (
-        sa.select(schema.consumer, used.c.last_ms)
-        .join(used, used.c.consumer_id == schema.consumer.c.consumer_id)
-        .order_by(used.c.last_ms.desc(), used.c.consumer_id)
-        .limit(most)
+        sa.select(node.name, writer.namespace, writer.job, writer.owners, writer.links, writer.at_ms)
+        .join_from(schema.node, schema.writer, writer.target_id == node.node_id)
+        .order_by(writer.namespace, writer.job)
     )
+    found: dict[str, TableFacts] = {}
+    names = sorted(set(tables))
+    with reading(engine) as connection:
+        for some in slices(names, MANY):
+            keys = [key_of(ColumnRef(name)) for name in some]
+            for row in connection.execute(query.where(among(connection, schema.node.c.key, keys))):
+                one = TableFacts(
+                    owners=tuple(row.owners),
+                    jobs=(f"{row.namespace}/{row.job}",),
+                    links=row.links,
+                    last_ms=row.at_ms,
+                )
+                found[row.name] = found[row.name].joined(one) if row.name in found else one
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A consumer of a column, or of a data set of which it is not told which columns it reads; times are milliseconds."""
+
+    consumer: Consumer
+    ref: ColumnRef
+    first_ms: int
+    last_ms: int
+    owners: tuple[str, ...] = ()
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way by which reads and writes of others are told, since when by the store's clock, and what came by it."""
+
+    name: str
+    since_ms: int
+    last_ms: int
+    documents: int
+    refused: int
+    outside: int
+
+
+@dataclass(frozen=True)
+class SqlReads:
+    """The readers of columns, in a store; of all deployments."""
+
+    engine: Engine
+
+    def of_table(self, table: str, since_ms: int | None = None) -> list[Reader]:
+        """Who read a data set or columns of it, since a time; the last one first."""
+        return self.of_tables([table], since_ms)
+
+    def of_tables(self, tables: Collection[str], since_ms: int | None = None) -> list[Reader]:
+        """Who read any of these data sets, or columns of them, since a time; the last one first."""
+        found: list[Reader] = []
+        names = sorted(set(tables))
+        with reading(self.engine) as connection:
+            for some in slices(names, MANY):
+                found += _readers(connection, some, since_ms)
+        return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
+
+    def ways(self) -> list[Way]:
+        """By which ways reads are told; without one it is not known who reads, which is another thing than nobody."""
+        with reading(self.engine) as connection:
+            columns = [column for column in schema.way.c if column.name != "place"]
+            return [Way(**row._asdict()) for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))]
+
+    def since_ms(self) -> int | None:
+        """Since when reads are told, by the store's clock; None if never."""
+        return min((one.since_ms for one in self.ways()), default=None)
+
+
+def place_of_way(engine: Engine, name: str) -> str | None:
+    """Up to where a way was read; None where it never was."""
+    with reading(engine) as connection:
+        return connection.execute(sa.select(schema.way.c.place).where(schema.way.c.name == name)).scalar()
+
+
+def _readers(connection: Connection, tables: Sequence[str], since_ms: int | None) -> list[Reader]:
+    node = schema.node
+    keys = [key_of(ColumnRef(name)) for name in tables]
+    datasets = sa.select(node.c.node_id).where(among(connection, node.c.key, keys))
+    columns = sa.select(node.c.node_id).where(node.c.dataset_id.in_(datasets))
+    query = sa.select(schema.read, schema.consumer).join(schema.consumer, schema.consumer.c.consumer_id == schema.read.c.consumer_id)
+    query = query.where(sa.or_(schema.read.c.node_id.in_(datasets), schema.read.c.node_id.in_(columns)))
+    if since_ms is not None:
+        query = query.where(schema.read.c.last_ms >= since_ms)
     rows = connection.execute(query).all()
-    of = sa.select(READ.consumer_id, DATASET).join_from(schema.read, schema.node, NODE.node_id == READ.node_id).distinct()
-    pairs = _pairs(connection, of.where(READ.last_ms >= since_ms), READ.consumer_id, [row.consumer_id for row in rows])
+    refs = refs_of(connection, {row.node_id for row in rows})
     return [
-        UsedConsumer(
+        Reader(
             consumer=Consumer(ConsumerKind(row.kind), row.namespace, row.name),
-            tables=pairs.get(row.consumer_id, ()),
+            ref=refs[row.node_id],
+            first_ms=row.first_ms,
             last_ms=row.last_ms,
             owners=tuple(row.owners),
             link=row.link,
         )
         for row in rows
-    ], total
-
-
-def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ForeignTable], int]:
-    """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
-    ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
-    holds = WRITER.at_ms >= since_ms
-    written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
-    given = sa.select(INPUT.source_id.label("node_id"), WRITER.at_ms.label("last_ms")).join_from(
-        schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id
-    )
-    both = sa.union_all(written.where(holds, ~ours), given.where(holds)).subquery()
-    by_us = sa.select(WRITER.target_id).where(ours)
-    used = sa.select(both.c.node_id, sa.func.max(both.c.last_ms).label("last_ms")).where(both.c.node_id.not_in(by_us))
-    used = used.group_by(both.c.node_id).subquery()
-    query = sa.select(NODE.node_id, NODE.name, used.c.last_ms).join_from(used, schema.node, NODE.node_id == used.c.node_id)
-    rows = connection.execute(query.order_by(used.c.last_ms.desc(), used.c.node_id).limit(most + len(lake))).all()
-    found = [row for row in rows if row.name not in lake][:most]
-    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
-    keys = [key_of(ColumnRef(name)) for name in sorted(lake)]
-    known = sa.select(sa.func.count()).join_from(used, schema.node, NODE.node_id == used.c.node_id)
-    total -= sum(connection.execute(known.where(among(connection, NODE.key, some))).scalar_one() for some in slices(keys, MANY))
-    return _described(connection, found, sa.and_(holds, ~ours), holds), total
-
-
-def _described(
-    connection: Connection, found: Sequence[sa.Row[Any]], elsewhere: sa.ColumnElement[bool], holds: sa.ColumnElement[bool]
-) -> list[ForeignTable]:
-    """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
-    numbers = [row.node_id for row in found]
-    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
-    inputs = _pairs(connection, into.where(elsewhere), WRITER.target_id, numbers)
-    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
-    readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
-    owners: dict[int, list[str]] = {}
-    for some in slices(numbers, MANY):
-        for row in connection.execute(sa.select(WRITER.target_id, WRITER.owners).where(among(connection, WRITER.target_id, some))):
-            owners.setdefault(row.target_id, []).extend(row.owners)
-    return [
-        ForeignTable(
-            table=row.name,
-            last_ms=row.last_ms,
-            inputs=inputs.get(row.node_id, ()),
-            readers=readers.get(row.node_id, ()),
-            owners=tuple(sorted(set(owners.get(row.node_id, ())))),
-        )
-        for row in found
     ]
-
-
-def _pairs(connection: Connection, query: sa.Select[Any], number: sa.Column[Any], numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """By a number the names of the data sets beside it; the query tells a number and that of a data set."""
-    pairs: dict[int, set[int]] = {}
-    for some in slices(list(numbers), MANY):
-        for one, dataset in connection.execute(query.where(among(connection, number, some))):
-            pairs.setdefault(one, set()).add(dataset)
-    names: dict[int, str] = {}
-    for some in slices(sorted({dataset for several in pairs.values() for dataset in several}), MANY):
-        names |= dict(connection.execute(sa.select(NODE.node_id, NODE.name).where(among(connection, NODE.node_id, some))).tuples().all())
-    return {one: tuple(sorted(names[dataset] for dataset in several)) for one, several in pairs.items()}
-
-
-def code_since(engine: Engine, producer: Producer, target: str, code: str) -> str | None:
-    """The version of the first commit by this code of a producer's, where the table has rows by another one."""
-    row = schema.writer.c
-    with reading(engine) as connection:
-        return connection.execute(sa.select(row.code_version).where(*_of(producer, target), row.code == code)).scalar()
-
-
-def forget_code_on(connection: Connection, producer: Producer, target: str) -> None:
-    """Let no row be by another code than the one of now, as all rows were replaced; in a transaction that writes."""
-    connection.execute(sa.update(schema.writer).where(*_of(producer, target)).values(code_version=None))
-
-
-def _of(producer: Producer, target: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return (schema.writer.c.key == digest(producer.namespace, producer.job, storable(target)),)

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from lakechime_dagster.lineage.external_service import NotReloadedError, look_outside, reload_outside
+from lakechime_dagster.lineage.external import NotReloadedError, look_outside, reload_outside
 from lakechime_dagster.sensors.observing import looking_sensor
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.lake import Lake

@@ -17,10 +17,9 @@ from sqlalchemy import Engine
 from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest
-from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.recording import SqlIngest
-from lakechime_dagster.lineage.sql_relations import SqlSchema
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.sql_queries import SqlSchema
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.silver.metrics import Measures
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event
 

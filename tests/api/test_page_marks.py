@@ -8,15 +8,13 @@ import pytest
 from playwright.sync_api import Page as Browser
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.notifications import notifications
 from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.reads import keep_reads, note_way
-from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.recording import SqlLineage, keep_reads, note_way
 from lakechime_dagster.triggers.interventions import By
 from tests.cli.weather_lake import lake
+from tests.governance.factories import make_change
 from tests.lineage.factories import make_record, make_statement
-from tests.lineage.notifications.changes import make_change
 from tests.support.processes import PATIENCE
 from tests.support.served import Page, serving_page
 
@@ -89,7 +87,7 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
     )
     SqlLineage(page.platform.store.engine).record(again)  # it does not read the column any more
     assert planned()["gold.daily"] == [(kept.change_id, False)]
-    notifications(page.platform).close(kept.change_id, ChangeState.WITHDRAWN, By(who="me", reason="why"))
+    notifications(page.platform).close(kept.change_id, By(who="me", reason="why"))
     assert planned() == {}
 
 

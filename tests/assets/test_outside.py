@@ -6,8 +6,7 @@ import pytest
 from lakechime_dagster.assets.external import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
-from lakechime_dagster.lineage.external import ForeignTable, Outside, UsedConsumer
-from lakechime_dagster.lineage.external_service import Looked
+from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.declare import sql_table

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.lineage.reads import SqlReads
+from lakechime_dagster.lineage.store import SqlReads
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable

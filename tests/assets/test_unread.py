@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from lakechime_dagster.dce.events import CHANGED_TAG
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.lineage.spark import Planner
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.resource import declared_subscriptions

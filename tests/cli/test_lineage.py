@@ -10,8 +10,7 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.demo.flights import lake
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Kind, Read
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
-from lakechime_dagster.lineage.reads import keep_reads, note_way
-from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.recording import SqlLineage, keep_reads, note_way
 from lakechime_dagster.tables.tables import code_digest
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.lineage.reads import SqlReads
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from tests.lineage.ingest.factories import dataset, make_document, make_event
 from tests.lineage.sql.shapes import line
 from tests.support.cli import Cli

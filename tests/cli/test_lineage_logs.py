@@ -9,8 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.lineage.reads import SqlReads
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.cli import Cli

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.manifest import read_manifest
-from lakechime_dagster.lineage.reads import keep_reads, note_way
+from lakechime_dagster.lineage.recording import keep_reads, note_way
 from lakechime_dagster.spark.driver import Driver
 from tests.support.cli import Answer, Cli
 

@@ -14,8 +14,8 @@ from playwright.sync_api import TimeoutError as NeverCame
 from lakechime_dagster.dce.engine import open_engine, writing
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.external_service import reload_outside
-from lakechime_dagster.lineage.reads import keep_reads
+from lakechime_dagster.lineage.external import reload_outside
+from lakechime_dagster.lineage.recording import keep_reads
 from tests.support.dagster_dev import DagsterDev
 from tests.support.missing import missing
 from tests.support.processes import PATIENCE, REPOSITORY, Service, await_found, program

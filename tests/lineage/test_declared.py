@@ -2,7 +2,7 @@
 
 from lakechime_dagster.lineage import declared
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
-from lakechime_dagster.lineage.declared_recording import paths_of
+from lakechime_dagster.lineage.declared import paths_of
 from lakechime_dagster.silver.schema import Column, Holds, Layout
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.manifest import Manifest
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.lineage.spark import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.lineage.spark_planning import writes
+from lakechime_dagster.lineage.spark import writes
 
 
 def reads(orders: Any) -> Any:

@@ -15,8 +15,7 @@ from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ColumnLineage, Kind, LineageRecord, Producer, Statement
-from lakechime_dagster.lineage.nodes import digest
-from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage, record_all_on
+from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage, digest, record_all_on
 from lakechime_dagster.lineage.store import LineageStandings, code_since
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.stores import fresh_memory

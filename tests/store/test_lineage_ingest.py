@@ -15,9 +15,8 @@ from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.answers import hits
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network_store import network_at
-from lakechime_dagster.lineage.reads import SqlReads
 from lakechime_dagster.lineage.recording import SqlIngest, SqlLineage, Taken
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event, told
 from tests.support.stores import fresh_memory

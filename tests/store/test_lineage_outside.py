@@ -4,10 +4,8 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.external import ForeignTable, Outside
-from lakechime_dagster.lineage.reads import keep_reads
-from lakechime_dagster.lineage.recording import SqlLineage
-from lakechime_dagster.lineage.store import outside_of
+from lakechime_dagster.lineage.external import ForeignTable, Outside, outside_of
+from lakechime_dagster.lineage.recording import SqlLineage, keep_reads
 from tests.lineage.factories import make_record, make_statement
 
 LAKE = ("silver.orders", "gold.days")

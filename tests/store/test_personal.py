@@ -2,7 +2,7 @@
 
 from sqlalchemy import Engine
 
-from lakechime_dagster.governance.decisions import PersonalDecisions
+from lakechime_dagster.governance.store import PersonalDecisions
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.triggers.interventions import By
 

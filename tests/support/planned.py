@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.spark_planning import Planner
+from lakechime_dagster.lineage.spark import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.declare import spark_table, sql_table

@@ -7,7 +7,7 @@ after that release freezes them here, as `op.create_table` calls.
 from alembic import op
 
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.governance import decisions, notification_store
+from lakechime_dagster.governance import store as governance
 from lakechime_dagster.lineage import schema as lineage
 from lakechime_dagster.silver import store_schema as silver
 from lakechime_dagster.triggers import schema as triggers
@@ -15,7 +15,7 @@ from lakechime_dagster.triggers import schema as triggers
 revision = "0001"
 down_revision = None
 
-SCHEMAS = (triggers, silver, lineage, notification_store, decisions)
+SCHEMAS = (triggers, silver, lineage, governance)
 """Modules that add their tables to the metadata when they are imported."""
 
 

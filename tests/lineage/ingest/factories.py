@@ -5,7 +5,7 @@ from typing import Any
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.facts import ToldRun
 from lakechime_dagster.lineage.ingest import told_by
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
 
 TABLES = {"shop.orders": ("id", "customer", "amount"), "shop.customers": ("id", "name"), "gold.days": ("day", "total")}

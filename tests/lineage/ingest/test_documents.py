@@ -56,13 +56,6 @@ def test_what_did_not_succeed_counts_for_nothing(state: str) -> None:
     assert reads_of(told(make_document("SELECT id FROM shop.orders", state=state))) == ()
 
 
-def test_the_same_document_is_the_same_run_whatever_its_values_are() -> None:
-    one, other = (told(make_document(f"SELECT id FROM shop.orders WHERE amount = {value}")) for value in (1, 2))
-    assert one == other
-    assert one != told(make_document("SELECT id FROM shop.orders WHERE amount = 1", at=2_000))
-    assert told(make_document(at="1970-01-01T00:00:01Z")) == told(make_document(at="1970-01-01T00:00:01"))
-
-
 def test_no_value_of_the_sql_is_kept() -> None:
     assert "jane" not in repr(told(make_document("SELECT id, 'jane' AS x FROM shop.customers WHERE name = 'jane@example.org'")))
 

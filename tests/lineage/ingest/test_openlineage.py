@@ -4,9 +4,7 @@ from typing import Any
 
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind
 from lakechime_dagster.lineage.facts import NO_COLUMNS, NO_SOURCE, reads_of, records_of
-from lakechime_dagster.lineage.ingest import told_by
-from lakechime_dagster.lineage.sql_statements import SqlReader
-from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, make_reader, told
+from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, told
 from tests.lineage.sql.shapes import line
 
 ORDERS = dataset("hive", "hive.shop.orders")
@@ -98,11 +96,3 @@ def test_events_of_older_versions_tell_whether_a_value_was_changed() -> None:
     event = make_event(outputs=(dataset(STORE, "gold/days", columnLineage={"fields": {"day": field}}),), version="")
     (record,) = records_of(told(event))
     assert line(record.statement) == "gold.days: day = identity s3://lake/raw/orders.id"
-
-
-def test_a_statement_that_comes_again_is_parsed_once() -> None:
-    reader: SqlReader = make_reader()
-    for number in range(5):
-        sql = {"query": f"INSERT INTO gold.days SELECT id, amount FROM shop.orders WHERE id = {number}", "dialect": "spark"}
-        told_by(make_event(outputs=(dataset(STORE, "gold/days"),), sql=sql, run=str(number)), reader, 5)
-    assert reader.parses == 1

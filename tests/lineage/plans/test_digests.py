@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from lakechime_dagster.lineage.plan_digests import Digests, digests_of
+from lakechime_dagster.lineage.plan import Digests, digests_of
 from lakechime_dagster.lineage.plan_dump import Field, Node, dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
 from tests.lineage.plans.factories import Node as Made

@@ -4,7 +4,7 @@ import pytest
 
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import Place
-from lakechime_dagster.lineage.plan_values import MANY, read_at
+from lakechime_dagster.lineage.plan_expressions import MANY, read_at
 
 NAMES = Names(("days", "days.of"), {"days": "s3://lake/days", "days.of": "s3a://lake/days/of"})
 

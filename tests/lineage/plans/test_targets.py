@@ -1,6 +1,6 @@
 from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.plan_values import Value
-from lakechime_dagster.lineage.plan_writes import without
+from lakechime_dagster.lineage.plan_expressions import Value
+from lakechime_dagster.lineage.plan_statements import without
 from tests.lineage.factories import source
 
 

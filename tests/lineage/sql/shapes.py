@@ -1,7 +1,7 @@
 """How statements are written down for tests, and the tables that their SQL is about."""
 
 from lakechime_dagster.lineage.columns import Names, Statement
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 
 TABLES = {"shop.orders": ("id", "customer", "amount", "items"), "shop.customers": ("id", "name"), "gold.days": ("day", "total")}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.lineage.plans.told import known, said
 from tests.lineage.sql.shapes import make_schema, told

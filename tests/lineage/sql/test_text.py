@@ -1,16 +1,11 @@
-"""What is refused before it is read, and by what a statement is known again."""
+"""What is refused before it is read."""
 
 import logging
 
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.sql_statements import fingerprint, tokens_of
 from tests.lineage.sql.shapes import told
-
-
-def known_as(sql: str, dialect: str = "spark") -> str:
-    return fingerprint(tokens_of(sql, dialect), dialect)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +47,8 @@ def test_an_unknown_dialect_is_refused_with_those_that_there_are() -> None:
     [
         ("postgres", "CALL refresh('jane')"),
         ("tsql", "EXEC refresh"),
+        ("tsql", "CREATE PROCEDURE p AS BEGIN DELETE FROM gold.days; END"),
+        ("tsql", "IF 1 = 2 DELETE FROM gold.days"),
         ("tsql", "ALTER PROCEDURE p AS BEGIN DELETE FROM gold.days; END"),
         ("tsql", "IF 1 = 2 BEGIN DELETE FROM gold.days; END ELSE BEGIN DELETE FROM shop.orders; END"),
         ("tsql", "BEGIN TRY DELETE FROM gold.days END TRY BEGIN CATCH SELECT 1 END CATCH"),
@@ -70,35 +67,10 @@ def test_what_may_run_anything_is_refused_whole(dialect: str, sql: str) -> None:
 
 def test_statements_that_ran_into_each_other_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="end each statement with a semicolon"):
-        told("CREATE PROCEDURE p AS BEGIN IF EXISTS (SELECT 1 FROM gold.days) DELETE FROM gold.days; END", "tsql")
+        told("SELECT id FROM shop.orders DELETE", "tsql")
 
 
 def test_what_is_not_understood_shows_its_text_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         assert told("EXPLAIN SELECT id FROM shop.orders WHERE name = 'jane'") == []
     assert "jane" not in caplog.text
-
-
-def test_a_statement_is_known_again_by_its_words_without_its_values() -> None:
-    assert known_as("SELECT a FROM t WHERE b = 'jane' AND c IN (1, 2)") == known_as("SELECT a  FROM t\nWHERE b = 'joe' AND c IN (3, 4, 5)")
-    assert known_as("SELECT a FROM t WHERE b = 1 -- for jane") == known_as("SELECT a FROM t WHERE b = 2")
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("SELECT a FROM t", "SELECT b FROM t"),
-        ("SELECT a, b FROM t GROUP BY 1", "SELECT a, b FROM t GROUP BY 2"),
-        ("SELECT a, b FROM t ORDER BY a, 1 DESC, 2", "SELECT a, b FROM t ORDER BY a, 1 DESC, 1"),
-        ("SELECT * FROM t PIVOT (SUM(a) FOR b IN ('x'))", "SELECT * FROM t PIVOT (SUM(a) FOR b IN ('y'))"),
-        ("SELECT a AS 'x' FROM t", "SELECT a AS 'y' FROM t"),
-        ("SELECT a FROM 'x.parquet'", "SELECT a FROM 'y.parquet'"),
-        ("SELECT a, '1' FROM t", "SELECT a, '1', '2' FROM t"),
-    ],
-)
-def test_values_that_name_columns_tell_statements_apart(one: str, other: str) -> None:
-    assert known_as(one, "duckdb") != known_as(other, "duckdb")
-
-
-def test_the_same_words_of_another_engine_are_another_statement() -> None:
-    assert known_as("SELECT a FROM t", "spark") != known_as("SELECT a FROM t", "trino")

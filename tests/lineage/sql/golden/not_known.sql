@@ -52,23 +52,11 @@ SELECT * FROM TABLE(guess(1))
 
 -- duckdb
 SELECT COLUMNS(c -> c LIKE '%m%') FROM shop.customers
---> read: * = identity shop.customers.id + identity shop.customers.name + !the columns of COLUMNS() are not followed
-
--- duckdb
-SELECT COLUMNS('(a+)+$') FROM shop.customers
---> read: * = identity shop.customers.id + identity shop.customers.name + !the columns of COLUMNS() are not followed
-
--- duckdb
-SELECT COLUMNS('id') FROM nowhere
---> read: * = identity duckdb/nowhere + !table duckdb/nowhere is not known
+--> read: * = identity shop.customers.id + identity shop.customers.name + !which columns it chooses is not followed
 
 -- mysql
 UPDATE shop.orders v JOIN elsewhere.pages c ON v.customer = c.id SET name = 1
 --> read: name = constant | join mysql/elsewhere.pages.id, join shop.orders.customer !column 'name' may be of several tables !table mysql/elsewhere.pages is not known
-
--- tsql
-UPDATE c SET n = 1 FROM (SELECT COUNT(*) AS n FROM shop.orders) c
---> read: n = constant !the target is not a table
 
 -- tsql
 INSERT INTO gold.days SELECT id, amount FROM #work
@@ -77,3 +65,11 @@ INSERT INTO gold.days SELECT id, amount FROM #work
 -- tsql
 INSERT INTO #work (id) SELECT id FROM shop.orders; INSERT INTO gold.days SELECT id, amount FROM #work
 --> gold.days: day = identity shop.orders.id + !temporary table #work is not made here, total = !temporary table #work is not made here
+
+-- duckdb
+SELECT * LIKE '%m_u%' FROM shop.customers
+--> read: * = identity shop.customers.id + identity shop.customers.name + !which columns it chooses is not followed
+
+-- tsql
+WITH c AS (SELECT id, amount AS a FROM shop.orders WHERE id > 1) UPDATE c SET a = id + 1
+--> read: a = transformation shop.orders.id | filter shop.orders.id !the target is not a table

@@ -106,14 +106,6 @@ SELECT o.id, c.name FROM ((shop.orders AS o JOIN shop.customers AS c ON o.custom
 SELECT x.k, x.name FROM ((SELECT id AS k FROM shop.orders) AS o JOIN shop.customers AS c ON o.k = c.id) AS x
 --> read: k = identity shop.orders.id, name = identity shop.customers.name | join shop.customers.id, join shop.orders.id
 
--- duckdb
-SELECT COLUMNS('id|amount'), MIN(COLUMNS(* EXCLUDE (id))) FROM shop.orders WHERE COLUMNS(['id', 'items']) > 1
---> read: id = identity shop.orders.id, amount = identity shop.orders.amount, _col_2 = aggregation shop.orders.customer, _col_3 = aggregation shop.orders.amount, _col_4 = aggregation shop.orders.items | filter shop.orders.id, filter shop.orders.items
-
--- duckdb
-SELECT * LIKE '%m_u%', COALESCE(*COLUMNS('^i')) AS c FROM shop.orders
---> read: amount = identity shop.orders.amount, c = conditional shop.orders.id + identity shop.orders.id + conditional shop.orders.items + identity shop.orders.items
-
 -- spark
 SELECT id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM shop.customers c WHERE c.id = o.customer) AND amount IN (SELECT id FROM shop.customers)
 --> read: id = identity shop.orders.id | filter shop.customers.id, filter shop.orders.amount, filter shop.orders.customer

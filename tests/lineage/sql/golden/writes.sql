@@ -101,10 +101,6 @@ UPDATE orders SET amount = orders.id + c.id FROM shop.orders JOIN shop.customers
 --> shop.orders: amount = transformation shop.customers.id + transformation shop.orders.id | join shop.customers.id
 
 -- tsql
-WITH c AS (SELECT id, amount AS a FROM shop.orders WHERE id > 1) UPDATE c SET a = id + 1
---> shop.orders: amount = transformation shop.orders.id
-
--- tsql
 DELETE u FROM shop.orders AS d JOIN shop.customers u ON d.customer = u.id
 --> shop.customers:  | join shop.orders.customer
 
@@ -150,23 +146,9 @@ CREATE OR REPLACE TEMP VIEW v AS SELECT id, amount FROM shop.orders; CREATE OR R
 SELECT id, amount INTO #work FROM shop.orders; UPDATE #work SET amount = 1 WHERE id > 3; INSERT INTO gold.days SELECT * FROM #work; DROP TABLE #work
 --> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount | filter shop.orders.id
 
--- tsql
-DECLARE @t TABLE (id INT, amount INT); INSERT INTO @t SELECT id, amount FROM shop.orders; MERGE INTO gold.days d USING @t t ON d.day = t.id WHEN MATCHED THEN UPDATE SET total = t.amount;
---> gold.days: total = identity shop.orders.amount | join shop.orders.id
-
 -- spark
 CREATE TEMP VIEW v AS SELECT id AS k FROM shop.orders WHERE amount > 1
 --> read: k = identity shop.orders.id | filter shop.orders.amount
-
--- tsql
-CREATE PROCEDURE p @x INT AS BEGIN SET NOCOUNT ON; SELECT id INTO #w FROM shop.orders; IF @x > 1 BEGIN INSERT INTO gold.days SELECT id, 1 FROM #w; END; DELETE FROM shop.customers WHERE id IN (SELECT id FROM #w); END
---> gold.days: day = identity shop.orders.id, total = constant
---> shop.customers:  | filter shop.orders.id
-
--- mysql
-CREATE PROCEDURE p() BEGIN INSERT INTO gold.days SELECT id, amount FROM shop.orders; DELETE FROM shop.customers; END
---> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount
---> shop.customers: 
 
 -- spark
 ALTER VIEW gold.days AS SELECT id AS day, amount AS total FROM shop.orders
@@ -180,10 +162,6 @@ FROM shop.orders INSERT OVERWRITE TABLE gold.days SELECT id, amount WHERE custom
 -- hive
 INSERT OVERWRITE DIRECTORY '/export/days' SELECT id, amount FROM shop.orders
 --> file/export/days: id = identity shop.orders.id, amount = identity shop.orders.amount
-
--- tsql
-SELECT id, 1 AS n INTO #w FROM shop.orders; IF 1 = 1 DROP TABLE #w; IF 1 = 2 SELECT id, 2 AS n INTO #w FROM shop.customers; INSERT INTO gold.days SELECT id, n FROM #w
---> gold.days: day = identity shop.customers.id + identity shop.orders.id, total = constant
 
 -- postgres
 CREATE TEMP TABLE w AS SELECT id FROM shop.orders; CREATE TEMP TABLE IF NOT EXISTS w AS SELECT id FROM shop.customers; INSERT INTO gold.days SELECT id, 1 FROM w

@@ -3,8 +3,8 @@
 import datetime as dt
 from typing import Any
 
-from lakechime_dagster.governance.changes import AffectedTable, Change, ChangeKind, Reader
-from lakechime_dagster.lineage.columns import ColumnRef
+from lakechime_dagster.governance.changes import AffectedReader, AffectedTable, Change, ChangeKind
+from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind
 
 DAY_MS = 86_400_000
 NOW_MS = 1_780_000_000_000  # 2026-05-28
@@ -23,6 +23,9 @@ def make_affected(table: str = "gold.daily", *owners: str, layer: int = 1, **fie
     return AffectedTable(table=table, layer=layer, owners=owners, **fields)
 
 
-def make_reader(name: str = "Delays", owner: str = "ana@example.com", *, days_ago: int = 1, **fields: Any) -> Reader:
+def make_reader(name: str = "Delays", owner: str = "ana@example.com", *refs: str, days_ago: int = 1, **fields: Any) -> AffectedReader:
     """A dashboard, read so many days ago."""
-    return Reader(name=name, owner=owner, read_ms=NOW_MS - days_ago * DAY_MS, **fields)
+    kind = fields.pop("kind", ConsumerKind.DASHBOARD)
+    of = tuple(ColumnRef(one) for one in refs or ("gold.daily",))
+    consumer, owners = Consumer(kind, "bi", name), (owner,) if owner else ()
+    return AffectedReader(consumer=consumer, refs=of, last_ms=NOW_MS - days_ago * DAY_MS, owners=owners, **fields)

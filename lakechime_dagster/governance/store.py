@@ -1,7 +1,8 @@
-"""Change notifications in the store: changes, the outbox of their messages, and acknowledgements."""
+"""Governance in the store: changes, the outbox of their messages, acknowledgements, and decisions about personal columns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -11,8 +12,14 @@ from lakechime_dagster.dce.engine import BIG, insert_if_absent, now_ms, reading,
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import DOCUMENT, metadata
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
-from lakechime_dagster.governance.changes import Change, ChangeState, Occasion, source_key
+from lakechime_dagster.governance.changes import Change, ChangeKind, ChangeState, automatic_change, source_key
+from lakechime_dagster.governance.tags import Decision
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.triggers.interventions import By
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.schema_check import Misfit
+    from lakechime_dagster.runtime.platform import Platform
 
 LEASE_MS = 300_000  # of a claimed message; sending one takes seconds
 
@@ -36,23 +43,21 @@ change_table = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A message to one recipient. Whoever claims a row sends it; a claim that is over without a result may have been sent.
+# A message to one recipient. Whoever claims a row sends it; one that stays claimed may have been sent.
 message_table = sa.Table(
     "lc_notification_message",
     metadata,
     sa.Column("message_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("change_id", sa.BigInteger, nullable=False),
-    sa.Column("occasion", sa.String(16), nullable=False),
     sa.Column("owner", sa.String(512), nullable=False),
     sa.Column("channel", sa.String(128), nullable=False),  # the name of the variable that holds the URL, never the URL
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("sender", sa.String(32)),  # who claimed it last
     sa.Column("claimed_ts", sa.BigInteger),
     sa.Column("problem", sa.Text, nullable=False),
-    sa.UniqueConstraint("change_id", "occasion", "owner", "channel", name="lc_notification_message_once"),
+    sa.UniqueConstraint("change_id", "owner", "channel", name="lc_notification_message_once"),
     sqlite_autoincrement=True,
 )
 
@@ -100,7 +105,6 @@ class KeptChange:
 class Message:
     """A message for one recipient: a channel is the name of what holds its address."""
 
-    occasion: Occasion
     owner: str
     channel: str
     title: str
@@ -156,7 +160,7 @@ class Notifications:
         """Replace the content of a draft.
 
         Raises:
-            ChangeMovedError: it is announced, done or withdrawn.
+            ChangeMovedError: it is announced or closed.
         """
         with writing(self.engine) as connection:
             self._check(self._locked(connection, change_id), ChangeState.DRAFT)
@@ -166,7 +170,7 @@ class Notifications:
         """Put messages into the outbox, each recipient once, with the move to ANNOUNCED.
 
         Raises:
-            ChangeMovedError: it says something else by now, or is done or withdrawn.
+            ChangeMovedError: it says something else by now, or is closed.
         """
         with writing(self.engine) as connection:
             current = self._locked(connection, known.change_id)
@@ -178,18 +182,16 @@ class Notifications:
                 self._update(connection, known.change_id, state=ChangeState.ANNOUNCED.value, **by)
             _put(connection, known.change_id, messages)
 
-    def close(self, change_id: int, state: ChangeState, by: By, messages: Iterable[Message] = ()) -> KeptChange:
-        """End a change as DONE, which needs an announced one, or WITHDRAWN; from then on only `messages` are sent.
+    def close(self, change_id: int, by: By) -> KeptChange:
+        """End a draft or an announced change; from then on nothing of it is sent.
 
         Raises:
-            ChangeMovedError: it is in another state.
+            ChangeMovedError: it is closed already.
         """
         with writing(self.engine) as connection:
-            known = self._locked(connection, change_id)
-            self._check(known, ChangeState.ANNOUNCED, *([] if state is ChangeState.DONE else [ChangeState.DRAFT]))
-            _put(connection, change_id, messages)
+            self._check(self._locked(connection, change_id), ChangeState.DRAFT, ChangeState.ANNOUNCED)
             values = {"closed_by": by.who, "reason": by.reason, "closed_ts": now_ms(connection)}
-            return self._update(connection, change_id, state=state.value, **values)
+            return self._update(connection, change_id, state=ChangeState.CLOSED.value, **values)
 
     def acknowledge(self, change_id: int, owner: str, who: str, note: str = "") -> Acknowledgement:
         """Keep that an owner who was notified has acknowledged a change; again changes nothing.
@@ -237,35 +239,25 @@ class Notifications:
         with reading(self.engine) as connection:
             return self._acknowledgements(connection, change_id)
 
-    def claim(self, sender: str, change_id: int, *, again: bool = False) -> KeptMessage | None:
-        """Claim a message that is to be sent, each at most once a sender; None when there is none.
-
-        `again` also claims messages whose sender died, so that they may have been sent: a person decides that.
-        """
-        message = message_table.c
+    def claim(self, one: KeptMessage, *, again: bool = False) -> bool:
+        """Claim a message that waits, so that nobody else sends it; `again` also claims one whose sender died, which may have been sent."""
+        row = message_table.c
         with writing(self.engine) as connection:
-            known, now = self._one(connection, change_id), now_ms(connection)
-            occasion = Occasion.WITHDRAWN if known.state is ChangeState.WITHDRAWN else Occasion.ANNOUNCED
-            due = message.state == MessageState.WAITING.value
+            now = now_ms(connection)
+            is_due = row.state == MessageState.WAITING.value
             if again:
-                due = sa.or_(due, sa.and_(message.state == MessageState.SENDING.value, message.claimed_ts <= now - LEASE_MS))
-            which = (message.change_id == change_id, message.occasion == occasion.value, due)
-            mine = sa.or_(message.sender.is_(None), message.sender != sender)
-            query = sa.select(message.message_id).where(*which, mine).order_by(message.message_id).limit(1)
-            number = connection.execute(query.with_for_update(skip_locked=True)).scalar()
-            if number is None or known.state not in (ChangeState.ANNOUNCED, ChangeState.WITHDRAWN):
-                return None
-            values = {"state": MessageState.SENDING.value, "sender": sender, "claimed_ts": now, "attempts": message.attempts + 1}
-            this = message.message_id == number
-            connection.execute(sa.update(message_table).where(this).values(values))
-            return _message(connection.execute(sa.select(message_table).where(this)).one())
+                is_due = sa.or_(is_due, sa.and_(row.state == MessageState.SENDING.value, row.claimed_ts <= now - LEASE_MS))
+            values = {"state": MessageState.SENDING.value, "claimed_ts": now, "attempts": row.attempts + 1}
+            claimed = sa.update(message_table).where(row.message_id == one.message_id, is_due).values(values).returning(row.message_id)
+            is_open = self._one(connection, one.change_id).state is ChangeState.ANNOUNCED
+            return is_open and connection.execute(claimed).first() is not None
 
-    def complete(self, sender: str, sent: KeptMessage, problem: str | None) -> None:
-        """Keep what became of a message that this sender claimed; nothing where another sender has claimed it since."""
+    def complete(self, one: KeptMessage, problem: str | None) -> None:
+        """Keep what became of a message that was claimed."""
         state = MessageState.SENT if problem is None else MessageState.WAITING
-        this = (message_table.c.message_id == sent.message_id, message_table.c.sender == sender)
+        values = {"state": state.value, "problem": problem or ""}
         with writing(self.engine) as connection:
-            connection.execute(sa.update(message_table).where(*this).values(state=state.value, problem=problem or ""))
+            connection.execute(sa.update(message_table).where(message_table.c.message_id == one.message_id).values(values))
 
     def _insert(self, connection: Connection, change: Change, who: str, source: str | None) -> list[int]:
         """The number of a new change; nothing if its source has one."""
@@ -301,9 +293,9 @@ class Notifications:
 
 
 def _put(connection: Connection, change_id: int, messages: Iterable[Message]) -> None:
-    """Put messages into the outbox; one to the same recipient on the same occasion is there already."""
+    """Put messages into the outbox; one to the same recipient is there already."""
     for one in messages:
-        values = {"change_id": change_id, "occasion": one.occasion.value, "owner": one.owner, "channel": one.channel}
+        values = {"change_id": change_id, "owner": one.owner, "channel": one.channel}
         values |= {"title": one.title, "body": one.body, "state": MessageState.WAITING.value, "attempts": 0, "problem": ""}
         connection.execute(insert_if_absent(connection, message_table).values(values))
 
@@ -318,9 +310,59 @@ def _message(row: sa.Row) -> KeptMessage:
     return KeptMessage(
         message_id=row.message_id,
         change_id=row.change_id,
-        message=Message(occasion=Occasion(row.occasion), owner=row.owner, channel=row.channel, title=row.title, body=row.body),
+        message=Message(owner=row.owner, channel=row.channel, title=row.title, body=row.body),
         state=MessageState(row.state),
         attempts=row.attempts,
         claimed_ts=row.claimed_ts,
         problem=row.problem,
     )
+
+
+# Of a column the newest row holds; those before it say who thought otherwise.
+personal_decision = sa.Table(
+    "lc_personal_decision",
+    metadata,
+    sa.Column("decision_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),  # of the column, or a path into it
+    sa.Column("category", sa.String(40)),  # null: not personal
+    sa.Column("who", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("decided_ts", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+
+@dataclass(frozen=True)
+class PersonalDecisions:
+    """The decisions of a store, for good: of a column the newest one holds, whatever the case of its name."""
+
+    engine: Engine
+
+    def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
+        """From now on a column holds personal data of a category, or without one none."""
+        values = {"dataset": ref.table, "name": ref.column, "category": category, "who": by.who, "reason": by.reason}
+        with writing(self.engine) as connection:
+            connection.execute(sa.insert(personal_decision).values(**values, decided_ts=now_ms(connection)))
+
+    def holding(self) -> dict[ColumnRef, Decision]:
+        """What holds by now, by column."""
+        newest = {(one.ref.table, str(one.ref.column).lower()): one for one in self.all()}
+        return {one.ref: one for one in newest.values()}
+
+    def all(self) -> list[Decision]:
+        """All that was ever decided, the first one first."""
+        query = sa.select(personal_decision).order_by(personal_decision.c.decision_id)
+        with reading(self.engine) as connection:
+            return [
+                Decision(
+                    ref=ColumnRef(row.dataset, row.name), category=row.category, who=row.who, reason=row.reason, decided_ms=row.decided_ts
+                )
+                for row in connection.execute(query)
+            ]
+
+
+def draft_misfit(platform: "Platform", one: "Misfit") -> None:
+    """Draft, once, the change of a column of an input that blocks who reads it, for a person to send."""
+    change = automatic_change(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], "adapt what reads it, or have it put back")
+    Notifications(platform.store.engine, platform.ledger.deployment).draft_once(f"schema/{one.ref}/{one.version}", change, "lakechime")

@@ -12,7 +12,7 @@ from lakechime_dagster.governance import following
 from lakechime_dagster.governance.tags import Reach, Tagged, leaks
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, joined
 from lakechime_dagster.lineage.network import network_of
-from lakechime_dagster.lineage.sql_relations import SqlSchema
+from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 
 EMAIL = ColumnRef("people", "email")
