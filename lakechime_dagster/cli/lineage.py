@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.columns import Read
     from lakechime_dagster.lineage.manifest import Manifest
     from lakechime_dagster.lineage.plan import ReadFindings
-    from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
 
@@ -34,12 +33,11 @@ class Form(StrEnum):
     """What is written."""
 
     OPENLINEAGE = "openlineage"
-    MERMAID = "mermaid"
     TABLE = "table"
 
 
 Table = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table, with what is around it; all unless given.")]
-As = Annotated[Form, typer.Option("--format", help="JobEvents of OpenLineage, a flowchart of Mermaid, or lakechime.lineage_flat.")]
+As = Annotated[Form, typer.Option("--format", help="JobEvents of OpenLineage, or lakechime.lineage_flat.")]
 Steps = Annotated[int, typer.Option("--depth", min=1, max=MAX_LIMIT, help="So many steps up and down from the table.")]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Write the flat table also where it tells all of it already.")]
 ColumnRows = Annotated[
@@ -147,7 +145,7 @@ def export(
     column_rows: ColumnRows = 2_000_000,
     as_json: Json = False,
 ) -> None:
-    """Write what runs told as events of OpenLineage, or what is known as a flowchart of Mermaid or as a Delta table.
+    """Write what runs recorded as events of OpenLineage, or what is known as a Delta table.
 
     `--format table` writes `lakechime.lineage_flat`: which tables and columns lead to which, with layer and kind.
     """
@@ -158,25 +156,7 @@ def export(
         return
     lineage = asked()
     name = None if table is None else lineage.ref(table).table
-    if form is Form.OPENLINEAGE:
-        print_json({"events": lineage.job_events(name, depth)})
-        return
-    text = _mermaid(lineage, name, depth)
-    if as_json:
-        print_json({"mermaid": text})
-    else:
-        print(text, end="")
-
-
-def _mermaid(lineage: "AskedLineage", table: str | None, depth: int) -> str:
-    from lakechime_dagster.lineage.answers import everything
-    from lakechime_dagster.lineage.export import diagram
-
-    if not lineage.network.tables:
-        raise NotFoundError("no run has recorded lineage yet, and the lake declares no table: there is nothing to draw")
-    if table is None:
-        return diagram(everything(lineage.network))
-    return diagram(lineage.around(table, up=depth, down=depth, limit=MAX_LIMIT))
+    print_json({"events": lineage.job_events(name, depth)})
 
 
 def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:

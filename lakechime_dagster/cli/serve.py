@@ -1,19 +1,13 @@
 """`lakechime serve`: the lineage page, ingestion of lineage, and metrics."""
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
 from lakechime_dagster.cli.common import lake_or_empty, note, open_platform
-from lakechime_dagster.errors import LakeChimeError, needs
+from lakechime_dagster.errors import needs
 from lakechime_dagster.settings import Settings
-
-if TYPE_CHECKING:
-    from lakechime_dagster.lineage.service import ReadyNetwork
 
 
 def serve(
@@ -26,7 +20,7 @@ def serve(
         from lakechime_dagster.api.lineage_page import lineage_page, rehearse
     from lakechime_dagster.lineage.ingest import lineage_ingest
     from lakechime_dagster.lineage.network_store import CurrentNetwork
-    from lakechime_dagster.lineage.service import AskedLineage, ReadyNetwork, declared_statements
+    from lakechime_dagster.lineage.service import AskedLineage, declared_statements
     from lakechime_dagster.silver.metrics import measures
     from lakechime_dagster.silver.requests import event_types
 
@@ -35,8 +29,8 @@ def serve(
     check_address(host, token)
     types = event_types(platform)
     lake = lake_or_empty(platform.settings)
-    ready = ReadyNetwork(CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment))
-    page = lineage_page(lambda: AskedLineage(platform, lake, ready))
+    current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
+    page = lineage_page(lambda: AskedLineage(platform, lake, current))
     served = Served(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
@@ -48,27 +42,8 @@ def serve(
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        with _keeping(ready, lambda: rehearse(AskedLineage(platform, lake, ready))):
-            build_server(app).run(sockets=[address])
-
-
-@contextmanager
-def _keeping(ready: "ReadyNetwork", rehearse: Callable[[], None]) -> Iterator[None]:
-    """The network follows the store beside the server, and a first question is answered."""
-    stop = threading.Event()
-
-    def work() -> None:
-        with suppress(LakeChimeError):  # whoever asks then is told
-            rehearse()
-        ready.keep(stop)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(timeout=1)
+        rehearse(AskedLineage(platform, lake, current))
+        build_server(app).run(sockets=[address])
 
 
 def _hosts(settings: Settings) -> set[str]:

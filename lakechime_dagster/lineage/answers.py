@@ -351,12 +351,6 @@ def neighbourhood(network: Network, table: str, *, up: int = 1, down: int = 1, l
     return Neighbourhood(tables=tables, links=links, more=len(layers) - len(shown))
 
 
-def everything(network: Network) -> Neighbourhood:
-    """All data sets of a network, all at layer 0, without their columns."""
-    tables = tuple(Neighbour(table=name, layer=0, columns=()) for name in sorted(network.tables))
-    return Neighbourhood(tables=tables, links=tuple(_links(network, set(network.tables.values()))))
-
-
 def _layers(side: Network | Backwards, middle: int, depth: int) -> Iterator[list[int]]:
     seen, layer = {middle}, [middle]
     for _ in range(depth):

@@ -1,15 +1,13 @@
 """Answers about lineage: what runs recorded, beside what the lake declares."""
 
-import logging
-import threading
-import time
-from collections.abc import Collection, Iterable
+import datetime as dt
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
+from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.answers import (
     ConsumerHit,
     Hits,
@@ -23,9 +21,8 @@ from lakechime_dagster.lineage.answers import (
     nodes_of,
     not_hit,
 )
-from lakechime_dagster.lineage.columns import ColumnRef, Read, Statement
-from lakechime_dagster.lineage.export import address_of, job_events
-from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Read, Source, Statement
+from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant, parts_of
 from lakechime_dagster.lineage.manifest import manifest_in, planned_of
 from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
 from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
@@ -35,59 +32,83 @@ from lakechime_dagster.settings import project_folder
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 
-logger = logging.getLogger(__name__)
-QUICK_SECONDS = 0.1  # what takes no longer is done while somebody waits for the answer
-PAUSE_SECONDS = 2.0
+PRODUCER = "urn:lakechime_dagster"
+EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
+COLUMN_LINEAGE = "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+SYMLINKS = "https://openlineage.io/spec/facets/1-0-1/SymlinksDatasetFacet.json#/$defs/SymlinksDatasetFacet"
+OWNERSHIP = "https://openlineage.io/spec/facets/1-0-1/OwnershipJobFacet.json#/$defs/OwnershipJobFacet"
+_SUBTYPES = {Kind.DRIVER: "CONDITIONAL"}  # of ours that OpenLineage has no word for
+
+Address = Callable[[str], tuple[str, str]]
 
 
-class ReadyNetwork:
-    """A network that is read before anybody asks.
-
-    Where following the store is quick, whoever asks has what the store has at this moment. Where it is not, as with a hundred
-    thousand tables, they have what was read last, and the thread of `keep` is some seconds behind the store.
-    """
-
-    def __init__(self, current: CurrentNetwork, quick_seconds: float = QUICK_SECONDS) -> None:
-        self._current, self._quick = current, quick_seconds
-        self._lock = threading.Lock()
-        self._ready: Network | None = None
-        self._seconds = 0.0  # that it took to read the network that is ready
-
-    def network(self) -> Network:
-        """The network that is ready; the first one is waited for."""
-        ready = self._ready
-        if ready is None or self._seconds <= self._quick:
-            return self.follow()
-        return ready
-
-    def follow(self) -> Network:
-        """What the store has at this moment, with all that a first question would have to sort."""
-        with self._lock:
-            began = time.monotonic()
-            network = self._current.network()
-            if network is not self._ready:
-                warm(network)
-                self._seconds = time.monotonic() - began
-                self._ready = network
-            return network
-
-    def keep(self, stop: threading.Event, pause: float = PAUSE_SECONDS) -> None:
-        """Follow the store until told to stop; a store that is away for a while is asked again."""
-        while not stop.is_set():
-            try:
-                self.follow()
-            except LakeChimeError as error:
-                logger.warning("lineage could not be read: %s", error)
-            stop.wait(pause)
+def job_events(standings: Iterable[Standing], address: Address) -> list[dict[str, Any]]:
+    """One event a statement; `address` tells namespace and name of a data set."""
+    return [_event(one, address) for one in standings]
 
 
-def warm(network: Network) -> None:
-    """Sort the edges of a network once, which the first question about it would wait for."""
-    if network.tables:
-        neighbourhood(network, next(iter(network.tables)))
-        for side in (network, network.backwards):
-            for one in (side.direct, side.indirect, side.maybe):
-                one.next_of(network.datasets[:1])
+def address_of(table: str, location: str | None) -> tuple[str, str]:
+    """Namespace and name of a data set: of where it lies, or of one outside as its name tells them."""
+    text = location if location is not None else table
+    scheme, mark, rest = text.partition("://")
+    if mark:
+        host, _, name = rest.partition("/")
+        return f"{scheme}://{host}", name or table
+    if location is not None:
+        return "file", location
+    namespace, slash, name = text.partition("/")
+    return (namespace, name) if slash else ("lakechime", table)
+
+
+def _event(one: Standing, address: Address) -> dict[str, Any]:
+    statement = one.statement
+    owners = [{"name": owner} for owner in one.owners]
+    return {
+        "eventTime": dt.datetime.fromtimestamp(one.last_ms / 1000, dt.timezone.utc).isoformat(),
+        "producer": PRODUCER,
+        "schemaURL": EVENT,
+        "job": {
+            "namespace": one.producer.namespace,
+            "name": one.producer.job,
+            "facets": {"ownership": {"_producer": PRODUCER, "_schemaURL": OWNERSHIP, "owners": owners}} if owners else {},
+        },
+        "inputs": [_dataset(name, address) for name in parts_of(statement)],
+        "outputs": [
+            _dataset(
+                statement.target,
+                address,
+                columnLineage={
+                    "_producer": PRODUCER,
+                    "_schemaURL": COLUMN_LINEAGE,
+                    "fields": {column.column: _field(column, address) for column in statement.columns},
+                    "dataset": [_input(source, address) for source in statement.indirect],
+                },
+            )
+        ],
+    }
+
+
+def _dataset(table: str, address: Address, **facets: dict[str, Any]) -> dict[str, Any]:
+    namespace, name = address(table)
+    identifiers = [{"namespace": "lakechime", "name": table, "type": "TABLE"}]
+    symlinks = {"symlinks": {"_producer": PRODUCER, "_schemaURL": SYMLINKS, "identifiers": identifiers}} if name != table else {}
+    return {"namespace": namespace, "name": name, "facets": symlinks | facets}
+
+
+def _field(column: ColumnLineage, address: Address) -> dict[str, Any]:
+    return {"inputFields": [_input(source, address) for source in column.sources if source.ref.column is not None]}
+
+
+def _input(source: Source, address: Address) -> dict[str, Any]:
+    namespace, name = address(source.ref.table)
+    kind = "DIRECT" if source.kind.is_direct else "INDIRECT"
+    transformation = {
+        "type": kind,
+        "subtype": _SUBTYPES.get(source.kind, source.kind.value.upper()),
+        "description": "",
+        "masking": source.is_masking,
+    }
+    return {"namespace": namespace, "name": name, "field": source.ref.column or "", "transformations": [transformation]}
 
 
 def declared_statements(lake: Lake) -> list[Statement]:
@@ -123,7 +144,7 @@ class AskedLineage:
 
     platform: Platform
     lake: Lake
-    current: CurrentNetwork | ReadyNetwork | None = None
+    current: CurrentNetwork | None = None
 
     @cached_property
     def network(self) -> Network:

@@ -206,7 +206,6 @@ def test_names_that_would_turn_or_hide_what_is_read_are_shown_by_their_codes(rec
         recorded("lineage", "impact", "silver.flights.wind", "--by-owner"),
         recorded("lineage", "path", "silver.flights.wind", "lab.\u202egnp.exe\u2028"),
         recorded("lineage", "export"),
-        recorded("lineage", "export", "--format", "mermaid"),
     ]
     assert [[one for one in answer.out + answer.err if not one.isprintable() and one != "\n"] for answer in told] == [[]] * len(told)
     assert ["\\u202egnp.exe\\u2028" in answer.out for answer in told] == [True] * len(told)
