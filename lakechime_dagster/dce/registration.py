@@ -29,9 +29,8 @@ from lakechime_dagster.dce.queries import (
     sent_text,
     values_of,
 )
-from lakechime_dagster.dce.schema import dce_event, dce_folded, dce_table
+from lakechime_dagster.dce.schema import consumer_partition, dce_event, dce_folded, dce_table
 from lakechime_dagster.dce.snapshots import meant_uid
-from lakechime_dagster.triggers.schema import consumer_partition
 
 PAGE = 5_000
 

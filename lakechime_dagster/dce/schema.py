@@ -132,3 +132,14 @@ Index("dce_folded_version_seq", dce_folded_version.c.seq)
 
 HISTORY = (dce_event, dce_folded)  # each event with its checkpoint, whether it is still there or was folded
 FOLDED_VERSIONS = (dce_folded, dce_folded_version)  # each version of a folded event with its tags
+
+# The partitions that a consumer of a partition trigger stands for, by the text that the levels of their table give them.
+consumer_partition = Table(
+    "lc_consumer_partition",
+    metadata,
+    Column("consumer_id", BIG, ForeignKey("lc_consumer.consumer_id"), primary_key=True),
+    Column("cluster", String(128), primary_key=True),
+    Column("table_name", String(512), primary_key=True),
+    Column("partition_key", String(512), primary_key=True),
+    Index("lc_consumer_partition_of", "table_name", "partition_key"),
+)

@@ -30,7 +30,7 @@ from lakechime_dagster.dce.queries import (
     is_through,
     table_ids,
 )
-from lakechime_dagster.dce.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_table
+from lakechime_dagster.dce.schema import HISTORY, consumer_partition, dce_availability, dce_event, dce_folded, dce_table
 from lakechime_dagster.triggers import schema as ledger
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import NOTHING_UNREAD, AtomState, Unread, Waiting
@@ -307,14 +307,14 @@ def late_consumers(
         .select_from(dce_event)
         .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
         .join(
-            ledger.consumer_partition,
+            consumer_partition,
             sa.and_(
-                ledger.consumer_partition.c.table_name == dce_table.c.name,
-                ledger.consumer_partition.c.cluster == dce_table.c.cluster,
-                ledger.consumer_partition.c.partition_key == dce_event.c.partition_key,
+                consumer_partition.c.table_name == dce_table.c.name,
+                consumer_partition.c.cluster == dce_table.c.cluster,
+                consumer_partition.c.partition_key == dce_event.c.partition_key,
             ),
         )
-        .join(ledger.consumer, ledger.consumer.c.consumer_id == ledger.consumer_partition.c.consumer_id)
+        .join(ledger.consumer, ledger.consumer.c.consumer_id == consumer_partition.c.consumer_id)
         .where(
             ledger.consumer.c.subscription_id == subscription_id,
             ledger.consumer.c.fired,

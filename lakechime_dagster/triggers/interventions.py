@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.dce.partitions import checked_text
+from lakechime_dagster.dce.schema import consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, Execution, ExecutionState
@@ -262,9 +263,7 @@ class Interventions:
                 }
                 connection.execute(sa.update(schema.consumer).where(schema.consumer.c.consumer_id == consumer.consumer_id).values(**values))
                 if not values["fired"]:
-                    connection.execute(
-                        sa.delete(schema.consumer_partition).where(schema.consumer_partition.c.consumer_id == consumer.consumer_id)
-                    )
+                    connection.execute(sa.delete(consumer_partition).where(consumer_partition.c.consumer_id == consumer.consumer_id))
         if moved and not dry_run:
             connection.execute(
                 sa.update(schema.subscription)
@@ -304,7 +303,7 @@ def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
     consumers = sa.select(schema.consumer.c.consumer_id).where(schema.consumer.c.subscription_id == subscription.subscription_id)
     executions = sa.select(schema.execution.c.execution_id).where(schema.execution.c.consumer_id.in_(consumers))
     connection.execute(sa.delete(schema.attempt).where(schema.attempt.c.execution_id.in_(executions)))
-    for table in (schema.execution, schema.consumer_partition, schema.consumer):
+    for table in (schema.execution, consumer_partition, schema.consumer):
         connection.execute(sa.delete(table).where(table.c.consumer_id.in_(consumers)))
     unset = {"ticked_ts": None, "paused_ts": None, "paused_reason": None}
     this = schema.subscription.c.subscription_id == subscription.subscription_id

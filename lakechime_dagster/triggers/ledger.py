@@ -11,7 +11,7 @@ from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.dce.events import RegisteredEvent
 from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.dce.queries import event_of, in_order, is_after, is_data, is_new, is_through, select_events
-from lakechime_dagster.dce.schema import dce_event, dce_table
+from lakechime_dagster.dce.schema import consumer_partition, dce_event, dce_table
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import requests, schema
 from lakechime_dagster.triggers import schema as ledger
@@ -449,7 +449,7 @@ def events_of(engine: Engine, subscription: Subscription, execution: Execution) 
             new = sa.or_(new, is_data)
         query = in_order(select_events().where(is_after(start), is_through(end), new))
         if subscription.is_partitioned:
-            query = query.join(ledger.consumer_partition, _is_partition_of(execution))
+            query = query.join(consumer_partition, _is_partition_of(execution))
         else:
             query = query.where(dce_table.c.cluster == subscription.cluster, dce_table.c.name.in_(subscription.trigger.tables))
         return [event_of(row) for row in connection.execute(query)]
@@ -470,7 +470,7 @@ def _consumer_of(execution: Execution) -> sa.ScalarSelect[int]:
 
 def _is_partition_of(execution: Execution) -> sa.ColumnElement[bool]:
     """Whether the event is in a partition that the execution's consumer remembers from its claim."""
-    partition = ledger.consumer_partition.c
+    partition = consumer_partition.c
     return sa.and_(
         partition.consumer_id == _consumer_of(execution),
         partition.cluster == dce_table.c.cluster,

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, insert_if_absent, now_ms, reading, writing
 from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.schema import consumer_partition
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import Atom
@@ -403,9 +404,9 @@ def consumer_at(connection: Connection, subscription_id: int, key: str, *, lock:
 
 def remember_atoms(connection: Connection, consumer_id: int, atoms: Sequence[Atom]) -> None:
     """Keep the partitions that a consumer's claim takes events of; a change in them after the consumer has fired is late."""
-    connection.execute(sa.delete(schema.consumer_partition).where(schema.consumer_partition.c.consumer_id == consumer_id))
+    connection.execute(sa.delete(consumer_partition).where(consumer_partition.c.consumer_id == consumer_id))
     rows = [
         {"consumer_id": consumer_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms
     ]
     if rows:
-        connection.execute(sa.insert(schema.consumer_partition), rows)
+        connection.execute(sa.insert(consumer_partition), rows)

@@ -54,16 +54,6 @@ consumer = sa.Table(
     sqlite_autoincrement=True,
 )
 
-consumer_partition = sa.Table(
-    "lc_consumer_partition",
-    metadata,
-    sa.Column("consumer_id", Id, sa.ForeignKey("lc_consumer.consumer_id"), primary_key=True),
-    sa.Column("cluster", sa.String(128), primary_key=True),
-    sa.Column("table_name", sa.String(512), primary_key=True),
-    sa.Column("partition_key", sa.String(512), primary_key=True),
-    sa.Index("lc_consumer_partition_of", "table_name", "partition_key"),
-)
-
 execution = sa.Table(
     "lc_execution",
     metadata,

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.dce.schema import consumer_partition, metadata
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.triggers import schema
@@ -129,7 +129,7 @@ class ConsumerMachine(RuleBasedStateMachine):
                 schema.intervention,
                 schema.attempt,
                 schema.execution,
-                schema.consumer_partition,
+                consumer_partition,
                 schema.consumer,
                 schema.subscription,
             ):
