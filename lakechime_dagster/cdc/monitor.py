@@ -96,7 +96,7 @@ def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
     for source, parsed in sorted(found.parsed.items()):
         newest = max((at for at in (parsed.in_messages, parsed.heartbeat) if at is not None), default=None)
         if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
-            yield f"{source} has told nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
+            yield f"{source} has sent nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
 
 
 def _outside(found: KeepingUp, limits: Limits) -> Iterator[str]:

@@ -78,7 +78,7 @@ def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
     clock(60)
     passed, metadata = looked(shop)
     assert (passed, metadata["lag of the messages in seconds"]) == (False, 3600.0)
-    assert metadata["beyond limits"] == "- m.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
+    assert metadata["beyond limits"] == "- m.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
 
 
 def heartbeat(shop: Shop, minutes: float) -> None:

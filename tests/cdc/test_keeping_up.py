@@ -62,7 +62,7 @@ def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
         }
     )
     limits = Limits(quiet=dt.timedelta(minutes=30))
-    assert beyond(found, limits) == ["west.shop.orders has told nothing for 1:00:00, not even a heartbeat: is its connector stuck?"]
+    assert beyond(found, limits) == ["west.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector stuck?"]
 
 
 def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
