@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.support.world",
     "tests.support.cli",
     "tests.support.inboxes",
+    "tests.support.home",
     "tests.support.properties",
     "tests.support.tiers",
 ]

@@ -76,10 +76,7 @@ class Days:
 
 
 @pytest.fixture
-def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Days:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def days(home: Path) -> Days:
     orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "date"}))
     daily = sql_table(
         "gold.daily",

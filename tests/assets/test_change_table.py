@@ -21,7 +21,6 @@ from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.sources.test_cut import on_mariadb
 from tests.support.follows import read
-from tests.support.home import local_home
 from tests.support.mariadb import MariaDB
 
 pytestmark = pytest.mark.spark
@@ -41,8 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Any:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def location(home: Path, instance: dg.DagsterInstance, folder: Path, spark_driver: Driver) -> Any:
     table = change_table(
         "shop.orders",
         source=JsonLines(str(folder)),
@@ -51,8 +49,7 @@ def location(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, upgr
         schema=SourceSchema(types={"id": "bigint", "amount": "bigint"}),
     )
     definitions = build_definitions(Lake("shop", [table]))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Location(instance, definitions, open_platform())
+    return Location(instance, definitions, open_platform())
 
 
 def rows(location: Location) -> list[tuple[int, int]]:

@@ -1,6 +1,5 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_table import Location
 from tests.support.follows import read
-from tests.support.streams import event, stream_home
+from tests.support.streams import event
 
 spark = pytest.mark.spark
 
@@ -98,12 +97,10 @@ def sell(number: int) -> bytes:
 
 
 @pytest.fixture
-def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
+def game(events_home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, spark_driver: Driver) -> Game:
     monkeypatch.setattr("lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,))  # until a test lets it pass
-    definitions = build_definitions(lake(str(tmp_path / "in")))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Game(instance, definitions, open_platform(), tmp_path / "in")
+    definitions = build_definitions(lake(str(events_home / "in")))
+    return Game(instance, definitions, open_platform(), events_home / "in")
 
 
 def lake(folder: str = "in") -> Lake:

@@ -1,6 +1,5 @@
 """The maintenance of a group's tables, as an asset."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_events import Game, buy, sell
-from tests.support.streams import stream_home
 
 KEPT = dg.AssetKey(["shop__maintenance"])
 POLICY = Maintenance(min_files=2)
@@ -28,11 +26,9 @@ def lake(folder: str = "in", **options: Any) -> Lake:
 
 
 @pytest.fixture
-def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
-    definitions = build_definitions(lake(str(tmp_path / "in")))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Game(instance, definitions, open_platform(), tmp_path / "in")
+def game(events_home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Game:
+    definitions = build_definitions(lake(str(events_home / "in")))
+    return Game(instance, definitions, open_platform(), events_home / "in")
 
 
 @pytest.mark.spark

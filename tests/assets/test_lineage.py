@@ -1,7 +1,6 @@
 """What a run is seen to compute: kept once its commit is there, shown on the asset, and compared with what is declared."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from lakechime_dagster.tables.options import Asset
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
-from tests.support.home import local_home
 from tests.support.tables import write
 
 pytestmark = pytest.mark.spark
@@ -30,7 +28,7 @@ pytestmark = pytest.mark.spark
 ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
 RATES = pa.schema([("rate", pa.int64())])
 
-orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates")
+orders, rates, audit = (SourceTable(name) for name in ("bronze.orders", "bronze.rates", "silver.audit"))
 
 
 @spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, asset=Asset(owner="team:shop"))
@@ -46,6 +44,14 @@ def rated(orders: Any) -> Any:
     return orders.select("id", (F.col("amount") * F.lit(rate)).alias("rated"), F.lit(rate).alias("rate"))
 
 
+@spark_table("silver.kept", reads={"orders": orders.changes()})
+def kept(orders: Any) -> Any:
+    """Writes to another table beside its result."""
+    twice = orders.select("id", (F.col("amount") * 2).alias("twice"))
+    twice.write.format("delta").mode("append").save(open_platform().location(audit.name))
+    return orders.where("amount > 0")
+
+
 total = sql_table("gold.total", sql="SELECT sum(twice) AS total FROM silver.paid", refresh="full")
 
 
@@ -58,7 +64,7 @@ class Shop:
 
     def __init__(self, instance: dg.DagsterInstance, platform: Platform) -> None:
         self.instance, self.platform = instance, platform
-        self.definitions = build_definitions(Lake("shop", [orders, rates, paid, rated, total]))
+        self.definitions = build_definitions(Lake("shop", [orders, rates, audit, paid, rated, kept, total]))
 
     def commit(self, table: str, schema: pa.Schema, *rows: tuple[int, ...]) -> None:
         log = self.platform.log(table)
@@ -82,10 +88,8 @@ def standings(platform: Platform) -> list[Standing]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Shop]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Shop(instance, open_platform())
+def shop(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Shop:
+    return Shop(instance, open_platform())
 
 
 def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
@@ -151,3 +155,14 @@ def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, m
     assert "older code" not in shown(shop.run("silver.paid"))
     shop.commit("bronze.orders", ORDERS, (5, 50))
     assert "older code" not in shown(shop.run("silver.paid"))
+
+
+def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(shop: Shop) -> None:
+    shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
+    seen = shown(shop.run("silver.kept"))
+    (standing,) = [one for one in standings(shop.platform) if one.statement.target == audit.name]
+    assert (standing.producer.job, standing.statement.inputs, standing.statement.unknown) == ("silver.kept", ("bronze.orders",), ())
+    sources = {column.column: column.sources for column in standing.statement.columns}
+    assert sources["twice"] == (Source(ColumnRef("bronze.orders", "amount"), Kind.TRANSFORMATION),)
+    assert seen["written beside"] == "- silver.audit"
+    assert {column.column for column in shop.current("silver.kept").columns} == {"id", "amount"}

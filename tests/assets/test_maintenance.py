@@ -19,7 +19,6 @@ from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable
-from tests.support.home import local_home
 from tests.support.tables import write
 
 POLICY = Maintenance(min_files=2)
@@ -32,8 +31,7 @@ KEPT = dg.AssetKey(["silver", "orders__maintenance"])
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def platform(home: Path) -> Platform:
     platform = open_platform()
     for _ in range(3):
         write(Path(platform.location("silver.orders")), pa.table({"id": [1]}))

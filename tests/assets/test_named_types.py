@@ -1,6 +1,5 @@
 """A type that the lake names is an output of its group's run with a key, columns, commits, checks and edges of its own."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
-from tests.support.streams import event, stream_home
+from tests.support.streams import event
 
 SHOP, BUY, SELL = dg.AssetKey("shop"), dg.AssetKey(["shop", "shop__buy"]), dg.AssetKey(["shop", "shop__sell"])
 
@@ -30,11 +29,9 @@ def lake(folder: str = "in", **declared: Any) -> Lake:
 
 
 @pytest.fixture
-def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    stream_home(tmp_path, monkeypatch, upgraded_sqlite)
-    definitions = build_definitions(lake(str(tmp_path / "in")))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Game(instance, definitions, open_platform(), tmp_path / "in")
+def game(events_home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Game:
+    definitions = build_definitions(lake(str(events_home / "in")))
+    return Game(instance, definitions, open_platform(), events_home / "in")
 
 
 def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict[str, Any]]:

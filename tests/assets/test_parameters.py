@@ -78,12 +78,7 @@ def with_defaults(
         (with_defaults, (True, Mail, 3, LakeChimeResource, None)),
     ],
 )
-def test_a_function_is_given_what_it_asks_for(
-    compute: Callable[..., Any], expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
-) -> None:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def test_a_function_is_given_what_it_asks_for(compute: Callable[..., Any], expected: object, home: Path) -> None:
     table = by(compute)
     asset = table_asset(Lake("shop", [orders, table]), table, declare_subscription(subscription_of(table)))
     open_platform().store.register([make_event(orders.name, snapshot_id=SnapshotId("1"))])

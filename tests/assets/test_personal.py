@@ -16,7 +16,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, personal
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.interventions import By
-from tests.support.home import local_home
 from tests.support.tables import write
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
@@ -33,8 +32,7 @@ lake = Lake("people", [people, visits, members, towns, pages])
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Platform:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def platform(home: Path, spark_driver: Driver) -> Platform:
     found = open_platform()
     log = found.log("bronze.people")
     Path(log.location).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
 """Personal values are no partition level of what comes of them: an execution is blocked before it writes one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -24,7 +23,6 @@ from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.lineage.factories import make_record, make_statement, source
-from tests.support.home import local_home
 from tests.support.tables import write
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
@@ -41,10 +39,7 @@ copies = sql_table("gold.copies", sql="SELECT id, mail AS m FROM silver.members"
 lake = Lake("people", [people, members])
 
 
-def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path
-) -> None:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(home: Path) -> None:
     data = PersonalData(open_platform(), Lake("people", [people, members, copies]))
     plain = make_statement("silver.members", mail="bronze.people.email")
     SqlLineage(data.platform.store.engine).record_all([make_record(plain, job="silver.members")])
@@ -56,20 +51,13 @@ def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_w
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Platform:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def platform(home: Path, spark_driver: Driver) -> Platform:
     found = open_platform()
     log = found.log("bronze.people")
     Path(log.location).mkdir(parents=True, exist_ok=True)
     write(log.location, pa.table({"id": [1], "email": ["ana@example.com"], "town": ["Ulm"]}))
     found.store.register(log.events_of_commit(log.version))
     return found
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield instance
 
 
 def held(location: Location) -> str:

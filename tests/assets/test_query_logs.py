@@ -2,7 +2,6 @@
 
 import datetime as dt
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from lakechime_dagster.lineage.store import SqlReads
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable
-from tests.support.home import local_home
 
 LOG, SUBSCRIPTION, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"
 SHOP = Lake("shop", [SourceTable("shop.orders"), SourceTable(LOG)], query_logs=[QueryLog(LOG, user="who", every=None)])
@@ -70,12 +68,10 @@ SCHEMA = pa.schema([("sql", pa.string()), ("at", pa.timestamp("us", "UTC")), ("w
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Shop]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        shop = Shop(tmp_path, instance, build_definitions(SHOP))
-        shop.write("shop/orders", pa.table({"id": [1], "amount": [2]}))
-        yield shop
+def shop(home: Path, instance: dg.DagsterInstance) -> Shop:
+    shop = Shop(home, instance, build_definitions(SHOP))
+    shop.write("shop/orders", pa.table({"id": [1], "amount": [2]}))
+    return shop
 
 
 def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(shop: Shop) -> None:

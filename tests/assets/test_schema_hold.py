@@ -1,6 +1,5 @@
 """A step whose input lost or retyped a column that the table reads is held before Spark starts, and goes on when it fits again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location, shown
-from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -39,10 +37,8 @@ def ids(orders: Any) -> Any:
 
 
 @pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Location(instance, build_definitions(Lake("shop", [orders, paid, ids])), open_platform())
+def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
+    return Location(instance, build_definitions(Lake("shop", [orders, paid, ids])), open_platform())
 
 
 def value_of(kind: pa.DataType) -> Any:

@@ -1,7 +1,6 @@
 """A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a person then sees of it."""
 
 import datetime as dt
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.home import local_home
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -109,11 +107,9 @@ class Location:
 
 
 @pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
     definitions = build_definitions(Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals]))
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Location(instance, definitions, open_platform())
+    return Location(instance, definitions, open_platform())
 
 
 def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:

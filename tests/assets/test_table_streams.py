@@ -1,6 +1,5 @@
 """A stream whose source is a table: what others append there becomes events, and rows of a table for each type, by itself."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import StartFrom
 from tests.assets.test_table import Location, shown
 from tests.support.follows import read
-from tests.support.home import local_home
 from tests.support.refreshes import Source
 from tests.support.streams import event
 
@@ -61,11 +59,9 @@ class Game(Location):
 
 
 @pytest.fixture
-def game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Game]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def game(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Game:
     definitions = build_definitions(lake())
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Game(instance, definitions, open_platform())
+    return Game(instance, definitions, open_platform())
 
 
 def lake() -> Lake:

@@ -1,6 +1,5 @@
 """A table is not woken by a change of nothing but columns that its code does not read, and reads it with the next."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
-from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -45,13 +43,11 @@ LAKE = Lake("shop", [orders, silver_orders, paid])
 
 
 @pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
     platform = open_platform()
     write_deltalake(platform.location("bronze.orders"), ORDERS.empty_table(), configuration={"delta.enableChangeDataFeed": "true"})
     manifest = manifest_by(Planner(spark_driver.spark), LAKE, platform)
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Location(instance, build_definitions(LAKE, manifest=manifest), platform)
+    return Location(instance, build_definitions(LAKE, manifest=manifest), platform)
 
 
 def came(location: Location, change: Any) -> None:

@@ -1,6 +1,5 @@
 """Tables that accounts write, seen by a setting that the local file system obeys: the rights of the files that it makes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -18,22 +17,20 @@ from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_change_table import told
 from tests.assets.test_table import Location
-from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark_driver: Driver) -> Iterator[Location]:
+def location(home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, spark_driver: Driver) -> Location:
     """A table that follows a database and one that is computed, each written by an account, and one that nobody's account writes."""
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
     monkeypatch.setenv("NOBODY_ELSE", "077")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_bytes(told(1, 10))
+    (home / "in").mkdir()
+    (home / "in" / "a.jsonl").write_bytes(told(1, 10))
     writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})
     orders = change_table(
         "shop.orders",
-        source=JsonLines(str(tmp_path / "in")),
+        source=JsonLines(str(home / "in")),
         envelope=Maxwell(),
         merge=CDCMerge(keys=("id",)),
         schema=SourceSchema(types={"id": "bigint", "amount": "bigint"}),
@@ -41,8 +38,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: P
     )
     total = sql_table("gold.total", sql="SELECT sum(amount) AS amount FROM shop.orders", storage=Storage(write_as=writer))
     count = sql_table("gold.count", sql="SELECT count(*) AS n FROM shop.orders")
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield Location(instance, build_definitions(Lake("shop", [orders, total, count])), open_platform())
+    return Location(instance, build_definitions(Lake("shop", [orders, total, count])), open_platform())
 
 
 def rights(folder: str) -> set[str]:

@@ -22,10 +22,7 @@ TABLES = {"bronze.orders": None, "silver.orders": None}
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark: SparkSession) -> Platform:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def platform(home: Path, spark: SparkSession) -> Platform:
     platform = open_platform()
     for name in TABLES:
         spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))

@@ -13,7 +13,6 @@ from lakechime_dagster.lineage.columns import Kind, Names
 from lakechime_dagster.lineage.runs import recording
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from tests.support.home import local_home
 
 pytestmark = pytest.mark.spark
 
@@ -27,8 +26,7 @@ Watch = Callable[[str, Callable[[], DataFrame]], None]  # by the name of a threa
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path, spark: SparkSession) -> Platform:
-    local_home(tmp_path, monkeypatch, upgraded_sqlite)
+def platform(home: Path, spark: SparkSession) -> Platform:
     platform = open_platform()
     for name in (SOURCE, TARGET):
         spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))

@@ -21,10 +21,7 @@ OWN = ("orders", "orders__changes", "orders__quarantine", "orders__state")
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def platform(home: Path) -> Platform:
     platform = open_platform()
     for name in (*OWN, "orders_of_day"):
         write(folder(platform) / name, pa.table({"id": [1]}))

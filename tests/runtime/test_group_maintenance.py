@@ -32,10 +32,7 @@ EVENTS = STREAM.table.name
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def platform(home: Path) -> Platform:
     platform = open_platform()
     for _ in range(4):
         add_rows(platform, EVENTS)

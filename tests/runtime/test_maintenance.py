@@ -33,10 +33,7 @@ LAKE = Lake("shop", [SourceTable("bronze.orders"), ORDERS, CHANGES, WHOLE])
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def platform(home: Path) -> Platform:
     return open_platform()
 
 

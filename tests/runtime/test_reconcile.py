@@ -21,10 +21,7 @@ DAYS = PartitionLevels.of({"day": "date"})
 
 
 @pytest.fixture
-def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Platform:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def platform(home: Path) -> Platform:
     return open_platform()
 
 

@@ -61,10 +61,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> World:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
+def world(home: Path) -> World:
     lake = Lake("shop", [orders, items])
     return World(open_platform(), events_sensor(lake, {table.name: partitions_of(lake, table) for table in lake.sources}))
 

@@ -1,7 +1,7 @@
 """Sensors that launch maintenance, monitors and verification when they are due."""
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,8 @@ class Ticking:
 
 
 @pytest.fixture
-def ticking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Iterator[Callable[[dg.SensorDefinition], Ticking]]:
-    monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path))
-    monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
-    (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
-    with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
-        yield lambda sensor: Ticking(sensor, instance, monkeypatch)
+def ticking(home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Callable[[dg.SensorDefinition], Ticking]:
+    return lambda sensor: Ticking(sensor, instance, monkeypatch)
 
 
 def test_a_table_is_launched_at_each_point_of_its_own_schedule(ticking: Callable[..., Ticking]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
@@ -26,7 +25,6 @@ from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
-from tests.support.home import local_home
 from tests.support.stores import fresh_memory
 
 GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
@@ -34,12 +32,6 @@ GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
 
 def event(kind: str, **fields: Any) -> bytes:
     return json.dumps({"type": kind, **fields}).encode()
-
-
-def stream_home(home: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> None:
-    """A home as `local_home` makes it, with a folder of events, `in`."""
-    local_home(home, monkeypatch, upgraded_sqlite)
-    (home / "in").mkdir()
 
 
 def repository() -> SqlEventTypes:
