@@ -1,6 +1,7 @@
-"""`docs/reference/`, generated from the code, and the links of all documents.
+"""`docs/reference/`, generated from the code, and the links and commands of all documents.
 
-`python scripts/reference.py` writes the pages; `--check` fails if a page differs from the code or if a relative link leads nowhere.
+`python scripts/reference.py` writes the pages; `--check` fails if a page differs from the code, if a relative link leads nowhere, or
+if a page names a command or an option that does not exist.
 """
 
 import ast
@@ -303,7 +304,21 @@ def type_of(column: sa.Column[Any]) -> str:
     return ", ".join([type(column.type).__name__.lower() if not isinstance(column.type, sa.String) else str(column.type).lower(), *notes])
 
 
-# ---------------------------------------------------------------------------------------------------- links
+# ---------------------------------------------------------------------------------------------------- commands and links
+
+
+def unknown_commands() -> Iterator[str]:
+    """Commands and options in code of the documents that the command line does not have."""
+    root: Any = typer.main.get_command(app)
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for line in re.findall(r"(?:^|`|\$ |bin/)lakechime ([^`\n]+)", document.read_text(encoding="utf-8"), re.MULTILINE):
+            words, command = line.partition("  #")[0].split(), root
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help", "--version"}
+            unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+            if unknown or (hasattr(command, "commands") and words and re.fullmatch(r"[a-z]+", words[0])):
+                yield f"{document.relative_to(ROOT)}: `lakechime {line.strip()}` is no command: {(unknown or words)[0]}"
 
 
 def dead_links() -> Iterator[str]:
