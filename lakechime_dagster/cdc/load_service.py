@@ -441,7 +441,7 @@ def _check_remembered(task: LoadTask, source: str, place: StatedPosition, positi
     if low_watermark > Order(position=position, rank=READ):
         raise DumpError(
             f"{task.name}: it is forgotten which rows were deleted since {place}; declare an allowed_lateness longer than the dump is old, "
-            f"let `lakechime cdc rebuild {task.name}` make the table anew from its messages, and load then"
+            f"let `lakechime trigger seek {task.name} --to beginning` make the table anew from its messages, and load then"
         )
 
 

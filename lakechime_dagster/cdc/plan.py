@@ -91,7 +91,7 @@ def _unreadable(sample: Sample) -> Iterator[Finding]:
     reasons = [reading.reason for _, reading in sample.messages if isinstance(reading, Unreadable)]
     untyped = [reason for reason in reasons if reason.startswith("schema:") or "no type is declared" in reason]
     if untyped:
-        remedy = "name each column's type in types={…}, as `lakechime cdc plan --types` writes them"
+        remedy = "name each column's type in types={…}, as `lakechime cdc check --types` writes them"
         if isinstance(sample.envelope, Debezium):
             remedy = "set `value.converter.schemas.enable=true` (and of the key) in the connector, or declare SourceSchema(read_from=…)"
         yield Finding(Weight.ERROR, "types", f"{_of(untyped, sample)} have no types of their columns: {untyped[0]}", remedy)

@@ -328,7 +328,7 @@ def _evidence(name: str, source: str, first: Change, epochs: Epochs, changes: Se
     return (
         f"{name}: in partition {order.partition} of {order.topic} the position of {source} goes back from {list(newest)} to "
         f"{list(order.position)} at offset {order.offset}, and it was not there before: its log began anew, or another server writes it. "
-        f"Take a whole new snapshot, or say that what follows is newer: `lakechime cdc epoch {name} --confirm`"
+        f"Take a whole new snapshot, or say that what follows is newer: `lakechime cdc epoch {name}`"
     )
 
 

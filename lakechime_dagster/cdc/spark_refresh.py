@@ -294,7 +294,7 @@ class Step:
         if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
             raise ConsumerBlockedError(
                 f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
-                f"{read.note}); if it still holds all of them, `lakechime cdc rebuild {name}` makes the table anew"
+                f"{read.note}); if it still holds all of them, `lakechime trigger seek {name} --to beginning` makes the table anew"
             )
         if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
             raise ConsumerBlockedError(
@@ -310,7 +310,7 @@ class Step:
         if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
             raise ConsumerBlockedError(
                 f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
-                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime cdc rebuild {name}`)"
+                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime trigger seek {name} --to beginning`)"
             )
 
     def _evolution(self, parsed: Parsed) -> Evolution:

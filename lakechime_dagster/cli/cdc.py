@@ -1,434 +1,145 @@
 """`lakechime cdc`: CDC tables."""
 
 import datetime as dt
+import difflib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import cdc_compare, common
+from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
     MAX_LIMIT,
     DryRun,
     Json,
-    Reason,
     Who,
+    Yes,
+    answer,
     count,
-    followed_table,
-    followed_tables,
+    declared_lake,
     note,
     one_line,
     open_platform,
+    print_documents,
     print_facts,
     print_json,
     print_table,
     say,
-    shown_fact,
     subscription_declared,
+    would,
 )
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
-from lakechime_dagster.settings import Settings, load_settings
+from lakechime_dagster.errors import DeclarationError, InvalidValueError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.settings import Settings, in_project, load_settings
 
 if TYPE_CHECKING:
+    from lakechime_dagster.cdc.compare import Monitored
+    from lakechime_dagster.cdc.load_service import Chunk, Repaired
+    from lakechime_dagster.cdc.monitor import Counted
     from lakechime_dagster.cdc.plan import Finding, Sample
     from lakechime_dagster.cdc.service import Epochs, Followed
-    from lakechime_dagster.formats.delta_rows import DeltaRows
+    from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.cdc import ChangeTable
+    from lakechime_dagster.tables.databases import Monitor, Snapshot
     from lakechime_dagster.triggers.registry import ConsumerRow
 
+app = typer.Typer(name="cdc", help="CDC tables: show, check their setup, load, compare with the database and repair.")
 
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc list` shows it.")]
-
-
-def rebuild(
-    name: Name,
-    reason: Reason,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only said what would happen.")] = False,
-    who: Who = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Make a table anew from all messages of its bronze table; nothing is asked of the database.
-
-    It is put back to the beginning, as by `trigger seek TABLE --to beginning`, so that its next run replaces it.
-    """
-    from lakechime_dagster.cdc.service import Followed
-    from lakechime_dagster.cli.trigger import sought
-    from lakechime_dagster.triggers.triggers import StartFrom
-
-    platform = open_platform(dry_run=dry_run)
-    by = common.by(who, reason)
-    followed = Followed(platform, followed_table(name, platform.settings))
-    subscription, beginning = subscription_declared(name, None, manual=True), StartFrom("beginning")
-    facts = _replaced(followed)
-    if not facts["messages"]:
-        raise LakeChimeError(f"{followed.table.bronze.name} holds no message, so that {name} would be empty; nothing was done")
-    if not (dry_run or yes):
-        raise LakeChimeError(f"{_sentence(name, facts)}; nothing was done: say --yes to do it")
-    moved = sought(platform, subscription, beginning, by, dry_run=dry_run)
-    if as_json:
-        places = [{"before": consumer.checkpoint.to_json(), "after": place.to_json()} for consumer, place in moved]
-        print_json({"table": name, **facts, "consumers": places, "dry_run": dry_run})
-    else:
-        say(f"{_sentence(name, facts)}{'; nothing was done' if dry_run else ''}")
-
-
-def epoch(
-    name: Name,
-    confirm: Annotated[bool, typer.Option("--confirm", help="What follows is newer, though its positions are lower: go on.")] = False,
-    source: Annotated[str | None, typer.Option("--source", help="Only if this source is asked about.")] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")] = "its positions begin anew",
-    who: Who = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Show how far a table's sources have come and why its consumer is held; with `--confirm` let positions begin anew.
-
-    Positions go back where a database was replaced by another, or its log began anew. Confirmed, all that follows counts as
-    newer than all that came before.
-    """
-    from lakechime_dagster.cdc.service import Followed, confirm_epoch, epochs_of
-
-    platform = open_platform(dry_run=dry_run)
-    by = common.by(who, reason)
-    followed = Followed(platform, followed_table(name, platform.settings))
-    epochs = epochs_of(followed)
-    if source is not None and source != epochs.asks:
-        asked = f"about {epochs.asks}" if epochs.asks else "about no source"
-        raise common.wrong("--source", f"{shown(source)} is not asked about: {name} asks {asked}")
-    if confirm and epochs.step is None:
-        consumer = followed.consumer(name)
-        why = f"is BLOCKED: {consumer.state_reason}" if consumer is not None and consumer.state_reason else "waits for nobody"
-        raise LakeChimeError(f"no step of {name} asks whether positions may begin anew: its consumer {why}; nothing was changed")
-    opened = None
-    if confirm:
-        subscription = subscription_declared(name, None, manual=True)
-        opened = epochs.next if dry_run else confirm_epoch(followed, subscription, epochs, by)
-    document = _document(followed, epochs) | {"confirmed": opened, "dry_run": dry_run}
-    if as_json:
-        print_json(document)
-    elif confirm:
-        would = "would be" if dry_run else "is"
-        say(f"epoch {opened} of {epochs.asks} {would} open; the step of {name} {would} tried again by its sensor")
-    else:
-        _print(document)
-
-
-def _replaced(followed: "Followed") -> dict[str, Any]:
-    """What a rebuild reads and replaces."""
-    return {"messages": followed.bronze.count(), "rows": followed.target.count(), "remembered": followed.changes()}
-
-
-def _sentence(name: str, facts: dict[str, Any]) -> str:
-    return (
-        f"the next run of {name} reads all {count(facts['messages'], 'message')} of its bronze table again, and replaces its "
-        f"{count(facts['rows'], 'row')} and the {count(facts['remembered'], 'change')} that are remembered; what it refuses again comes "
-        "to its quarantine once more"
-    )
-
-
-def _document(followed: "Followed", epochs: "Epochs") -> dict[str, Any]:
-    consumer = followed.consumer(followed.table.name)
-    places = [
-        {
-            "source": one.source,
-            "topic": one.topic,
-            "partition": one.partition,
-            "epoch": one.epoch,
-            "position": list(one.position),
-            "offset": one.offset,
-        }
-        for one in epochs.places
-    ]
-    return {
-        "table": followed.table.name,
-        "state": consumer.state.value if consumer else None,
-        "reason": consumer.state_reason if consumer else "",
-        "asks": epochs.asks or None,
-        "opened": epochs.opened,
-        "places": places,
-    }
-
-
-def _print(document: dict[str, Any]) -> None:
-    facts = {"table": document["table"], "consumer": document["state"] or "not begun", "reason": document["reason"]}
-    print_facts({name: value for name, value in facts.items() if value})
-    say("")
-    rows = [
-        [one["source"], one["topic"], one["partition"], one["epoch"], document["opened"].get(one["source"]), one["position"], one["offset"]]
-        for one in document["places"]
-    ]
-    columns = ["source", "topic", "partition", "epoch", "open up to", "position", "offset"]
-    print_table(columns, rows, empty="nothing is remembered of positions yet")
-
-
-SourceUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--source-url",
-        envvar="LAKECHIME_SOURCE_URL",
-        help="With --types: the database, such as mysql://reader@host/shop; else the monitor's.",
-    ),
-]
-SourceTable = Annotated[str | None, typer.Option("--source-table", metavar="SCHEMA.TABLE", help="The table there; else the monitor's.")]
-
-
-def source_url(given: str | None, table: "ChangeTable", settings: Settings) -> str | None:
-    """The database: the one that is given, or that a monitor compares the table with; none where the environment lacks it.
-
-    Raises:
-        LakeChimeError: One is given, and this deployment may ask none.
-    """
-    from lakechime_dagster.cdc.database import QUERIES_OFF, check_source_queries, dialect_of
-
-    if given is not None:
-        with common.reading("--source-url"):
-            dialect_of(given)
-        check_source_queries(settings)
-        return given
-    if table.monitor is not None and not settings.may_ask_sources:
-        note(QUERIES_OFF)
-        return None
-    try:
-        return table.monitor.url(os.environ) if table.monitor is not None else None
-    except InvalidValueError as error:
-        note(f"the database is not asked: {error}")
-        return None
-
-
-def source_table(given: str | None, table: "ChangeTable") -> str | None:
-    """The table there: the one that is given, or that a monitor compares the table with."""
-    if given is not None and [bool(part) for part in given.split(".")] != [True, True]:
-        raise common.wrong("--source-table", f"{shown(given)} is no schema.table of the database, such as shop.orders")
-    return given or (table.monitor.table if table.monitor is not None else None)
-
-
-def plan(
-    name: Name,
-    url: SourceUrl = None,
-    there: SourceTable = None,
-    of_types: Annotated[
-        bool,
-        typer.Option("--types", help="Only write the types={…} of a table whose messages have none, as the database has its columns."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Show what a table is made of, and how its connector should be set up, by the newest 200 messages of its bronze table.
-
-    With `--types` the database is read, and the exit code is 1 when a column has no exact type.
-    """
-    from lakechime_dagster.cdc.plan import findings, sample_of
-    from lakechime_dagster.cdc.service import Followed
-
-    if of_types:
-        settings = load_settings()
-        table = followed_table(name, settings)
-        _types(table, url, source_table(there, table), settings, as_json=as_json)
-        return
-    platform = open_platform()
-    table = followed_table(name, platform.settings)
-    followed = Followed(platform, table)
-    sample = sample_of(followed)
-    document = _plan_document(followed, sample, findings(sample))
-    if as_json:
-        print_json(document)
-    else:
-        _plan_print(document)
-
-
-def _plan_document(followed: "Followed", sample: "Sample", found: "list[Finding]") -> dict[str, Any]:
-    bronze = followed.table.bronze
-    tables = {"messages": followed.bronze, "rows": followed.target, "remembered": followed.state, "refused": followed.quarantine}
-    return {
-        "table": followed.table.name,
-        "source": str(bronze.feed),
-        "envelope": type(bronze.envelope).__name__,
-        "keys": list(bronze.keys),
-        "tables": [_table(role, rows) for role, rows in tables.items()],
-        "sample": {"messages": len(sample.messages), "kinds": sample.kinds, "sources": sample.sources, "columns": sample.columns},
-        "findings": [vars(one) | {"weight": one.weight.value} for one in found],
-    }
-
-
-def _table(role: str, rows: "DeltaRows") -> dict[str, Any]:
-    return {"role": role, "name": rows.log.table, "location": rows.log.shown_location, "exists": rows.log.exists()}
-
-
-def _plan_print(document: Mapping[str, Any]) -> None:
-    sample = document["sample"]
-    print_facts({name: document[name] for name in ("table", "source", "envelope")} | {"keys": ", ".join(document["keys"])})
-    say("")
-    rows = [[one["role"], one["name"], one["location"], "yes" if one["exists"] else "not yet"] for one in document["tables"]]
-    print_table(["holds", "table", "location", "is there"], rows, empty="")
-    say("")
-    kinds = ", ".join(f"{kind} {number}" for kind, number in sample["kinds"].items())
-    say(f"{count(sample['messages'], 'message')} of the bronze table read: {kinds or 'none'}")
-    facts = {"sources": ", ".join(sample["sources"])}
-    facts |= {"columns": ", ".join(f"{name} {ddl}" for name, ddl in sample["columns"].items())}
-    print_facts({name: value for name, value in facts.items() if value})
-    say("")
-    for one in document["findings"]:
-        say(f"{one['weight']}, {one['about']}: {one_line(one['problem'])}\n    {one['remedy']}")
-    if not document["findings"]:
-        say("nothing stands in the way")
-
-
-def _types(table: "ChangeTable", url: str | None, place: str | None, settings: Settings, *, as_json: bool) -> None:
-    """Write the types={…} of a table; the exit code is 1 when a column has no exact one."""
-    from lakechime_dagster.cdc.database import check_source_queries
-
-    check_source_queries(settings)
-    columns = _columns(table, source_url(url, table, settings), place)
-    known = {column: ddl for column, (_, ddl) in columns.items() if ddl is not None}
-    refused = {column: kind for column, (kind, ddl) in columns.items() if ddl is None}
-    if as_json:
-        print_json({"table": table.name, "source_table": place, "types": known, "refused": refused})
-    else:
-        _print_types(columns)
-    if missing := [key for key in table.bronze.keys if key not in columns]:
-        note(f"{place} has no column {', '.join(missing)} of the declared key; is it this table?")
-    if refused:
-        told = ", ".join(f"{column} ({one_line(kind)})" for column, kind in refused.items())
-        note(f'no exact type for {told}: declare "string" to keep the text that the tool writes, or let the tool leave the column out')
-        raise typer.Exit(1)
-
-
-def _columns(table: "ChangeTable", url: str | None, place: str | None) -> Mapping[str, tuple[str, str | None]]:
-    """Of each column its type in the database, and the lake's."""
-    from lakechime_dagster.cdc.canonical import Dialect
-    from lakechime_dagster.cdc.database import column_types, connected
-    from lakechime_dagster.cdc.database_types import lake_type
-    from lakechime_dagster.tables.databases import Canal, Debezium, Maxwell
-
-    envelope = table.bronze.envelope
-    if isinstance(envelope, Debezium):
-        remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
-        raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
-    if url is None:
-        raise common.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")
-    if place is None:
-        raise common.wrong("--source-table", "give the table of the database, such as shop.orders")
-    schema, _, name = place.partition(".")
-    with connected(url) as (connection, dialect):
-        if dialect is Dialect.POSTGRES and isinstance(envelope, Canal | Maxwell):
-            raise common.wrong("--source-url", f"{type(envelope).__name__} follows MySQL and MariaDB, and this is PostgreSQL")
-        found = column_types(connection, schema, name)
-    return {column: (kind, lake_type(dialect, kind)) for column, kind in found.items()}
-
-
-def _print_types(columns: Mapping[str, tuple[str, str | None]]) -> None:
-    say("types={")
-    for column, (kind, ddl) in columns.items():
-        written = json.dumps(column, ensure_ascii=False)
-        say(f'    {written}: "{ddl}",' if ddl is not None else f"    # {written}: {one_line(kind)} has no exact type")
-    say("},")
-
-
-app = typer.Typer(name="cdc", help="Tables that follow a database: list, plan, explain a key, see what was refused, rebuild.")
-
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as `lakechime cdc show` lists it.")]
+Document = dict[str, Any]
 MESSAGES = 20  # of a key, newest first
-
-app.command("plan")(plan)
-app.command("rebuild")(rebuild)
-app.command("epoch")(epoch)
-app.command("compare")(cdc_compare.compare)
-app.command("repair")(cdc_compare.repair)
-app.command("load")(cdc_compare.load)
+MOST_KEYS = 50  # that are shown
+MOST_ROWS = 100_000  # rows of a chunk, whose messages are in memory
 
 
-@app.command("list")
-def list_(as_json: Json = False) -> None:
-    """List the tables that follow a database: what feeds them, up to where it was read, and what they hold."""
-    from lakechime_dagster.cdc.service import Followed
+@app.command()
+def show(
+    name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Show this table; else list all.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="JSON", help="Show one key, by the values of its columns, such as '[1]'.")
+    ] = None,
+    quarantine: Annotated[bool, typer.Option("--quarantine", help="Show the messages and changes that were refused.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many refused ones, newest first.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List the CDC tables, or show one: its source, its positions, what it holds, and why its consumer is blocked.
 
+    Of a `--key`: its row with the position of each column, what is remembered of it, and its newest messages.
+    """
+    from lakechime_dagster.cdc.service import Followed, epochs_of
+
+    if name is None and (key is not None or quarantine):
+        raise common.wrong("TABLE", "name the table")
     platform = open_platform()
-    documents = [_app_document(Followed(platform, table)) for table in followed_tables(platform.settings)]
+    if name is None:
+        _list([_document(Followed(platform, table)) for table in _tables(platform.settings).values()], as_json)
+        return
+    followed = Followed(platform, _table(name, platform.settings))
+    if key is not None:
+        _show_key(followed, key, as_json)
+    elif quarantine:
+        _show_quarantine(followed, limit, as_json)
+    else:
+        document = _document(followed) | _epochs(epochs_of(followed))
+        if as_json:
+            print_json({"table": document})
+            return
+        consumers = {f"consumer {each}": _consumer_shown(one) for each, one in document["consumers"].items()}
+        hidden = ("consumers", "positions", "opened")
+        print_facts({fact: value for fact, value in document.items() if fact not in hidden} | consumers)
+        say("")
+        opened = [one | {"open_up_to": document["opened"].get(one["source"])} for one in document["positions"]]
+        facts = "source topic partition epoch open_up_to position offset"
+        print_documents(opened, facts, empty="no position is recorded yet")
+
+
+def _list(documents: list[Document], as_json: bool) -> None:
     if as_json:
         print_json({"tables": documents})
         return
-    columns = ("name", "source", "envelope", "keys", "place", "consumers", "rows", "deleted", "remembered", "waiting", "quarantined")
-    rows = [[shown_fact(column, one[column]) for column in columns] for one in (one | {"consumers": _consumers(one)} for one in documents)]
-    print_table(columns, rows, empty="the lake declares no table that follows a database")
+    rows = [one | {"consumers": _states(one)} for one in documents]
+    facts = "name source envelope keys checkpoint consumers rows deleted remembered waiting quarantined"
+    print_documents(rows, facts, empty="the lake declares no CDC table")
     for one in documents:
         for problem in one["problems"]:
             say(f"{one['name']}: {problem}")
 
 
-@app.command()
-def explain(
-    name: Name,
-    key: Annotated[str, typer.Option("--key", metavar="JSON", help="The values of the key's columns, such as '[1]'.")],
-    as_json: Json = False,
-) -> None:
-    """Show all that is known of one key: its row with where each column comes from, what is remembered, its newest messages."""
-    from lakechime_dagster.cdc.service import Followed
-    from lakechime_dagster.tables.names import HIDDEN
+def _tables(settings: Settings) -> "dict[str, ChangeTable]":
+    from lakechime_dagster.tables.cdc import ChangeTable
 
-    told = _key(key)
-    platform = open_platform()
-    followed = Followed(platform, followed_table(name, platform.settings))
-    with common.reading("--key"):
-        values = followed.key(told)
-    rows = followed.rows_of(values)
-    remembered = followed.remembered_of(values)
-    messages = followed.messages_of(values, MESSAGES)
-    if not rows and not remembered and not messages:
-        raise NotFoundError(f"nothing is known of key {shown(key)} of {name}: no row, no message, and nothing is remembered")
-    document = {
-        "table": name,
-        "key": json.loads(key),
-        "rows": [{n: _plain(value) for n, value in row.items() if n != HIDDEN} for row in rows],
-        "orders": [_orders(row[HIDDEN]) for row in rows if row.get(HIDDEN)],
-        "remembered": [_of_state(row) for row in remembered],
-        "messages": [_plain(row) for row in messages],
-    }
-    if as_json:
-        print_json(document)
-        return
-    _print_rows(document)
-    columns = ("role", "op", "source", "order", "columns", "omitted", "continues", "ts_ms")
-    say("\nremembered:")
-    print_table(columns, [[_text(row[column]) for column in columns] for row in document["remembered"]], empty="nothing")
-    columns = ("topic", "partition", "offset", "timestamp", "kind", "op", "position", "ts_ms", "snapshot", "problem")
-    say("\nmessages, newest first:")
-    print_table(columns, [[_text(row[column]) for column in columns] for row in document["messages"]], empty="none")
+    return {table.name: table for table in declared_lake(settings).tables if isinstance(table, ChangeTable)}
 
 
-@app.command()
-def quarantine(
-    name: Name,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, newest first.")] = 50,
-    as_json: Json = False,
-) -> None:
-    """Show the messages and changes that a table refused, each with its place and the reason."""
-    from lakechime_dagster.cdc.service import Followed
+def _table(name: str, settings: Settings) -> "ChangeTable":
+    """The CDC table of that name.
 
-    platform = open_platform()
-    followed = Followed(platform, followed_table(name, platform.settings))
-    total, refused = followed.quarantine.count(), followed.refused(limit)
-    if as_json:
-        print_json({"table": name, "total": total, "refused": [_plain(row) for row in refused]})
-        return
-    columns = ("step", "topic", "partition", "offset", "reason")
-    print_table(columns, [[row[column] for column in columns] for row in refused], empty=f"{name} has refused nothing")
-    if total > len(refused):
-        say(f"{count(total - len(refused), 'older one')} not shown; --limit shows more")
+    Raises:
+        NotFoundError: naming the nearest one, or all.
+    """
+    tables = _tables(settings)
+    if name not in tables:
+        near = difflib.get_close_matches(name, tables, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(tables)) or 'none'}"
+        raise NotFoundError(f"the lake declares no CDC table {shown(name)}; {remedy}")
+    return tables[name]
 
 
-def _app_document(followed: "Followed") -> dict[str, Any]:
-    """A table; what of it cannot be read hinders no other."""
+def _document(followed: "Followed") -> Document:
+    """A table; a fact that cannot be read does not hide the others."""
     table, bronze = followed.table, followed.table.bronze
     consumers = {subscription: followed.consumer(subscription) for subscription in (bronze.name, table.name)}
     fed = consumers[bronze.name]
-    document: dict[str, Any] = {
+    document: Document = {
         "name": table.name,
         "source": str(bronze.feed),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(table.keys),
-        "place": str(fed.checkpoint.feed) if fed is not None and fed.checkpoint.feed is not None else None,
+        "checkpoint": str(fed.checkpoint.feed) if fed is not None and fed.checkpoint.feed is not None else None,
         "consumers": {subscription: _consumer(consumer) for subscription, consumer in consumers.items()},
         "problems": [],
     }
@@ -448,16 +159,62 @@ def _app_document(followed: "Followed") -> dict[str, Any]:
     return document
 
 
-def _consumer(consumer: "ConsumerRow | None") -> dict[str, Any]:
+def _consumer(consumer: "ConsumerRow | None") -> Document:
     if consumer is None:
         return {"state": None, "reason": "", "completed": 0}
     return {"state": consumer.state.value, "reason": consumer.state_reason, "completed": consumer.completed}
 
 
-def _consumers(document: Mapping[str, Any]) -> str:
-    """The states of its consumers in a word where they are the same."""
-    states = {name: consumer["state"] or "not begun" for name, consumer in document["consumers"].items()}
+def _consumer_shown(consumer: Document) -> str:
+    state = consumer["state"] or "not started"
+    return f"{state}: {consumer['reason']}" if consumer["reason"] else state
+
+
+def _states(document: Document) -> str:
+    """The states of its consumers, in a word where they are the same."""
+    states = {name: consumer["state"] or "not started" for name, consumer in document["consumers"].items()}
     return next(iter(states.values())) if len({*states.values()}) == 1 else ", ".join(f"{name}: {state}" for name, state in states.items())
+
+
+def _epochs(epochs: "Epochs") -> Document:
+    facts = ("source", "topic", "partition", "epoch", "offset")
+    positions = [{fact: getattr(one, fact) for fact in facts} | {"position": list(one.position)} for one in epochs.places]
+    return {"positions": positions, "opened": epochs.opened, "asks": epochs.asks or None}
+
+
+def _show_key(followed: "Followed", key: str, as_json: bool) -> None:
+    from lakechime_dagster.tables.names import HIDDEN
+
+    name = followed.table.name
+    with common.reading("--key"):
+        values = followed.key(_key(key))
+    rows, remembered, messages = followed.rows_of(values), followed.remembered_of(values), followed.messages_of(values, MESSAGES)
+    if not rows and not remembered and not messages:
+        raise NotFoundError(f"nothing is known of key {shown(key)} of {name}: no row, no message, and nothing is remembered")
+    document = {
+        "table": name,
+        "key": json.loads(key),
+        "rows": [{n: _plain(value) for n, value in row.items() if n != HIDDEN} for row in rows],
+        "orders": [_orders(row[HIDDEN]) for row in rows if row.get(HIDDEN)],
+        "remembered": [_of_state(row) for row in remembered],
+        "messages": [_plain(row) for row in messages],
+    }
+    if as_json:
+        print_json(document)
+        return
+    for number, row in enumerate(document["rows"]):
+        orders = document["orders"][number] if number < len(document["orders"]) else {"columns": {}}
+        told = [[column, _text(value), _text(orders["columns"].get(column))] for column, value in row.items()]
+        print_table(["column", "value", "position"], told, empty="")
+        print_facts({fact: _text(value) for fact, value in orders.items() if fact != "columns"})
+    if not rows:
+        say("the table has no row of this key")
+    for title, facts in (
+        ("remembered", "role op source order columns omitted continues ts_ms"),
+        ("messages", "topic partition offset timestamp kind op position ts_ms snapshot problem"),
+    ):
+        say(f"\n{title}, newest first:" if title == "messages" else f"\n{title}:")
+        print_documents([{fact: _text(value) for fact, value in row.items()} for row in document[title]], facts, empty="none")
 
 
 def _key(text: str) -> list[Any]:
@@ -470,31 +227,19 @@ def _key(text: str) -> list[Any]:
     return values
 
 
-def _print_rows(document: Mapping[str, Any]) -> None:
-    for number, row in enumerate(document["rows"]):
-        orders = document["orders"][number]["columns"] if number < len(document["orders"]) else {}
-        print_table(
-            ["column", "value", "told at"], [[column, _text(value), _text(orders.get(column))] for column, value in row.items()], empty=""
-        )
-        if number < len(document["orders"]):
-            print_facts({fact: _text(value) for fact, value in document["orders"][number].items() if fact != "columns"})
-    if not document["rows"]:
-        say("the table has no row of this key")
-
-
-def _orders(text: str) -> dict[str, Any]:
-    """What the hidden column tells: the source, the orders of the newest upsert and deletion, and those of columns told otherwise."""
-    told = json.loads(text)
-    deleted = told["ended"][0] if "ended" in told else told.get("deleted")
+def _orders(text: str) -> Document:
+    """The hidden column: the source, the orders of the newest upsert and deletion, and those of columns that differ from them."""
+    hidden = json.loads(text)
+    deleted = hidden["ended"][0] if "ended" in hidden else hidden.get("deleted")
     return {
-        "source": told["source"],
-        "upserted": told["at"] and json.loads(told["at"]),
+        "source": hidden["source"],
+        "upserted": hidden["at"] and json.loads(hidden["at"]),
         "deleted": deleted and json.loads(deleted),
-        "columns": {column: json.loads(order) for column, order in told.get("columns", {}).items()},
+        "columns": {column: json.loads(order) for column, order in hidden.get("columns", {}).items()},
     }
 
 
-def _of_state(row: Mapping[str, Any]) -> dict[str, Any]:
+def _of_state(row: Mapping[str, Any]) -> Document:
     """A row of what is remembered, its texts as the JSON that they are."""
     parsed = {name: json.loads(row[name]) for name in ("order", "columns", "omitted", "continues") if row.get(name) is not None}
     return {**_plain(row), **parsed}
@@ -516,3 +261,421 @@ def _plain(value: Any) -> Any:
 def _text(value: Any) -> str:
     """A value in a cell of a table for people."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _show_quarantine(followed: "Followed", limit: int, as_json: bool) -> None:
+    name, total, refused = followed.table.name, followed.quarantine.count(), followed.refused(limit)
+    if as_json:
+        print_json({"table": name, "total": total, "refused": [_plain(row) for row in refused]})
+        return
+    print_documents(refused, "step topic partition offset reason", empty=f"{name} has refused nothing")
+    if total > len(refused):
+        say(f"{count(total - len(refused), 'older one')} not shown; --limit shows more")
+
+
+@app.command()
+def epoch(
+    name: Name,
+    source: Annotated[str | None, typer.Option("--source", help="Only if this source is the one that is asked about.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")] = "its positions restart",
+    who: Who = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Confirm that positions of a source restart at lower values: its next changes are newer than all before.
+
+    For a consumer that is blocked since positions went back, as where a database was replaced, or its log restarted;
+    `lakechime cdc show TABLE` shows the positions and the reason. The blocked execution is retried.
+    """
+    from lakechime_dagster.cdc.service import Followed, confirm_epoch, epochs_of
+
+    platform = open_platform(dry_run=dry_run)
+    by = common.by(who, reason)
+    followed = Followed(platform, _table(name, platform.settings))
+    epochs = epochs_of(followed)
+    if source is not None and source != epochs.asks:
+        raise common.wrong("--source", f"{shown(source)} is not asked about: {name} asks about {epochs.asks or 'no source'}")
+    if epochs.step is None:
+        consumer = followed.consumer(name)
+        why = f"is BLOCKED: {consumer.state_reason}" if consumer is not None and consumer.state_reason else "is not blocked"
+        raise LakeChimeError(f"no execution of {name} asks whether positions restart: its consumer {why}; nothing was changed")
+    confirmed = epochs.next if dry_run else confirm_epoch(followed, subscription_declared(name, None, manual=True), epochs, by)
+    sentence = f"epoch {confirmed} of {epochs.asks} {would(dry_run)} open; the execution of {name} {would(dry_run)} retried by its sensor"
+    answer(as_json, {"table": name, "asks": epochs.asks, "confirmed": confirmed, "dry_run": dry_run}, sentence)
+
+
+SourceUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--source-url",
+        envvar="LAKECHIME_SOURCE_URL",
+        help="With --types: the database, as mysql://reader@host/shop; else the monitor's.",
+    ),
+]
+SourceTable = Annotated[
+    str | None, typer.Option("--source-table", metavar="SCHEMA.TABLE", help="The table of the database; else the monitor's.")
+]
+
+
+@app.command()
+def check(
+    name: Name,
+    url: SourceUrl = None,
+    of_database: SourceTable = None,
+    of_types: Annotated[
+        bool,
+        typer.Option("--types", help="Only write the types={…} of a table whose messages have none, as the database has its columns."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the setup of a table: show its tables, and how its connector should be set up, by the newest 200 messages of its bronze table.
+
+    With `--types` the database is read, and the exit code is 1 when a column has no exact type.
+    """
+    from lakechime_dagster.cdc.plan import findings, sample_of
+    from lakechime_dagster.cdc.service import Followed
+
+    settings = load_settings()
+    table = _table(name, settings)
+    if of_types:
+        _types(table, url, _source_table(of_database, table), settings, as_json=as_json)
+        return
+    followed = Followed(open_platform(), table)
+    sample = sample_of(followed)
+    document = _check_document(followed, sample, findings(sample))
+    if as_json:
+        print_json(document)
+        return
+    print_facts({name: document[name] for name in ("table", "source", "envelope", "keys")})
+    say("")
+    print_documents(document["tables"], "role name location exists")
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sample.kinds.items())
+    say(f"\n{count(len(sample.messages), 'message')} of the bronze table read: {kinds or 'none'}")
+    print_facts({"sources": sample.sources, "columns": [f"{name} {ddl}" for name, ddl in sample.columns.items()]})
+    say("")
+    for one in document["findings"]:
+        say(f"{one['weight']}, {one['about']}: {one_line(one['problem'])}\n    {one['remedy']}")
+    if not document["findings"]:
+        say("no problem was found")
+
+
+def _check_document(followed: "Followed", sample: "Sample", found: "list[Finding]") -> Document:
+    bronze = followed.table.bronze
+    tables = {"messages": followed.bronze, "rows": followed.target, "remembered": followed.state, "refused": followed.quarantine}
+    return {
+        "table": followed.table.name,
+        "source": str(bronze.feed),
+        "envelope": type(bronze.envelope).__name__,
+        "keys": list(bronze.keys),
+        "tables": [
+            {"role": role, "name": rows.log.table, "location": rows.log.shown_location, "exists": rows.log.exists()}
+            for role, rows in tables.items()
+        ],
+        "sample": {"messages": len(sample.messages), "kinds": sample.kinds, "sources": sample.sources, "columns": sample.columns},
+        "findings": [vars(one) | {"weight": one.weight.value} for one in found],
+    }
+
+
+def _source_url(given: str | None, table: "ChangeTable", settings: Settings) -> str | None:
+    """The database: the one that is given, or that of the table's monitor; none where the environment lacks it.
+
+    Raises:
+        LakeChimeError: One is given, and this deployment must not query any.
+    """
+    from lakechime_dagster.cdc.database import QUERIES_OFF, check_source_queries, dialect_of
+
+    if given is not None:
+        with common.reading("--source-url"):
+            dialect_of(given)
+        check_source_queries(settings)
+        return given
+    if table.monitor is None:
+        return None
+    try:
+        if settings.may_ask_sources:
+            return table.monitor.url(os.environ)
+        note(QUERIES_OFF)
+    except InvalidValueError as error:
+        note(f"the database is not queried: {error}")
+    return None
+
+
+def _source_table(given: str | None, table: "ChangeTable") -> str | None:
+    if given is not None and [bool(part) for part in given.split(".")] != [True, True]:
+        raise common.wrong("--source-table", f"{shown(given)} is no schema.table of the database, such as shop.orders")
+    return given or (table.monitor.table if table.monitor is not None else None)
+
+
+def _types(table: "ChangeTable", url: str | None, source_table: str | None, settings: Settings, *, as_json: bool) -> None:
+    """Write the types={…} of a table; the exit code is 1 when a column has no exact one."""
+    from lakechime_dagster.cdc.database import check_source_queries
+
+    check_source_queries(settings)
+    columns = _columns(table, _source_url(url, table, settings), source_table)
+    refused = {column: kind for column, (kind, ddl) in columns.items() if ddl is None}
+    if as_json:
+        known = {column: ddl for column, (_, ddl) in columns.items() if ddl is not None}
+        print_json({"table": table.name, "source_table": source_table, "types": known, "refused": refused})
+    else:
+        say("types={")
+        for column, (kind, ddl) in columns.items():
+            written = json.dumps(column, ensure_ascii=False)
+            say(f'    {written}: "{ddl}",' if ddl is not None else f"    # {written}: {one_line(kind)} has no exact type")
+        say("},")
+    if missing := [key for key in table.bronze.keys if key not in columns]:
+        note(f"{source_table} has no column {', '.join(missing)} of the declared key; is it this table?")
+    if refused:
+        several = ", ".join(f"{column} ({one_line(kind)})" for column, kind in refused.items())
+        note(f'no exact type for {several}: declare "string" to keep the text that the tool writes, or let the tool leave the column out')
+        raise typer.Exit(1)
+
+
+def _columns(table: "ChangeTable", url: str | None, source_table: str | None) -> Mapping[str, tuple[str, str | None]]:
+    """Of each column its type in the database, and the lake's."""
+    from lakechime_dagster.cdc.canonical import Dialect
+    from lakechime_dagster.cdc.database import column_types, connected
+    from lakechime_dagster.cdc.database_types import lake_type
+    from lakechime_dagster.tables.databases import Canal, Debezium, Maxwell
+
+    envelope = table.bronze.envelope
+    if isinstance(envelope, Debezium):
+        remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
+        raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
+    if url is None:
+        raise common.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")
+    if source_table is None:
+        raise common.wrong("--source-table", "give the table of the database, such as shop.orders")
+    schema, _, name = source_table.partition(".")
+    with connected(url) as (connection, dialect):
+        if dialect is Dialect.POSTGRES and isinstance(envelope, Canal | Maxwell):
+            raise common.wrong("--source-url", f"{type(envelope).__name__} follows MySQL and MariaDB, and this is PostgreSQL")
+        found = column_types(connection, schema, name)
+    return {column: (kind, lake_type(dialect, kind)) for column, kind in found.items()}
+
+
+@app.command()
+def compare(
+    name: Name,
+    within: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="For how long a row may differ while it is on its way; as declared unless given."),
+    ] = None,
+    of_transactions: Annotated[
+        bool, typer.Option("--transactions", help="Count the changes of each transaction instead; no database is queried.")
+    ] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Transactions that ended since then; by default within a day.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Append the database's rows of keys that differ to the bronze table, to be merged.")
+    ] = False,
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", metavar="JSON", help="Repair this key, such as '[1]', without comparing; may be repeated.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Compare a table with its database, once, at a consistent snapshot and while its runs continue; repair it with `--repair`.
+
+    The exit code is 1 when rows differ, or changes are lost, or the comparison is incomplete; with `--repair` when a key stays
+    unrepaired, as one that the lake has twice. The database is only read.
+    """
+    from lakechime_dagster.cdc.compare import document
+
+    if since is not None and not of_transactions:
+        raise common.wrong("--since", "is of transactions; give --transactions too")
+    if (keys or dry_run) and not repair:
+        raise common.wrong("--key" if keys else "--dry-run", "is of a repair; give --repair too")
+    if repair and of_transactions:
+        raise common.wrong("--repair", "repairs rows; leave --transactions out")
+    platform = open_platform(dry_run=dry_run)
+    table = _table(name, platform.settings)
+    if of_transactions:
+        is_same = _count_transactions(platform, table, common.optional_milliseconds("--since", since), as_json=as_json)
+    elif repair:
+        is_same = _repair(platform, table, _monitor(platform, table, within), keys or [], dry_run=dry_run, as_json=as_json)
+    else:
+        found = _compared(platform, table, _monitor(platform, table, within))
+        is_same = found.is_same
+        if as_json:
+            print_json(document(found, MOST_KEYS))
+        else:
+            _print_found(found)
+    if not is_same:
+        raise typer.Exit(1)
+
+
+def _monitor(platform: "Platform", table: "ChangeTable", within: float | None = None) -> "Monitor":
+    """The monitor of a table whose database may be queried.
+
+    Raises:
+        LakeChimeError: it may not, or none is declared.
+    """
+    from lakechime_dagster.cdc.database import check_source_queries
+
+    check_source_queries(platform.settings)
+    if table.monitor is None or not table.monitor.is_comparing:
+        raise LakeChimeError(f"{table.name} declares no database to compare it with; declare change_table(…, monitor=Monitor(…))")
+    return table.monitor if within is None else replace(table.monitor, within=dt.timedelta(seconds=within))
+
+
+def _compared(platform: "Platform", table: "ChangeTable", monitor: "Monitor") -> "Monitored":
+    from lakechime_dagster.cdc.compare_service import followed, monitored, opened_driver
+
+    with opened_driver(platform, note) as driver:
+        return monitored(driver.spark, followed(platform, table), monitor)
+
+
+def _repair(platform: "Platform", table: "ChangeTable", monitor: "Monitor", given: list[str], *, dry_run: bool, as_json: bool) -> bool:
+    """Append the database's rows of the keys, or of those that differ; whether none is left."""
+    from lakechime_dagster.cdc.compare import Fault, key_given, key_shown
+    from lakechime_dagster.cdc.load_service import repair_declared
+
+    with common.reading("--key"):
+        keys, twice = [key_given(key, len(table.keys)) for key in given], []
+    if not keys:
+        found = _compared(platform, table, monitor)
+        if found.is_truncated:
+            raise LakeChimeError(f"{found.table} was truncated after the snapshot, so that nothing is known of its rows; compare again")
+        keys = [key for key, fault in found.faults.items() if fault is not Fault.DUPLICATE]
+        twice = [key_shown(key) for key, fault in found.faults.items() if fault is Fault.DUPLICATE]
+    done = repair_declared(platform, table, monitor, keys, dry_run=dry_run) if keys else None
+    if as_json:
+        appended = {of: [*map(key_shown, getattr(done, of))] if done else [] for of in ("rows", "deletions")}
+        cut, version = (done.cut, done.version) if done else (None, None)
+        print_json({"table": table.name, "cut": cut, **appended, "twice": twice, "version": version, "dry_run": dry_run})
+        return not twice
+    _print_repaired(table, done, dry_run)
+    for key in twice:
+        remedy = f"`lakechime trigger seek {table.name} --to beginning --reason …` rebuilds the table"
+        say(f"the lake has {key} twice, which a repair does not change: {remedy}")
+    return not twice
+
+
+def _print_repaired(table: "ChangeTable", done: "Repaired | None", dry_run: bool) -> None:
+    if done is None:
+        say(f"no row of {table.name} is to be repaired")
+        return
+    rows, gone = count(len(done.rows), "row"), count(len(done.deletions), "deletion")
+    where = f"version {done.version} of {table.bronze.name}" if done.version is not None else table.bronze.name
+    say(f"{rows} and {gone} {'would be' if dry_run else 'were'} appended to {where}, as the database has them at {done.cut}")
+
+
+def _print_found(found: "Monitored") -> None:
+    from lakechime_dagster.cdc.compare import key_shown
+
+    say(f"{found.table} at version {found.version}, and the database at {found.cut}: {found.lake_rows:,} and {found.source_rows:,} rows")
+    rows = [[key_shown(key), fault.value] for key, fault in list(found.faults.items())[:MOST_KEYS]]
+    print_table(["key", "is"], rows, empty="no row differs")
+    if len(found.faults) > MOST_KEYS:
+        say(f"and {len(found.faults) - MOST_KEYS:,} more")
+    if found.faults and not found.is_passed:
+        say("the lake has not read past the snapshot: what is missing may still be on its way")
+    if found.left_out:
+        say(f"{count(found.left_out, 'key')} left out: the lake is past the snapshot with them")
+    if found.unresolved:
+        say(f"{count(found.unresolved, 'range')} not compared: too much differs; repair or rebuild, and compare again")
+    if found.is_truncated:
+        say("the table was truncated after the snapshot, so that nothing is known of its rows; compare again")
+    for column, reason in found.unchecked.items():
+        say(f"not compared: {shown(column)}, as {reason}")
+
+
+def _count_transactions(platform: "Platform", table: "ChangeTable", since_ms: int | None, *, as_json: bool) -> bool:
+    """Count the changes of each transaction that ended, and name those of which some are missing; whether none is."""
+    from lakechime_dagster.cdc.monitor_service import transactions_counted
+    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.tables.databases import UNDECLARED
+
+    if not table.bronze.feed.transactions:
+        raise LakeChimeError(f"{table.name} declares no topic of transactions; declare transactions= of its source, as shop.transaction")
+    found = transactions_counted(Followed(platform, table), table.monitor or UNDECLARED, since_ms)
+    if as_json:
+        print_json(_counted_document(table.name, found))
+        return found.is_whole
+    say(f"{count(found.transactions, 'transaction')} ended with {count(found.changes, 'change')} of the table")
+    for one in found.lacking:
+        say(str(one) if one.is_sure else f"{one}; they may be on their way, or unreadable")
+    for problem in found.problems:
+        say(problem)
+    if found.on_their_way:
+        say(f"{count(found.on_their_way, 'transaction')} wait for changes that may be on their way")
+    if found.is_whole and not found.on_their_way:
+        say("all of them arrived")
+    return found.is_whole
+
+
+def _counted_document(name: str, found: "Counted") -> Document:
+    lacking = [
+        {
+            "source": one.source,
+            "transaction": one.end.transaction,
+            "position": list(one.position),
+            "expected": one.expected,
+            "found": one.found,
+            "sure": one.is_sure,
+            "end": dict(zip(("topic", "partition", "offset"), one.end.where, strict=True)),
+        }
+        for one in found.lacking
+    ]
+    facts = ("transactions", "changes", "on_their_way", "unreadable")
+    return {"table": name, **{fact: getattr(found, fact) for fact in facts}, "problems": list(found.problems), "lacking": lacking}
+
+
+@app.command()
+def load(
+    name: Name,
+    chunk: Annotated[int, typer.Option("--chunk", min=1, max=MOST_ROWS, metavar="ROWS", help="So many rows at once.")] = 10_000,
+    from_: Annotated[
+        Path | None, typer.Option("--from", metavar="PATH", help="A dump, as Parquet or JSON lines; else the declared history's.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", metavar="POSITION", help="The position of the database's log at which the dump was made.")
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Load the rows of a dump into the bronze table, from which the table's runs merge them.
+
+    For a connector that took no snapshot. The dump is the declared `history`, or the one that is given. No consumer stops.
+    """
+    from lakechime_dagster.cdc.compare import key_shown
+    from lakechime_dagster.cdc.load_service import history_loaded
+
+    is_done = yes and not dry_run
+    platform = open_platform(dry_run=not is_done)
+    table = _table(name, platform.settings)
+    chunks: list[Chunk] = []
+    for one in history_loaded(platform, table, *_history(table, from_, as_of), chunk, dry_run=not is_done):
+        chunks.append(one)
+        if is_done:
+            note(f"{count(one.total, 'row')} loaded, the last of them {key_shown(one.last)}")
+    if not chunks:
+        raise LakeChimeError(f"the dump has no row for {table.bronze.name}; name the dump of a table with rows")
+    last, bronze = chunks[-1], table.bronze.name
+    planned = f"{count(last.rows, 'row')}, the last of them {key_shown(last.last)}, would be loaded into {bronze}"
+    if not (is_done or dry_run):
+        raise LakeChimeError(f"{planned}; nothing was done: add --yes to do it")
+    loaded = [{"cut": one.cut, "rows": one.rows, "last": key_shown(one.last), "version": one.version} for one in chunks]
+    compares = "" if table.monitor is None else f", and `lakechime cdc compare {table.name}` compares"
+    done = f"{count(last.total, 'row')} loaded into {bronze} in {count(len(chunks), 'chunk')}; its consumer merges them{compares}"
+    document = {"table": table.name, "rows": last.total, "chunks": loaded, "dry_run": dry_run}
+    answer(as_json, document, done if is_done else planned)
+
+
+def _history(table: "ChangeTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path]":
+    """The dump to load and its location: the one that is given, from the current folder, else the declared one."""
+    from lakechime_dagster.tables.databases import Snapshot
+
+    if (path is None) != (as_of is None):
+        raise common.wrong("--from", "a dump needs the position at which it was made; give --from and --as-of")
+    if path is None or as_of is None:
+        if table.merge.history is None:
+            remedy = "give --from and --as-of, declare CDCMerge(…, history=Snapshot(…)), or let the connector take an incremental snapshot"
+            raise LakeChimeError(f"{table.name} declares no dump; {remedy}")
+        return table.merge.history, in_project(table.merge.history.path)
+    try:
+        return Snapshot(str(path), as_of=as_of), path.expanduser().absolute()
+    except DeclarationError as error:
+        raise common.wrong({"path": "--from", "as_of": "--as-of"}[error.field], error.remedy) from None

@@ -1,7 +1,6 @@
 """What all commands share: options, values as text, output, context."""
 
 import datetime as dt
-import difflib
 import getpass
 import importlib
 import json
@@ -24,7 +23,6 @@ from lakechime_dagster.triggers.schedule import to_milliseconds
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.tables.cdc import ChangeTable
     from lakechime_dagster.tables.lake import Lake
     from lakechime_dagster.triggers.interventions import By
     from lakechime_dagster.triggers.registry import SubscriptionRow
@@ -107,27 +105,6 @@ def lake_or_empty(settings: Settings) -> "Lake":
         return Lake("none", [])
 
 
-def followed_tables(settings: Settings) -> "list[ChangeTable]":
-    """The tables of the lake that follow a database."""
-    from lakechime_dagster.tables.cdc import ChangeTable
-
-    return [table for table in declared_lake(settings).tables if isinstance(table, ChangeTable)]
-
-
-def followed_table(name: str, settings: Settings) -> "ChangeTable":
-    """The one of that name.
-
-    Raises:
-        NotFoundError: naming the one that is nearest, or those that are there.
-    """
-    tables = {table.name: table for table in followed_tables(settings)}
-    if name not in tables:
-        near = difflib.get_close_matches(name, tables, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(tables)) or 'none'}"
-        raise NotFoundError(f"the lake declares no table {shown(name)} that follows a database; {remedy}")
-    return tables[name]
-
-
 def subscription_declared(name: str, module: str | None, *, manual: bool = False) -> "Subscription":
     """The declared subscription of that name.
 
@@ -180,6 +157,7 @@ MAX_LIMIT = 2**31 - 1  # of rows; what every database takes
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; else only show what would happen.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")]
 Who = Annotated[str | None, typer.Option("--who", help="Who does it; the user of the operating system unless given.")]
 OptionsTable = Annotated[str | None, typer.Option("--table", "-t", help="The table, as schema.table.")]

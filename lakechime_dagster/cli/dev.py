@@ -206,7 +206,7 @@ class Deployment:
                     serve = ["serve", "--host", HOST, "--port", str(self.lineage_port)]
                     children.append(self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve]))
                 if self.speed is not None:
-                    replay = ["demo", "replay", "--speed", str(self.speed)]
+                    replay = ["demo", "--speed", str(self.speed)]
                     children.append(self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay]))
             for child in [child for child in children if child is not dagster and child.code is not None]:
                 children.remove(child)

@@ -44,9 +44,10 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store, demo):
+for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store):
     app.add_typer(noun.app)
 app.command("dev")(dev.dev)
+app.command("demo")(demo.demo)
 app.command("status")(status.status)
 app.command("serve")(serve.serve)
 

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakechime_dagster.cli import common
-from lakechime_dagster.cli.common import MAX_LIMIT, Json, Who, count, declared_lake, note, open_platform, print_json, print_table, say
+from lakechime_dagster.cli.common import (
+    MAX_LIMIT,
+    Json,
+    Who,
+    answer,
+    count,
+    declared_lake,
+    note,
+    open_platform,
+    print_json,
+    print_table,
+    say,
+)
 from lakechime_dagster.errors import shown
 from lakechime_dagster.tables.options import column_of
 
@@ -19,44 +31,43 @@ if TYPE_CHECKING:
 
 NOT = "not"
 
-app = typer.Typer(name="personal", help="Personal data: which columns hold it, where it goes, and what looks like it.")
-To = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The folder for the rows: one that does not exist yet, or is empty.")]
+app = typer.Typer(name="personal", help="Personal data: show where it is, decide on columns, answer access requests.")
+To = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The folder for the rows: a new or empty one.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="A table, as schema.table.")]
 
 
-@app.callback()
-def personal() -> None:
-    """Personal data: which columns hold it, where it goes, and what looks like it."""
-
-
-@app.command("list")
-def list_(
+@app.command()
+def show(
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table, as schema.table; all unless given.")] = None,
+    is_scan: Annotated[
+        bool, typer.Option("--scan", help="Propose columns of the table by their names and by values of some rows, which are not shown.")
+    ] = False,
+    sample: Annotated[int, typer.Option("--sample", min=1, max=MAX_LIMIT, help="How many rows a scan reads.")] = 1_000,
     as_json: Json = False,
 ) -> None:
-    """List the columns that hold personal data, or may, how that is known, and what is wrong with it."""
+    """Show the columns that hold personal data, or may, how that is known, and what is wrong; with `--scan` propose further ones."""
     from lakechime_dagster.governance.data import PersonalData
     from lakechime_dagster.lineage.service import AskedLineage
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
     lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
+    if is_scan:
+        if table is None:
+            raise common.wrong("--scan", "name the table")
+        _scan(data, table, sample, as_json)
+        return
     name = None if table is None else lineage.ref(table).table
     found = data.found(lineage.network, None if name is None else [name])
     wrong = data.leaks(found)
     cleared = [one for one in data.decided.values() if one.category is None and name in (None, one.ref.table)]
     if as_json:
-        told = [{"column": str(one.ref), "who": one.who, "reason": one.reason, "decided_ts": one.decided_ms} for one in cleared]
-        print_json(
-            {
-                "columns": [_document(data, one) for one in found],
-                "problems": [_problem(one) for one in wrong],
-                "not_personal": told,
-            }
-        )
+        not_personal = [{"column": str(one.ref), "who": one.who, "reason": one.reason, "decided_ts": one.decided_ms} for one in cleared]
+        columns, problems = [_document(data, one) for one in found], [_problem(one) for one in wrong]
+        print_json({"columns": columns, "problems": problems, "not_personal": not_personal})
         return
     rows = [(one.ref.table, one.ref.column or "(rows)", one.category, one.reach.word, _known_by(data, one)) for one in found]
-    empty = "no column is declared or decided to be personal" if not data.tags else "nothing personal is known to come to it"
+    empty = "no column is declared or decided to be personal" if not data.tags else "no personal column is known to lead to it"
     print_table(("table", "column", "category", "how", "known by"), rows, empty=empty)
     for one in cleared:
         say(f"not personal: {one.ref}, as {one.who} decided{f': {one.reason}' if one.reason else ''}")
@@ -65,31 +76,20 @@ def list_(
         for leak in wrong:
             say(f"  {leak.tagged.ref} ({leak.tagged.category}): {leak.remedy}")
     if data.tags and lineage.since_ms is None:
-        note("not known: no run has recorded lineage yet; of tables that read personal columns nothing is sure")
+        note("no run has recorded lineage yet: columns that are computed from personal ones are unknown")
 
 
-@app.command()
-def scan(
-    table: OneTable,
-    sample: Annotated[int, typer.Option("--sample", min=1, max=MAX_LIMIT, help="In how many rows values are looked at.")] = 1_000,
-    as_json: Json = False,
-) -> None:
-    """Propose columns of a table that look personal, by their names and by values of some rows, of which none is shown."""
-    from lakechime_dagster.governance.data import PersonalData
-    from lakechime_dagster.governance.data import scan as scanned
+def _scan(data: "PersonalData", table: str, sample: int, as_json: bool) -> None:
+    from lakechime_dagster.governance.data import scan
 
-    platform = open_platform()
-    found = scanned(PersonalData(platform, declared_lake(platform.settings)), table, sample)
+    found = scan(data, table, sample)
+    proposals = [{name: getattr(one, name) for name in ("column", "category", "by_name", "values", "valid")} for one in found.proposals]
     if as_json:
-        proposals = [
-            {"column": one.column, "category": one.category, "by_name": one.by_name, "values": one.values, "valid": one.valid}
-            for one in found.proposals
-        ]
         print_json({"table": table, "rows": found.rows, "proposals": proposals, "left_out": found.left_out})
         return
     rows = [(one.column, one.category, "yes" if one.by_name else "", _share(one)) for one in found.proposals]
-    print_table(("column", "category", "name says so", "values that are one"), rows, empty="nothing looks personal that is not known to be")
-    say(f"\n{count(found.rows, 'row')} of {table} looked at{f'; {found.left_out} paths were left out' if found.left_out else ''}.")
+    print_table(("column", "category", "by name", "valid values"), rows, empty="no further column looks personal")
+    say(f"\n{count(found.rows, 'row')} of {table} read{f'; {found.left_out} paths were left out' if found.left_out else ''}.")
     if found.proposals:
         first = found.proposals[0]
         say(f"Decide on each: `lakechime personal decide {table} '{first.column}' {first.category}`, or `not`.")
@@ -118,16 +118,16 @@ def decide(
     ref, of = ColumnRef(name.table, _column(lineage, name.table, column)), None if category == NOT else category
     by = common.by(who, reason or (f"it is {category}" if of else "it is nothing personal"))
     data.decide(ref, of, by)
+    sentence = f"{ref} {'is ' + of if of else 'holds nothing personal'}, as {by.who} decided."
+    answer(as_json, {"column": str(ref), "category": of, "who": by.who, "reason": by.reason}, sentence)
     if as_json:
-        print_json({"column": str(ref), "category": of, "who": by.who, "reason": by.reason})
         return
-    say(f"{ref} {'is ' + of if of else 'holds nothing personal'}, as {by.who} decided.")
     levels = {level.lower() for one in lake.tables if one.name == ref.table for level in one.levels.names}
     if of and str(ref.column).lower() in levels:
-        say(f"It is a partition level of {ref.table}, whose values stand in names of folders: partition by a hash or a mask of it.")
+        say(f"It is a partition level of {ref.table}, whose values are in names of folders: partition by a hash or a mask of it.")
     elif of and any(one.name == ref.table for one in lake.targets):
         tag = f'asset=Asset(columns={{"{ref.column}": personal("{of}")}})'
-        say(f"For no bounds of it to stand in the log of {ref.table}, declare {tag} of it, too.")
+        say(f"To keep its bounds out of the log of {ref.table}, declare {tag}, too.")
 
 
 @app.command()
@@ -166,7 +166,7 @@ def request(to: To, as_json: Json = False) -> None:
 
 
 def _column(lineage: "AskedLineage", table: str, text: str) -> str:
-    """A column as its table names it, or a path into one; of a table whose columns nobody knows what is written.
+    """A column as its table names it, or a path into one; as written where the table's columns are unknown.
 
     Raises:
         NotFoundError: naming what is nearest.
@@ -193,7 +193,7 @@ def _document(data: "PersonalData", one: "Tagged") -> dict[str, Any]:
 
 def _share(one: "Proposal") -> str:
     if not one.values:
-        return "no value is there"
+        return "no value"
     return f"{one.valid:,} of {one.values:,} ({one.share:.0%})"
 
 

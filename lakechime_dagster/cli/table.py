@@ -14,6 +14,7 @@ from lakechime_dagster.cli.common import (
     Json,
     Reason,
     Who,
+    Yes,
     count,
     declared_lake,
     lake_or_empty,
@@ -247,7 +248,7 @@ MAX_DAYS = 3650
 def drop(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that is no longer declared, as schema.table.")],
     reason: Reason,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; else only show what would happen.")] = False,
+    yes: Yes = False,
     keep_days: Annotated[int, typer.Option("--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be restored.")] = 7,
     who: Who = None,
     dry_run: DryRun = False,

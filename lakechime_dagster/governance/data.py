@@ -112,7 +112,7 @@ def scan(data: PersonalData, table: str, sample: int) -> Scan:
         validate = library_validator()
     declared = data.lake.table(table)
     if declared.format is not TableFormat.DELTA:
-        raise TableUnreadableError(f"{table} is no Delta table; `lakechime personal scan` reads only those")
+        raise TableUnreadableError(f"{table} is no Delta table; `lakechime personal show --scan` reads only those")
     log = data.platform.log(table, declared.location)
     rows = DeltaRows(log)
     columns = rows.types()

@@ -375,7 +375,7 @@ def _check_read_from(name: str, source: Feed, envelope: object, read_from: objec
     if not isinstance(read_from, Database):
         raise DeclarationError(name, "read_from", f"{shown(read_from)} is no Database(url, table)")
     if not isinstance(envelope, Debezium):
-        remedy = "declare types={…}, as `lakechime cdc plan --types` writes them"
+        remedy = "declare types={…}, as `lakechime cdc check --types` writes them"
         raise DeclarationError(name, "read_from", f"is for Debezium's messages without a schema; {remedy}")
     if source.shards:
         remedy = "let the connector write schemas (value.converter.schemas.enable=true)"

@@ -20,8 +20,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
-from tests.cli.test_cdc import MARIADB, told
-from tests.cli.test_cdc_moves import completed, held
+from tests.cli.test_cdc import MARIADB, completed, held, told
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Cli
 from tests.support.follows import BRONZE

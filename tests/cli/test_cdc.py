@@ -1,15 +1,29 @@
-"""`lakechime cdc`: what is there of tables that follow a database."""
+"""`lakechime cdc show` and `check`: what CDC tables hold, and what their messages show."""
 
+import ast
 import datetime as dt
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.service import QUARANTINE
-from lakechime_dagster.spark.write import SUFFIX
+from lakechime_dagster.cdc.spark_remembered import Seen
+from lakechime_dagster.cli.common import subscription_declared
+from lakechime_dagster.errors import ConsumerBlockedError
+from lakechime_dagster.runtime.execution import RunningExecution, kept
+from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
+from lakechime_dagster.tables.cdc import CHANGES, STATE
+from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
+from lakechime_dagster.triggers.consumers import ConsumerState, Execution
+from lakechime_dagster.triggers.subscription import Subscription
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cli.shop import NAME, Shop, counted
-from tests.support.cli import Cli
+from tests.sensors.test_tick import ToldRuns
+from tests.sources.test_cut import Database, on_mariadb, on_postgres
+from tests.support.cli import Answer, Cli
+from tests.support.mariadb import MariaDB
 
 SCHEMA = envelope_schema(("id", "int64", False), ("name", "string", True), ("amount", "int64", True))
 MARIADB = {"connector": "mariadb", "name": "m", "db": "shop", "table": "orders", "file": "mysql-bin.000003", "ts_ms": 1_700_000_000_000}
@@ -30,82 +44,54 @@ def shop(lakechime: Cli) -> Shop:
     return shop
 
 
-def test_what_the_command_knows_of_tables_is_what_spark_writes() -> None:
-    assert QUARANTINE == SUFFIX
-
-
 def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, shop: Shop) -> None:
     shop.refuse((1, "value: it is no JSON", "{}"))
-    (table,) = lakechime("cdc", "list", "--json").json["tables"]
+    (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (NAME, "in/*.jsonl", "Debezium", ["id"])
     assert (table["rows"], table["deleted"], table["remembered"], table["waiting"], table["quarantined"]) == (1, None, 4, 0, 1)
     assert table["consumers"][NAME] == {"state": None, "reason": "", "completed": 0}
-    shown = lakechime("cdc", "list").out
-    assert (NAME in shown, "not begun" in shown) == (True, True)
+    assert "not started" in lakechime("cdc", "show").out
 
 
 def test_list_counts_rows_that_wait_for_a_column(lakechime: Cli, shop: Shop) -> None:
     shop.tell(told(3, 14, "u", name="__debezium_unavailable_value"), told(4, 15))
-    (table,) = lakechime("cdc", "list", "--json").json["tables"]
+    (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["waiting"]) == (2, 1)
     shop.tell(told(3, 16, "u", name="Eve"))
-    (table,) = lakechime("cdc", "list", "--json").json["tables"]
+    (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["waiting"]) == (3, 0)
 
 
 def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(lakechime: Cli) -> None:
     shop = Shop.declared(lakechime, deletes="soft")
     shop.tell(told(1, 10), told(2, 11, name="Bob"), told(2, 13, "d", name="Bob"))
-    (table,) = lakechime("cdc", "list", "--json").json["tables"]
+    (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["deleted"], table["waiting"]) == (1, 1, 0)
-    document = lakechime("cdc", "explain", NAME, "--key", "[2]", "--json").json
+    document = lakechime("cdc", "show", NAME, "--key", "[2]", "--json").json
     assert document["rows"] == [{"id": 2, "name": "Bob", "amount": 5, "__DELETED_AT": "2023-11-14T22:13:20+00:00"}]
     assert (document["orders"][0]["upserted"][1], document["orders"][0]["deleted"][1]) == ([3, 11, 0], [3, 13, 0])
 
 
-def test_list_of_tables_that_hold_nothing_yet(lakechime: Cli) -> None:
-    Shop.declared(lakechime)
-    (table,) = lakechime("cdc", "list", "--json").json["tables"]
-    assert (table["rows"], table["remembered"], table["waiting"], table["quarantined"], table["checkpoint"]) == (0, 0, 0, 0, None)
-
-
-def test_a_lake_without_such_tables_says_so(lakechime: Cli) -> None:
-    assert lakechime("cdc", "list").out == "the lake declares no table that follows a database\n"
-    assert "there are none" in lakechime("cdc", "explain", "shop.orders", "--key", "[1]").err
-
-
 def test_a_table_that_cannot_be_read_hinders_no_other_fact(lakechime: Cli, shop: Shop) -> None:
     (lakechime.home / "warehouse/shop/orders__state/_delta_log/00000000000000000000.json").write_text("{")
-    answer = lakechime("cdc", "list", "--json")
+    answer = lakechime("cdc", "show", "--json")
     (table,) = answer.json["tables"]
     assert (answer.code, table["rows"], table["remembered"]) == (0, 1, None)
     assert "shop.orders__state" in table["problems"][0]
-    assert "shop.orders__state" in lakechime("cdc", "list").out
 
 
 def test_explain_tells_all_that_is_known_of_a_key(lakechime: Cli, shop: Shop) -> None:
-    document = lakechime("cdc", "explain", NAME, "--key", "[1]", "--json").json
+    document = lakechime("cdc", "show", NAME, "--key", "[1]", "--json").json
     assert document["rows"] == [{"id": 1, "name": "Ann", "amount": 6}]
     (orders,) = document["orders"]
     assert (orders["source"], orders["upserted"][1], orders["deleted"]) == ("m.shop.orders", [3, 12, 0], None)
     assert counted(document) == {"change": 2}
     assert document["remembered"][0]["columns"]["amount"] == 5
     assert [(one["offset"], one["op"]) for one in document["messages"]] == [(12, "u"), (10, "c")]
-    shown = lakechime("cdc", "explain", NAME, "--key", "[1]").out
+    shown = lakechime("cdc", "show", NAME, "--key", "[1]").out
     assert all(part in shown for part in ("amount", "m.shop.orders", "remembered:", "messages, newest first:"))
-
-
-def test_explain_of_a_row_that_was_deleted_tells_what_is_remembered(lakechime: Cli, shop: Shop) -> None:
-    answer = lakechime("cdc", "explain", NAME, "--key", "[2]")
-    assert answer.out.startswith("the table has no row of this key\n")
-    document = lakechime("cdc", "explain", NAME, "--key", "[2]", "--json").json
-    assert (document["rows"], [row["op"] for row in document["remembered"]]) == ([], ["c", "d"])
-
-
-def test_a_key_of_which_nothing_is_known_is_not_found(lakechime: Cli, shop: Shop) -> None:
-    answer = lakechime("cdc", "explain", NAME, "--key", "[9]")
-    assert (answer.code, answer.out) == (3, "")
-    assert "nothing is known of key '[9]'" in answer.err
+    assert lakechime("cdc", "show", NAME, "--key", "[2]").out.startswith("the table has no row of this key\n")
+    assert lakechime("cdc", "show", NAME, "--key", "[9]").code == 3
 
 
 def test_a_key_is_told_by_the_types_of_its_columns(lakechime: Cli) -> None:
@@ -115,28 +101,256 @@ def test_a_key_is_told_by_the_types_of_its_columns(lakechime: Cli) -> None:
     number = (dt.date(2024, 5, 1) - dt.date(1970, 1, 1)).days
     row = {"id": number, "name": "Ann", "amount": 1}
     shop.tell(make_record(make_payload(after=row), schema=schema, key=None))
-    document = lakechime("cdc", "explain", NAME, "--key", '["2024-05-01"]', "--json").json
+    document = lakechime("cdc", "show", NAME, "--key", '["2024-05-01"]', "--json").json
     assert (document["rows"][0]["id"], len(document["messages"]), len(document["remembered"])) == ("2024-05-01", 1, 1)
-    wrong = lakechime("cdc", "explain", NAME, "--key", '["May"]')
+    wrong = lakechime("cdc", "show", NAME, "--key", '["May"]')
     assert (wrong.code, "id: 'May' is no date" in wrong.err) == (2, True)
 
 
-def test_quarantine_tells_where_each_refused_message_stands_and_why(lakechime: Cli, shop: Shop) -> None:
-    assert lakechime("cdc", "quarantine", NAME).out == f"{NAME} has refused nothing\n"
-    checkpoint = '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
-    shop.refuse((1, "value: it is no JSON", checkpoint % 7), (2, "op: it is none", checkpoint % 9))
-    document = lakechime("cdc", "quarantine", NAME, "--json").json
+@pytest.mark.parametrize(("name", "remedy"), [("shop.order", "did you mean shop.orders?"), ("silver.flights", "there are shop.orders")])
+def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli, shop: Shop, name: str, remedy: str) -> None:
+    answer = lakechime("cdc", "show", name)
+    assert (answer.code, remedy in answer.err) == (3, True)
+
+
+def test_refused_messages_are_shown_with_their_position_and_reason(lakechime: Cli, shop: Shop) -> None:
+    assert lakechime("cdc", "show", NAME, "--quarantine").out == f"{NAME} has refused nothing\n"
+    place = '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
+    shop.refuse((1, "value: it is no JSON", place % 7), (2, "op: it is none", place % 9))
+    document = lakechime("cdc", "show", NAME, "--quarantine", "--json").json
     assert document["total"] == 2
     assert [(one["step"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]] == [
         (2, "shop.orders", 9, "op: it is none"),
         (1, "shop.orders", 7, "value: it is no JSON"),
     ]
-    cut = lakechime("cdc", "quarantine", NAME, "--limit", "1").out
-    assert ("op: it is none" in cut, "value: it is no JSON" in cut, "1 older one not shown" in cut) == (True, False, True)
+    cut = lakechime("cdc", "show", NAME, "--quarantine", "--limit", "1").out
+    assert ("value: it is no JSON" in cut, "1 older one not shown" in cut) == (False, True)
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("shop.order", "did you mean shop.orders?"), ("silver.flights", "there are shop.orders")])
-def test_a_name_that_is_none_is_answered_with_the_nearest(lakechime: Cli, shop: Shop, name: str, remedy: str) -> None:
-    for command in (["explain", name, "--key", "[1]"], ["quarantine", name]):
-        answer = lakechime("cdc", *command)
-        assert (answer.code, remedy in answer.err) == (3, True)
+def planned(lakechime: Cli) -> Any:
+    return lakechime("cdc", "check", NAME, "--json").json
+
+
+def test_a_plan_shows_tables_and_messages_of_the_bronze_table(lakechime: Cli) -> None:
+    shop = Shop.declared(lakechime)
+    assert planned(lakechime)["sample"]["messages"] == 0
+    shop.tell(told(1, 10), told(1, 11, "u"))
+    document = planned(lakechime)
+    assert {one["role"]: (one["name"], one["exists"]) for one in document["tables"]} == {
+        "messages": (NAME + CHANGES, True),
+        "rows": (NAME, True),
+        "remembered": ("shop.orders__state", True),
+        "refused": ("shop.orders__quarantine", False),
+    }
+    sample = document["sample"]
+    assert (sample["messages"], sample["kinds"], sample["sources"]) == (2, {"change": 2}, ["m.shop.orders"])
+    assert sample["columns"] == {"id": "bigint", "name": "string", "amount": "bigint"}
+    assert [(one["weight"], one["about"]) for one in document["findings"]] == [("warning", "row before")]
+    shown = lakechime("cdc", "check", NAME).out
+    assert all(part in shown for part in ("2 messages of the bronze table read: change 2", "REPLICA IDENTITY FULL"))
+
+
+WHY = ["--reason", "a column was lost", "--who", "ada"]
+SOURCE = "m.shop.orders"
+BLOCKED = f"{NAME}: in partition 0 of t the position of {SOURCE} goes back from [3, 20] to [1, 4]: `lakechime cdc epoch {NAME}`"
+
+
+@pytest.fixture
+def two_orders(lakechime: Cli) -> Shop:
+    two_orders = Shop.declared(lakechime)
+    two_orders.tell(told(1, 10), told(2, 11))
+    return two_orders
+
+
+@pytest.fixture
+def runs() -> ToldRuns:
+    return ToldRuns()
+
+
+def ticked(lakechime: Cli, runs: ToldRuns) -> Tick:
+    """The commits of the bronze table are captured, and the sensor of the table looks."""
+    lakechime("table", "reconcile", NAME + CHANGES)
+    return run_tick(lakechime.platform, subscription_declared(NAME, None), runs)
+
+
+def completed(lakechime: Cli, runs: ToldRuns) -> Execution:
+    (execution,) = ticked(lakechime, runs).launches
+    lakechime.platform.ledger.complete(execution, None)
+    return execution
+
+
+def held(lakechime: Cli, runs: ToldRuns, reason: str = BLOCKED) -> None:
+    """A step asks for a person."""
+    (execution,) = ticked(lakechime, runs).launches
+    subscription: Subscription = subscription_declared(NAME, None)
+    platform = lakechime.platform
+    running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, f"run-{execution.attempt}"))
+    with pytest.raises(ConsumerBlockedError), kept(running, platform.log(NAME), lambda line: None):
+        raise ConsumerBlockedError(reason)
+    runs.tell(running.execution, RunState.FAILED)
+
+
+def opened(two_orders: Shop) -> int:
+    """The epoch that a step of Spark finds open."""
+    from lakechime_dagster.cdc.service import Followed
+
+    return Seen(places=tuple(Followed(two_orders.lakechime.platform, two_orders.table).places())).epochs[SOURCE].opened
+
+
+def consumer(lakechime: Cli) -> Any:
+    row = lakechime.platform.ledger.subscription(NAME)
+    assert row is not None
+    return lakechime.platform.ledger.consumers(row)[""]
+
+
+def test_seek_to_the_beginning_reads_all_messages_again(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    completed(lakechime, runs)
+    assert ticked(lakechime, runs).launches == ()
+    assert lakechime("trigger", "seek", NAME, "--to", "beginning", *WHY).code == 0
+    (execution,) = ticked(lakechime, runs).launches
+    range_ = execution.ranges()[NAME + CHANGES]
+    assert (range_.start, range_.end) == (None, "0")
+
+
+def test_show_tells_positions_of_sources_and_why_the_consumer_is_blocked(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    table = lakechime("cdc", "show", NAME, "--json").json["table"]
+    assert (table["asks"], table["opened"]) == (None, {SOURCE: 0})
+    assert [(one["source"], one["epoch"], one["position"], one["offset"]) for one in table["positions"]] == [(SOURCE, 0, [3, 11, 0], 11)]
+    held(lakechime, runs)
+    table = lakechime("cdc", "show", NAME, "--json").json["table"]
+    consumer = table["consumers"][NAME]
+    assert (consumer["state"], table["asks"], consumer["reason"].startswith(BLOCKED)) == ("BLOCKED", SOURCE, True)
+    shown = lakechime("cdc", "show", NAME).out
+    assert all(part in shown for part in ("BLOCKED", "goes back from", SOURCE, "3, 11, 0"))
+
+
+def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    held(lakechime, runs)
+    dry = lakechime("cdc", "epoch", NAME, "--dry-run", "--json").json
+    assert (dry["confirmed"], opened(two_orders), consumer(lakechime).state) == (1, 0, ConsumerState.BLOCKED)
+    two_orders.tell(told(3, 12))
+    done = lakechime("cdc", "epoch", NAME, "--who", "ada")
+    assert (done.code, f"epoch 1 of {SOURCE} is open" in done.out) == (0, True)
+    assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.ACTIVE)
+    (execution,) = ticked(lakechime, runs).launches
+    assert (execution.step, execution.attempt) == (1, 2)
+    assert lakechime("trigger", "show", NAME, "--json").json["interventions"][0]["who"] == "ada"
+
+
+def test_an_epoch_is_confirmed_once_for_each_time_it_is_asked_for(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    held(lakechime, runs)
+    lakechime("cdc", "epoch", NAME)
+    again = lakechime("cdc", "epoch", NAME)
+    assert (again.code, "its consumer is not blocked; nothing was changed" in again.err, opened(two_orders)) == (1, True, 1)
+    held(lakechime, runs)
+    assert lakechime("cdc", "epoch", NAME, "--json").json["confirmed"] == 2
+    assert opened(two_orders) == 2
+
+
+def test_a_confirmation_that_was_cut_short_opens_no_further_epoch(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    held(lakechime, runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakechime_dagster.triggers.interventions.Interventions.resume", _cut_short)
+        assert lakechime("cdc", "epoch", NAME).code == 1
+    assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.BLOCKED)
+    assert lakechime("cdc", "epoch", NAME, "--json").json["confirmed"] == 1
+    assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.ACTIVE)
+
+
+def _cut_short(*_: object, **__: object) -> None:
+    raise OSError("killed")
+
+
+def test_what_is_held_for_another_reason_is_not_confirmed(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
+    held(lakechime, runs, f"{NAME}: amount is decimal(9,3) now")
+    answer = lakechime("cdc", "epoch", NAME)
+    assert (answer.code, "its consumer is BLOCKED: shop.orders: amount is decimal(9,3) now" in answer.err) == (1, True)
+    assert DeltaTable(two_orders.location(STATE)).version() == 0
+
+
+NOWHERE = "mysql+pymysql://reader:hunter2@127.0.0.1:1/shop"
+WRITTEN = """types={
+    "id": "decimal(20,0)",
+    "amount": "decimal(10,2)",
+    "of \\"whom\\"": "string",
+    "at": "timestamp",
+    "seen": "timestamp_ntz",
+    "paid": "boolean",
+    # "place": point has no exact type
+},
+"""
+
+
+@pytest.fixture
+def mysql(mariadb: MariaDB) -> Iterator[Database]:
+    with on_mariadb(mariadb) as found:
+        found.run(
+            'CREATE TABLE orders (id BIGINT UNSIGNED PRIMARY KEY, amount DECIMAL(10,2), `of "whom"` VARCHAR(9), at TIMESTAMP,'
+            " seen DATETIME(6), paid BIT(1), place POINT)"
+        )
+        yield found
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Database]:
+    with on_postgres(postgres_url) as found:
+        found.run("CREATE TABLE orders (id BIGINT PRIMARY KEY, amount NUMERIC(10,2), at TIMESTAMPTZ, note TEXT)")
+        yield found
+
+
+def written(lakechime: Cli, *arguments: str) -> Answer:
+    return lakechime("cdc", "check", NAME, "--types", *arguments)
+
+
+def of_database(database: Database, table: str = "orders") -> tuple[str, ...]:
+    return "--source-url", database.url, "--source-table", f"{database.schema}.{table}"
+
+
+@pytest.mark.services
+def test_types_are_written_as_they_are_declared_and_what_has_none_is_named(lakechime: Cli, mysql: Database) -> None:
+    Shop.declared(lakechime, envelope=Maxwell())
+    answer = written(lakechime, *of_database(mysql))
+    assert (answer.code, answer.out) == (1, WRITTEN)
+    assert 'no exact type for place (point): declare "string" to keep the text that the tool writes' in answer.err
+    document = written(lakechime, *of_database(mysql), "--json").json
+    assert (document["source_table"], document["refused"]) == (f"{mysql.schema}.orders", {"place": "point"})
+    assert ast.literal_eval(answer.out.strip().removeprefix("types=").removesuffix(",")) == document["types"]
+
+
+@pytest.mark.services
+def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: Cli, store: Database) -> None:
+    lakechime.monkeypatch.setenv("SHOP", store.url)
+    Shop.declared(lakechime, envelope=Dms(), monitor=Monitor(database="$SHOP", table=f"{store.schema}.orders"))
+    answer = written(lakechime, "--json")
+    assert (answer.code, answer.json["types"]) == (
+        0,
+        {"id": "bigint", "amount": "decimal(10,2)", "at": "timestamp", "note": "string"},
+    )
+    Shop.declared(lakechime, envelope=Canal())
+    other = written(lakechime, *of_database(store))
+    assert (other.code, "Canal follows MySQL and MariaDB, and this is PostgreSQL" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "'--source-url': give the URL of the database, or declare change_table(…, monitor=Monitor(…))"),
+        (["--source-url", NOWHERE, "--source-table", "a.b.c"], 2, "'--source-table': 'a.b.c' is no schema.table of the database"),
+        (["--source-url", "redis://h", "--source-table", "a.b"], 2, "'--source-url': url 'redis://h': give postgresql://"),
+        (["--source-url", NOWHERE, "--source-table", "a.b"], 1, "mysql+pymysql://reader:***@127.0.0.1:1/shop cannot be read"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(lakechime: Cli, arguments: list[str], code: int, message: str) -> None:
+    Shop.declared(lakechime, envelope=Maxwell())
+    answer = written(lakechime, *arguments)
+    assert (answer.code, message in answer.err, "hunter2" in answer.err, answer.out) == (code, True, False, "")
+
+
+def test_a_deployment_that_may_ask_no_database_asks_none(lakechime: Cli) -> None:
+    lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
+    lakechime.monkeypatch.setenv("SHOP", NOWHERE)
+    Shop.declared(lakechime, envelope=Maxwell(), monitor=Monitor(database="$SHOP", table="shop.orders"))
+    given = ("--source-url", NOWHERE)
+    answers = written(lakechime), written(lakechime, *given)
+    assert [answer.code for answer in answers] == [1, 1]
+    assert all("LAKECHIME_SOURCE_QUERIES is off, so that no database is asked" in answer.err for answer in answers)

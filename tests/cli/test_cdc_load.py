@@ -43,7 +43,7 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(lakechime: Cli, told_s
     given = ("--from", str(file), "--as-of", "mysql-bin.000001:3", "--chunk", "2")
     planned = f'3 rows, the last of them ["3"], would be loaded into {NAME}__changes'
     asked = lakechime("cdc", "load", NAME, *given)
-    assert (asked.code, f"error: {planned}; nothing was done: say --yes to do it" in asked.err) == (1, True)
+    assert (asked.code, f"error: {planned}; nothing was done: add --yes to do it" in asked.err) == (1, True)
     assert (lakechime("cdc", "load", NAME, *given, "--dry-run").out.strip(), len(read(told_shop.location("__changes")))) == (planned, 4)
 
     done = lakechime("cdc", "load", NAME, *given, "--yes", "--json").json
@@ -64,7 +64,7 @@ def test_a_declared_dump_is_the_one_that_is_loaded_and_what_is_wrong_with_one_is
     missing = lakechime("cdc", "load", NAME, "--yes")
     assert (missing.code, "dump.jsonl: there is no such file or folder; name the dump, or mount it here" in missing.err) == (1, True)
     file = dump(in_project("."), {"id": 7, "name": "Ann", "amount": 5})
-    assert f"1 row was loaded into {NAME}__changes in 1 chunk" in lakechime("cdc", "load", NAME, "--yes").out
+    assert f"1 row loaded into {NAME}__changes in 1 chunk" in lakechime("cdc", "load", NAME, "--yes").out
     file.write_text("")
     assert "the dump has no row for" in lakechime("cdc", "load", NAME, "--yes").err
     alone = lakechime("cdc", "load", NAME, "--from", str(tmp_path))

@@ -1,4 +1,4 @@
-"""`lakechime cdc compare` and `repair` beside a real MariaDB."""
+"""`lakechime cdc compare` and its repair beside a real MariaDB."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -58,11 +58,11 @@ def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, sho
 
     shown = lakechime("cdc", "compare", NAME, "--within", "0")
     assert shown.code == 1
-    assert "the lake has not read past the cut: what is missing may still be on its way" in shown.out
+    assert "the lake has not read past the snapshot: what is missing may still be on its way" in shown.out
 
-    planned = lakechime("cdc", "repair", NAME, "--within", "0", "--dry-run")
+    planned = lakechime("cdc", "compare", NAME, "--repair", "--within", "0", "--dry-run")
     assert (planned.code, planned.out.partition(" as ")[0]) == (0, f"2 rows and 1 deletion would be appended to {NAME}__changes,")
-    done = lakechime("cdc", "repair", NAME, "--key", "[2]", "--key", '["4"]', "--json").json
+    done = lakechime("cdc", "compare", NAME, "--repair", "--key", "[2]", "--key", '["4"]', "--json").json
     assert (done["rows"], done["deletions"], done["version"], done["twice"]) == (['["2"]'], ['["4"]'], 1, [])
     rows = [row for row in read(shop.location("__changes")) if row["topic_id"].startswith("lakechime-repair/")]
     assert sorted((row["op"], row["row_key"]) for row in rows) == [("d", "[4]"), ("r", "[2]")]
@@ -78,7 +78,7 @@ def test_what_cannot_be_asked_is_told_by_its_reason(lakechime: Cli) -> None:
         True,
     )
     Shop.declared(lakechime, monitor=Monitor(database="$NOT_THERE", table="shop.orders"))
-    odd = lakechime("cdc", "repair", NAME, "--key", "1")
+    odd = lakechime("cdc", "compare", NAME, "--repair", "--key", "1")
     assert (odd.code, "is no JSON array of 1 texts or whole numbers, such as [1]" in odd.err) == (2, True)
 
 

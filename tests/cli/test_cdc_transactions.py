@@ -41,7 +41,7 @@ def come(shop: Shop, *messages: Record, hours: int = 1) -> None:
 def test_where_all_came_it_says_so(shop: Shop) -> None:
     come(shop, change("0-1-2", 1, 10), change("0-1-2", 2, 11), end("0-1-2", 2))
     answer = shop.lakechime("cdc", "compare", NAME, "--transactions")
-    assert (answer.code, answer.out) == (0, "1 transaction ended with 2 changes of the table\nall of them came\n")
+    assert (answer.code, answer.out) == (0, "1 transaction ended with 2 changes of the table\nall of them arrived\n")
 
 
 def test_what_lacks_is_named_and_the_exit_code_is_1(shop: Shop) -> None:

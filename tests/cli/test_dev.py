@@ -105,7 +105,7 @@ def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_de
     with urllib.request.urlopen(f"{page}/around?table=gold.daily_delays", timeout=60) as answer:
         assert "bronze.weather" in answer.read().decode()
     family = running.descendants()
-    replayers = [pid for pid, command in family.items() if "demo replay" in command]
+    replayers = [pid for pid, command in family.items() if "demo --speed" in command]
     assert len(replayers) == 1, (family, running.lines[-20:])
     os.kill(replayers[0], signal.SIGKILL)
     running.await_line("replay ended with exit code -9; the rest goes on")

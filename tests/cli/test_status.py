@@ -43,7 +43,7 @@ def test_the_lake_of_a_project_is_that_of_its_own_definitions(lakechime: Cli, mo
     monkeypatch.delenv("LAKECHIME_LAKE")
     monkeypatch.setattr(resource, "_LAKES", {})
     assert lakechime("status", "--json").json["lake"] == "none"
-    assert "no lake is declared here" in lakechime("cdc", "plan", "a.b", "--json").json["error"]["message"]
+    assert "no lake is declared here" in lakechime("cdc", "check", "a.b", "--json").json["error"]["message"]
     monkeypatch.syspath_prepend(folder)
     (folder / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "own_project"\n')
     (folder / "own_project").mkdir()

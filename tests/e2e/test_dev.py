@@ -24,7 +24,7 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
 ) -> None:
     env = environment(tmp_path, LAKECHIME_SPARK_JARS=str(spark_jars))
     port = free_port()
-    lakechime(env, "demo", "replay", "--days", "2", "--hours", "1")
+    lakechime(env, "demo", "--days", "2", "--hours", "1")
     command = [*program("lakechime"), "dev", "--port", str(port), "--speed", "8"]
     service = Service("lakechime-dev", command, cwd=REPOSITORY, env=env, port=port, log=tmp_path / "lakechime-dev.log")
     service.start()
@@ -45,7 +45,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     """What is wrong in a column is made right by a backfill of exactly those that read what it comes from, whatever is killed meanwhile."""
     wrong = DeltaTable(platform.location("silver.flights")).update(updates={"wind_speed": "wind_speed + 100"}, predicate="hour = 9")
     assert wrong["num_updated_rows"]
-    assert "silver.flights" in unequal(lakechime(env, "demo", "verify", expect=None))
+    assert "silver.flights" in unequal(lakechime(env, "demo", "--verify", expect=None))
     done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")
     backfill, readers = done["backfill"], {"silver.flights", "gold.daily_delays"}
     assert {order["table"] for order in done["orders"]} == readers
@@ -83,11 +83,11 @@ def strike(home: str) -> None:
 
 
 def verified(env: dict[str, str], platform: Platform) -> dict[str, Any] | None:
-    """What `demo verify` says, once everything is equal."""
+    """What `demo --verify` says, once everything is equal."""
     if any(subscription.open or subscription.waiting for subscription in overview(platform.ledger)):
         return None
     try:
-        return lakechime(env, "demo", "verify")
+        return lakechime(env, "demo", "--verify")
     except AssertionError:
         return None
 

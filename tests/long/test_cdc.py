@@ -98,7 +98,7 @@ class Trial:
         found = self._monitored(table)
         if not found["same"] and self.untold.get(table.name):
             self.say(f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} told nothing of them")
-            done = self.chain.running.lakechime("cdc", "repair", table.name)
+            done = self.chain.running.lakechime("cdc", "compare", "--repair", table.name)
             self.mended += len(done["rows"]) + len(done["deletions"])
             found = self._monitored(table)
         self.untold.pop(table.name, None)

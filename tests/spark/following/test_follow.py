@@ -238,6 +238,6 @@ def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSessi
     table.run()
     shutil.rmtree(table.bronze)
     table.tell([order(3, at=3)])
-    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime cdc rebuild orders` makes the table anew"):
+    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime trigger seek orders --to beginning` makes the table anew"):
         table.attempt(2)
     assert [row["id"] for row in table.rows] == [1, 2]

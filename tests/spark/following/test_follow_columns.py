@@ -77,7 +77,7 @@ def test_a_row_of_which_messages_lack_a_declared_column_is_there_all_the_same(sp
     assert table.run().events == {"applied": 3}
     expected = [(1, "Eve", None), (2, "Bob", None), (3, "Jim", 30), (4, "Sue", None), (5, "Max", None)]
     assert [tuple(row.values()) for row in table.rows] == expected
-    table.checkpoint = SnapshotCheckpoint()  # as `cdc rebuild` does
+    table.checkpoint = SnapshotCheckpoint()  # as `trigger seek --to beginning` does
     table.run()
     assert [tuple(row.values()) for row in table.rows] == expected
 
