@@ -92,7 +92,7 @@ ALARMS = (
         "lakechime_type_rows_pending > 0",
         "15m",
         "warning",
-        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema quarantine tells why.",
+        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema show tells --quarantine why.",
     ),
     Alarm(
         "LakechimeTypeConflict",

@@ -1,27 +1,378 @@
 """`lakechime lineage`: column lineage."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakechime_dagster.cli import common, lineage_ask
-from lakechime_dagster.cli.common import MAX_LIMIT, Json, count, declared_lake, note, open_platform, print_json, say
-from lakechime_dagster.cli.lineage_ask import asked
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    MAX_LIMIT,
+    Json,
+    Since,
+    TimeColumn,
+    Until,
+    count,
+    declared_lake,
+    declared_subscriptions,
+    note,
+    open_platform,
+    print_json,
+    print_table,
+    say,
+    when,
+)
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
 from lakechime_dagster.lineage.check import ORDER, Class
+from lakechime_dagster.lineage.graph import by_owner
 
 if TYPE_CHECKING:
+    from lakechime_dagster.lineage.answers import ConsumerHit, Hit, Hits, Step
+    from lakechime_dagster.lineage.backfill import Window
+    from lakechime_dagster.lineage.backfills import ReaderPartitions
     from lakechime_dagster.lineage.check import Finding
-    from lakechime_dagster.lineage.columns import Read
+    from lakechime_dagster.lineage.columns import ColumnRef, Read
+    from lakechime_dagster.lineage.graph import TableFacts
     from lakechime_dagster.lineage.manifest import Manifest
+    from lakechime_dagster.lineage.network import Certainty
     from lakechime_dagster.lineage.plan import ReadFindings
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
+
+app = typer.Typer(name="lineage", help="Column lineage: what columns are computed from, whom a change affects; plan it before any run.")
+
+
+class KindName(StrEnum):
+    """How surely something is affected, as an option names it."""
+
+    DIRECT = "direct"
+    INDIRECT = "indirect"
+    UNSURE = "unsure"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, or a column as schema.table.column.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Tables, or columns as schema.table.column.")]
+Depth = Annotated[int | None, typer.Option("--depth", min=1, max=MAX_LIMIT, help="At most so many edges.")]
+OfKind = Annotated[
+    KindName | None,
+    typer.Option("--kind", help="Only what values are computed from (direct), what only filters or joins (indirect), or what is unsure."),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="At most so many tables, the nearest ones first.")]
+Partitions = Annotated[
+    list[str] | None, typer.Option("--partitions", metavar="JSON", help="A partition of what changed, as a JSON array; may be repeated.")
+]
+ByOwner = Annotated[bool, typer.Option("--by-owner", help="Show whose tables and dashboards are affected, and which have no owner.")]
+Parts = Mapping[str, "ReaderPartitions"]
+
+
+@app.command()
+def upstream(
+    name: Name,
+    source: Annotated[str | None, typer.Option("--from", metavar="NAME", help="Only the shortest path from this table or column.")] = None,
+    depth: Depth = None,
+    kind: OfKind = None,
+    limit: Limit = 100,
+    as_json: Json = False,
+) -> None:
+    """Show what a table or column is computed from, with the path; `impact` shows what is computed from it."""
+    lineage = asked()
+    ref = lineage.ref(name)
+    if source is not None:
+        _path(lineage, lineage.ref(source), ref, kind or KindName.UNSURE, as_json)
+        return
+    found = lineage.hits([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
+    unknown = lineage.unknown([ref], upstream=True)
+    if as_json:
+        print_json(hits_document(lineage, [ref], found, unknown))
+        return
+    empty = "nothing more is known" if unknown else f"{ref} is computed from nothing: its values are constants"
+    empty = empty if kind is None else f"nothing of kind {kind.value}"
+    print_hits(lineage, found, lineage.facts(one.table for one in found.hits), empty)
+    print_unknown(unknown)
+
+
+def _path(lineage: "AskedLineage", start: "ColumnRef", end: "ColumnRef", kind: KindName, as_json: bool) -> None:
+    """The shortest path from one table or column to another, by nothing less sure than the kind."""
+    from lakechime_dagster.lineage.network import Certainty
+
+    if start.table == end.table:
+        raise common.wrong("--from", f"{start} is of the same table; name another one")
+    found = lineage.path(start, end, Certainty[kind.name])
+    if found is None:
+        raise NotFoundError(f"no path leads from {start} to {end}, as far as is known")
+    if as_json:
+        print_json({"from": str(start), "to": str(end), "path": path_document(found)})
+    else:
+        print_table(("from", "by", "to"), [(step.source, ", ".join(step.kinds), step.target) for step in found], empty="")
+
+
+@app.command()
+def impact(
+    names: Names,
+    since: Since = None,
+    until: Until = None,
+    time_column: TimeColumn = None,
+    partitions: Partitions = None,
+    depth: Depth = None,
+    kind: OfKind = None,
+    limit: Limit = 100,
+    by: ByOwner = False,
+    as_json: Json = False,
+) -> None:
+    """Show what is computed from tables or columns, who reads that, and which tables further down are unaffected, and why.
+
+    `--depth 1` shows the direct readers. With days or partitions of the change, it shows which partitions of the lake's tables are
+    affected.
+    """
+    from lakechime_dagster.lineage.backfill import Window
+
+    lineage = asked()
+    refs = [lineage.ref(name) for name in names]
+    parts = _parts(lineage, refs, Window(since=since, until=until, column=time_column), partitions or [])
+    everything = lineage.hits(refs)
+    found = _within(everything, parts)
+    spared = {one.table: one.reason for one in lineage.not_hit(refs, everything)} | _untouched(parts)
+    consumers = lineage.consumers(refs, found)
+    if depth is not None or kind is not None:
+        found = _within(lineage.hits(refs, depth=depth, kind=certainty(kind)), parts)
+    if by:
+        _print_owners(lineage, refs, found, consumers, as_json)
+        return
+    unknown = lineage.unknown(refs)
+    if as_json:
+        answer: dict[str, Any] = {
+            "consumers": [consumer_document(lineage, one) for one in consumers],
+            "not_hit": [{"table": table, "reason": reason} for table, reason in spared.items()],
+            "reads_recorded_by": [{"by": one.name, "since_ts": one.since_ms, "last_ts": one.last_ms} for one in lineage.read_ways],
+        }
+        print_json(hits_document(lineage, refs, found, unknown) | answer | ({"partitions": _documents(parts)} if parts else {}))
+        return
+    shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
+    print_hits(
+        lineage,
+        shown,
+        lineage.facts(one.table for one in shown.hits),
+        f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {when(lineage.since_ms) or 'ever'}",
+    )
+    _print_parts(parts)
+    print_consumers(lineage, consumers)
+    if spared:
+        say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} unaffected:")
+        print_table(("table", "why not"), spared.items(), empty="")
+    print_unknown(unknown)
+    for way in lineage.read_ways:
+        say(f"Reads of other programs are recorded by {way.name} since {when(way.since_ms)}, last {when(way.last_ms)}.")
+
+
+def _parts(
+    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", window: "Window", partitions: Sequence[str]
+) -> dict[str, "ReaderPartitions"]:
+    """What of each reader is affected, where days or partitions are given; nothing otherwise."""
+    from lakechime_dagster.lineage.backfills import Asked, partitions_hit
+
+    if window.column is not None and not window.is_bounded:
+        raise common.wrong("--time-column", "needs --since or --until")
+    if not partitions and not window.is_bounded:
+        return {}
+    if partitions and window.is_bounded:
+        raise common.wrong("--partitions", "give either partitions, or --since and --until")
+    several = [common.partition("--partitions", text) or [] for text in partitions]
+    question = Asked(columns=tuple(refs), window=window)
+    return partitions_hit(lineage.platform, lineage.lake, declared_subscriptions(manual=True), question, several)
+
+
+def _within(found: "Hits", parts: Parts) -> "Hits":
+    """Without the tables of which no partition is affected."""
+    return replace(found, hits=tuple(one for one in found.hits if one.table not in parts or parts[one.table].is_hit))
+
+
+def _untouched(parts: Parts) -> dict[str, str]:
+    return {table: one.what for table, one in parts.items() if not one.is_hit}
+
+
+def _documents(parts: Parts) -> list[dict[str, Any]]:
+    return [
+        {"table": table, "partitions": None if one.hit is None else list(one.hit), "partitions_not_hit": one.others, "what": one.what}
+        for table, one in parts.items()
+        if one.is_hit
+    ]
+
+
+def _print_parts(parts: Parts, most: int = 8) -> None:
+    if not parts:
+        return
+    rows = []
+    for table, one in parts.items():
+        if one.hit:
+            more = f" and {len(one.hit) - most} more" if len(one.hit) > most else ""
+            rows.append((table, ", ".join(one.hit[:most]) + more, one.others))
+        elif one.is_hit:
+            rows.append((table, one.what, ""))
+    say("\naffected in tables of the lake:")
+    print_table(("table", "what", "unaffected partitions"), rows, empty="nothing")
+
+
+def _print_owners(
+    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", found: "Hits", consumers: "Sequence[ConsumerHit]", as_json: bool
+) -> None:
+    """Whose tables and dashboards are affected, and which have no owner."""
+    tables = [one.table for one in found.hits]
+    owned = by_owner(lineage.facts(tables), tables)
+    reads: dict[str, list[str]] = {}
+    for one in consumers:
+        for owner in one.owners or ("",):
+            reads.setdefault(owner, []).append(f"{one.consumer.kind.value} {one.consumer.name}")
+    ownerless, unread = owned.pop("", ()), reads.pop("", [])
+    everybody = sorted({*owned, *reads})
+    if as_json:
+        several = [{"owner": one, "tables": list(owned.get(one, ())), "consumers": reads.get(one, [])} for one in everybody]
+        print_json(
+            {
+                "of": [str(ref) for ref in refs],
+                "owners": several,
+                "without_owner": list(ownerless),
+                "consumers_without_owner": unread,
+            }
+        )
+        return
+    rows = [(one, ", ".join(owned.get(one, ())), ", ".join(reads.get(one, ()))) for one in everybody]
+    print_table(("owner", "tables", "reads in"), rows, empty="no table that has an owner is affected")
+    for noun, nobodys in (("table", ownerless), ("reader", unread)):
+        if nobodys:
+            say(f"{count(len(nobodys), noun)} without an owner: {', '.join(nobodys)}")
+
+
+def asked() -> "AskedLineage":
+    """The lineage of this deployment's store and lake."""
+    from lakechime_dagster.lineage.service import AskedLineage
+
+    platform = open_platform()
+    return AskedLineage(platform, declared_lake(platform.settings))
+
+
+def certainty(kind: KindName | None) -> "Certainty | None":
+    from lakechime_dagster.lineage.network import Certainty
+
+    return None if kind is None else Certainty[kind.name]
+
+
+def hit_document(lineage: "AskedLineage", hit: "Hit", facts: "TableFacts") -> dict[str, Any]:
+    """One hit as JSON."""
+    return {
+        "table": hit.table,
+        "layer": hit.layer,
+        "kind": hit.certainty.name.lower(),
+        "rows": None if hit.rows is None else hit.rows.name.lower(),
+        "columns": [{"name": one.name, "kind": one.certainty.name.lower(), "layer": one.layer} for one in hit.columns],
+        "path": path_document(hit.path),
+        **facts_document(lineage, facts),
+    }
+
+
+def facts_document(lineage: "AskedLineage", facts: "TableFacts") -> dict[str, Any]:
+    """Owners, jobs and times of a table, as JSON."""
+    return {
+        "owners": list(facts.owners),
+        "jobs": list(facts.jobs),
+        "links": dict(facts.links),
+        "last_seen_ts": facts.last_ms,
+        "stale": lineage.is_stale(facts),
+    }
+
+
+def path_document(path: "Iterable[Step]") -> list[dict[str, Any]]:
+    return [{"source": str(step.source), "kinds": list(step.kinds), "target": str(step.target)} for step in path]
+
+
+def print_hits(lineage: "AskedLineage", found: "Hits", facts: "Mapping[str, TableFacts]", empty: str) -> None:
+    """Hits for people, and how many were left out."""
+    rows = [
+        (
+            hit.layer,
+            hit.table,
+            hit.certainty.name.lower(),
+            _columns(hit),
+            ", ".join(facts[hit.table].owners),
+            _seen(lineage, facts[hit.table]),
+            _way(hit),
+        )
+        for hit in found.hits
+    ]
+    print_table(("layer", "table", "kind", "columns", "owners", "last seen", "by way of"), rows, empty=empty)
+    if found.more:
+        say(f"… and {count(found.more, 'more table')}; --limit shows them")
+
+
+def consumer_document(lineage: "AskedLineage", one: "ConsumerHit") -> dict[str, Any]:
+    """A reader that writes nothing, as JSON."""
+    who = one.consumer
+    return {
+        "consumer": who.kind.value,
+        "namespace": who.namespace,
+        "name": who.name,
+        "kind": one.certainty.name.lower(),
+        "columns": [str(ref) for ref in one.refs],
+        "last_read_ts": one.last_ms,
+        "active": one.is_active(lineage.now_ms),
+        "owners": list(one.owners),
+        "link": one.link,
+    }
+
+
+def print_consumers(lineage: "AskedLineage", several: "Sequence[ConsumerHit]") -> None:
+    """Readers that write nothing, or that such readers are unknown."""
+    if several:
+        rows = [
+            (
+                one.consumer.kind.value,
+                one.consumer.name,
+                one.certainty.name.lower(),
+                ", ".join(map(str, one.refs[:4])),
+                ", ".join(one.owners),
+                when(one.last_ms) + " (active)" * one.is_active(lineage.now_ms),
+                one.link,
+            )
+            for one in several
+        ]
+        say(f"\n{count(len(several), 'reader')} that {'writes' if len(several) == 1 else 'write'} nothing:")
+        print_table(("reader", "name", "kind", "columns", "owners", "last read", "link"), rows, empty="")
+    elif not lineage.read_ways:
+        note("readers outside this lake are unknown: no audit log is configured")
+
+
+def print_unknown(reasons: Iterable[str]) -> None:
+    """Why there may be more than is shown."""
+    for reason in reasons:
+        note(f"unknown: {reason}")
+
+
+def _seen(lineage: "AskedLineage", facts: "TableFacts") -> str:
+    return when(facts.last_ms) + " (stale)" * lineage.is_stale(facts)
+
+
+def _columns(hit: "Hit", most: int = 4) -> str:
+    names = [one.name for one in hit.columns[:most]] + [f"+{len(hit.columns) - most}"] * (len(hit.columns) > most)
+    return ", ".join(names) or "(rows)"
+
+
+def _way(hit: "Hit") -> str:
+    """The tables between the two ends of a path."""
+    return " → ".join(dict.fromkeys(step.target.table for step in hit.path[:-1]))
+
+
+def hits_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits", unknown: tuple[str, ...]) -> dict[str, Any]:
+    facts = lineage.facts(one.table for one in found.hits)
+    return {
+        "of": [str(ref) for ref in refs],
+        "recorded_since_ts": lineage.since_ms,
+        "not_known": list(unknown),
+        "hits": [hit_document(lineage, one, facts[one.table]) for one in found.hits],
+        "more": found.more,
+    }
 
 
 MAX_TOLD = 20  # lines that were refused, and data sets outside, that are told for people
@@ -46,6 +397,7 @@ ColumnRows = Annotated[
 AuditTable = Annotated[str | None, typer.Option("--table", help="Read only this audit table.")]
 
 
+@app.command()
 def ingest(
     file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="JSON lines, or - for standard input.")] = None,
     way: Annotated[str, typer.Option("--way", help="By which name it is counted what came, and since when.")] = "file",
@@ -137,6 +489,7 @@ def _read_logs(table: str | None, as_json: bool) -> None:
             note(f"{name}, row {refused.line} of these: {refused.problem}")
 
 
+@app.command()
 def export(
     table: Table = None,
     form: As = Form.OPENLINEAGE,
@@ -179,22 +532,46 @@ def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:
 
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; lineage.json beside workspace.yaml unless given.")]
 OnlyCheck = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 when the file is not what the code says.")]
-Against = Annotated[Path, typer.Option("--against", help="The manifest of the code as it was, such as of the main branch.")]
-FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least that fails: {', '.join(ORDER)}, or `nothing`.")]
-Accept = Annotated[str | None, typer.Option("--accept", help="Accept, in lineage.json, the finding of a key that --json tells.")]
+Against = Annotated[
+    Path | None, typer.Option("--against", help="Write nothing; compare with this manifest, such as of the main branch, as Markdown.")
+]
+FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least finding that fails: {', '.join(ORDER)}, or `nothing`.")]
+Accept = Annotated[str | None, typer.Option("--accept", help="Accept, in lineage.json, the finding of this key, which --json shows.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted; --accept needs it.")]
-Live = Annotated[bool, typer.Option("--live", help="Take the columns of sources from the tables that are there, not from the file.")]
+Live = Annotated[bool, typer.Option("--live", help="Read the columns of sources from their tables, not from the manifest.")]
 Drafts = Annotated[bool, typer.Option("--draft", help="Draft a notification for each table whose change affects others.")]
 NOTHING = "nothing"
 
 
-def plan(out: Out = None, check: OnlyCheck = False, as_json: Json = False) -> None:
-    """Run each function and query over empty inputs, and write down what they compute: schemas, column lineage, digests.
+@app.command()
+def plan(
+    out: Out = None,
+    check: OnlyCheck = False,
+    against: Against = None,
+    fail_on: FailOn = str(Class.BREAKS),
+    accept: Accept = None,
+    reason: Reason = None,
+    live: Live = False,
+    draft: Drafts = False,
+    as_json: Json = False,
+) -> None:
+    """Run each function and query over empty inputs, and write what they compute to a file: schemas, column lineage, digests.
 
-    Equal code gives the same file, byte for byte, as long as the tables that others write have the same columns; of tables that are
-    not there, the columns are taken from the file. What breaks over no rows, wants a run's context, writes or acts on rows is
-    said as not known. What was accepted by `lakechime lineage check` stays as long as the code makes it.
+    Equal code gives the same file, byte for byte, while the tables of other programs have the same columns; columns of tables that do
+    not exist are read from the file. What fails over no rows, needs a run's context or acts on rows is recorded as unknown.
+
+    `--against` compares with another manifest: what breaks, which rows and values change, of which owner, and who reads that. It needs
+    no tables, and no store. The exit code is 1 when a finding that is not accepted in lineage.json is as bad as `--fail-on`.
     """
+    if against is not None:
+        _compare(against, fail_on, accept, reason, live=live, draft=draft, as_json=as_json)
+        return
+    if accept is not None or live or draft:
+        raise common.wrong("--accept / --live / --draft", "is of a comparison; give --against")
+    _plan(out, check, as_json)
+
+
+def _plan(out: Path | None, check: bool, as_json: bool) -> None:
     from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS
     from lakechime_dagster.lineage.plan import planned_manifest
 
@@ -243,21 +620,8 @@ def manifest_path() -> Path:
     return project_folder() / FILE
 
 
-def check(
-    against: Against,
-    fail_on: FailOn = str(Class.BREAKS),
-    accept: Accept = None,
-    reason: Reason = None,
-    live: Live = False,
-    draft: Drafts = False,
-    as_json: Json = False,
-) -> None:
-    """Ask each function and query again and compare: what breaks, which rows and values change, of whom. Markdown, by owner.
-
-    Columns of tables that others write are taken from the file, so that it runs where there are no tables and no store; with one it
-    tells which dashboards, people and jobs elsewhere read what changes. What is accepted stands in the project's lineage.json, to be
-    merged with the change, or in the file. The exit code is 1 when something that is not accepted is as bad as `--fail-on`.
-    """
+def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None, *, live: bool, draft: bool, as_json: bool) -> None:
+    """What the code would change of another manifest."""
     from lakechime_dagster.lineage.check import compare, markdown, with_accepted
     from lakechime_dagster.lineage.manifest import read_manifest
     from lakechime_dagster.lineage.plan import ReadFindings, gate_readers, planned_manifest
@@ -335,7 +699,7 @@ def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
 
     for table, kept, is_new in draft_findings(platform, found):
         what = "drafted" if is_new else f"{kept.state} already"
-        note(f"change {kept.change_id} is {what} for {table}; see `lakechime notification list {kept.change_id}`")
+        note(f"change {kept.change_id} is {what} for {table}; see `lakechime notification show {kept.change_id}`")
 
 
 def _checked(fail_on: str) -> Class | None:
@@ -367,23 +731,3 @@ def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None) -> N
 
 def _without_kind(key: str) -> str:
     return key.partition(": ")[2]
-
-
-app = typer.Typer(name="lineage", help="Column lineage: where columns come from and who reads them; plan it before any run.")
-for command in (
-    lineage_ask.upstream,
-    lineage_ask.downstream,
-    lineage_ask.path,
-    lineage_ask.impact,
-    lineage_ask.readers,
-    plan,
-    check,
-    ingest,
-    export,
-):
-    app.command()(command)
-
-
-@app.callback()
-def lineage() -> None:
-    """Column lineage: where columns come from and who reads them; plan it before any run."""

@@ -40,7 +40,7 @@ FIELDS = {"what": "--what", "on": "--on", "action": "--action", "sender": "--fro
 NUMBER = {"metavar": "CHANGE", "min": 1, "max": 2**31 - 1}
 
 app = typer.Typer(name="notification", help="Change notifications: draft a change, see whom it affects, notify its owners.")
-Number = Annotated[int, typer.Argument(**NUMBER, help="Its number, see `lakechime notification list`.")]
+Number = Annotated[int, typer.Argument(**NUMBER, help="Its number, see `lakechime notification show`.")]
 Of = Annotated[list[str] | None, typer.Argument(metavar="[OF]...", help="Tables, as schema.table, or columns, schema.table.column.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help=f"One of: {KINDS}.")]
 What = Annotated[str | None, typer.Option("--what", help="What happens, in a sentence or two.")]

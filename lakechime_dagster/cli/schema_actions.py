@@ -142,7 +142,7 @@ def reprocess(
             print_table(["refused for", "type by now", "rows"], [[*map(str, one.values())] for one in kinds], empty="")
     else:
         asked = reprocesses.ask(table.name, by)
-        done = f"which its sensor launches; `lakechime schema quarantine {stream.name}` shows the result"
+        done = f"which its sensor launches; `lakechime schema show {stream.name} --quarantine` shows the result"
         sentence = f"reprocessing {asked.reprocess_id} of {stream.name} is done by the next execution of {table.name}, {done}"
         _told({**told, "reprocessing": asked.reprocess_id}, sentence, as_json)
 

@@ -103,7 +103,7 @@ def remedy(name: str, names: Collection[str]) -> str:
     if near:
         return f"did you mean {printable(near[0])}?"
     told = ", ".join(printable(one) for one in sorted(names)[:MAX_NAMED]) or "none"
-    return f"there are {told}" if len(names) <= MAX_NAMED else f"there are {len(names):,}, such as {told}; see `lakechime schema list`"
+    return f"there are {told}" if len(names) <= MAX_NAMED else f"there are {len(names):,}, such as {told}; see `lakechime schema show`"
 
 
 _WHY = {

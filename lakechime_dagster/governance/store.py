@@ -206,7 +206,7 @@ class Notifications:
             message = message_table.c
             sent = sa.select(message.message_id).where(message.change_id == change_id, message.owner == owner)
             if connection.execute(sent.limit(1)).first() is None:
-                raise NotFoundError(f"{owner} was not notified of change {change_id}; see `lakechime notification list {change_id}`")
+                raise NotFoundError(f"{owner} was not notified of change {change_id}; see `lakechime notification show {change_id}`")
             values = {"change_id": change_id, "owner": owner, "who": who, "note": note, "acked_ts": now_ms(connection)}
             connection.execute(insert_if_absent(connection, acknowledgement_table).values(values))
             return next(one for one in self._acknowledgements(connection, change_id) if one.owner == owner)
@@ -274,7 +274,7 @@ class Notifications:
         this = (change_table.c.change_id == change_id, change_table.c.deployment == self.deployment)
         row = connection.execute(sa.select(change_table).where(*this)).first()
         if row is None:
-            raise NotFoundError(f"there is no change {change_id}; see `lakechime notification list`")
+            raise NotFoundError(f"there is no change {change_id}; see `lakechime notification show`")
         return _change(row)
 
     def _locked(self, connection: Connection, change_id: int) -> KeptChange:

@@ -164,7 +164,7 @@ class Replays:
             known = {row.type: row.type_id for row in connection.execute(of_types)}
             if missing := sorted({*types} - {*known}):
                 problem = f"{shown(missing[0])} has no table in event group {group}, so that there is nothing to replay into"
-                raise NotFoundError(f"{problem}; see `lakechime schema list {group}`")
+                raise NotFoundError(f"{problem}; see `lakechime schema show {group}`")
             opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
             for name in sorted(types):
                 is_less = name in opened and is_whole and not (opened[name].is_whole or opened[name].is_rebuild)
@@ -774,7 +774,7 @@ class Reprocesses:
         with writing(self.engine) as connection:
             opened = self._opened(connection, table)
             if opened is None:
-                raise NotFoundError(f"no request to reprocess {table} is open; see `lakechime schema quarantine`")
+                raise NotFoundError(f"no request to reprocess {table} is open; see `lakechime schema show --quarantine`")
             if not dry_run:
                 this = (store_schema.stream_reprocess.c.reprocess_id == opened.reprocess_id, _DECISIONS_OPEN)
                 reason = store_schema.stream_reprocess.c.reason + f"; cancelled by {by.who}: {by.reason}"

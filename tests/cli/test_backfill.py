@@ -188,7 +188,7 @@ def test_an_append_target_is_refused_with_the_remedy_and_nothing_is_ordered(flig
 
 def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
     done = flights("backfill", "run", "--columns", "bronze.weather.wind", "--except", "gold.log", *WHY, "--json").json
-    change = flights("notification", "list", str(done["change"]), "--json").json
+    change = flights("notification", "show", str(done["change"]), "--json").json
     assert (change["state"], change["kind"], change["of"]) == ("draft", "backfill", ["bronze.weather.wind"])
     assert change["what"] == "It is computed again: the wind was wrong"
     backfill = done["backfill"]

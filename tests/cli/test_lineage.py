@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.demo.flights import lake
@@ -45,7 +46,7 @@ def recorded(lakechime: Cli) -> Cli:
 
 
 def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(lakechime: Cli) -> None:
-    told = lakechime("lineage", "downstream", "bronze.weather", "--json").json
+    told = lakechime("lineage", "impact", "bronze.weather", "--json").json
     assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["hits"]] == [
         (1, "gold.daily_delays", "unsure"),
         (1, "silver.flights", "unsure"),
@@ -54,11 +55,10 @@ def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(l
     ]
     assert told["hits"][1]["owners"] == ["team:ops"]
     assert told["not_known"] == ["no run has recorded lineage yet: only declared reads are known"]
-    assert "not known: no run" in lakechime("lineage", "downstream", "bronze.weather").err
 
 
 def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
-    told = recorded("lineage", "downstream", "bronze.flights.dep_delay", "--json").json
+    told = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json
     assert [(hit["layer"], hit["table"], hit["kind"], [one["name"] for one in hit["columns"]], hit["owners"]) for hit in told["hits"]] == [
         (1, "gold.daily_delays", "unsure", [], ["team:analytics"]),
         (1, "silver.flights", "direct", ["dep_delay"], ["team:ops"]),
@@ -72,17 +72,6 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
     ]
     assert told["hits"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
     assert told["not_known"] == []
-
-
-def test_depth_kind_and_limit_narrow_the_answer(recorded: Cli) -> None:
-    def tables(*options: str) -> list[str]:
-        told = recorded("lineage", "downstream", "bronze.weather.time_hour", *options, "--json").json
-        return [hit["table"] for hit in told["hits"]]
-
-    assert tables("--kind", "indirect") == ["silver.flights", "gold.route_hour", "lab.guess"]
-    assert tables("--kind", "direct") == []
-    assert tables("--depth", "1") == ["gold.daily_delays", "silver.flights"]
-    assert recorded("lineage", "downstream", "bronze.weather.time_hour", "--limit", "1", "--json").json["more"] > 0
 
 
 def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(lakechime: Cli) -> None:
@@ -110,17 +99,17 @@ def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
 
 def test_nothing_and_not_known_are_different_answers(recorded: Cli) -> None:
     nothing = recorded("lineage", "upstream", "lab.fixed.constant")
-    assert (nothing.out, nothing.err) == ("lab.fixed.constant comes from nothing: its values are constants\n", "")
+    assert (nothing.out, nothing.err) == ("lab.fixed.constant is computed from nothing: its values are constants\n", "")
     opaque = recorded("lineage", "upstream", "lab.guess.risk")
     assert "silver.flights" in opaque.out
-    assert opaque.err == "not known: lab.guess.risk: rows of an RDD\n"
+    assert opaque.err == "unknown: lab.guess.risk: rows of an RDD\n"
     elsewhere = recorded("lineage", "upstream", "bronze.weather")
-    assert elsewhere.err == "not known: bronze.weather is written elsewhere, and nobody has told from what\n"
-    assert "nothing reads lab.guess, as far as runs told since 2023-11-14" in recorded("lineage", "downstream", "lab.guess").out
+    assert elsewhere.err == "unknown: bronze.weather is written elsewhere, and nobody has told from what\n"
+    assert "nothing reads lab.guess, as far as runs recorded since 2023-11-14" in recorded("lineage", "impact", "lab.guess").out
 
 
 def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
-    table = recorded("lineage", "downstream", "silver.flghts")
+    table = recorded("lineage", "impact", "silver.flghts")
     assert (table.code, table.err) == (
         3,
         "error: lineage knows no data set 'silver.flghts'; did you mean silver.flights?\n",
@@ -130,31 +119,20 @@ def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
 
 
 def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
-    told = recorded("lineage", "path", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json").json
+    told = recorded("lineage", "upstream", "--from", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json").json
     assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]
-    rows = recorded("lineage", "path", "bronze.weather.time_hour", "gold.route_hour", "--json").json
+    rows = recorded("lineage", "upstream", "--from", "bronze.weather.time_hour", "gold.route_hour", "--json").json
     assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
     sure = make_statement("lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it")
     far = make_statement("lab.far", inputs=("silver.flights",), of_it="silver.flights.dep_delay")
     short = make_statement("lab.both", inputs=("bronze.flights",), opaque={"guess": "rows of an RDD"}, constant=())
     records = [make_record(one, namespace="local", job=job, at=DAY) for job, one in (("far", far), ("both", sure), ("short", short))]
     SqlLineage(recorded.platform.store.engine).record_all(records)
-    both = recorded("lineage", "path", "bronze.flights.dep_delay", "lab.both.guess", "--json").json
+    both = recorded("lineage", "upstream", "--from", "bronze.flights.dep_delay", "lab.both.guess", "--json").json
     assert [step["kinds"] for step in both["path"]] == [["identity"]] * 3
-    none = recorded("lineage", "path", "gold.route_hour", "bronze.flights")
-    assert (none.code, none.err) == (3, "error: no way leads from gold.route_hour to bronze.flights, as far as is known\n")
-    assert recorded("lineage", "path", "silver.flights", "silver.flights.wind").code == 2
-
-
-def test_readers_are_told_with_since_when_reads_are_recorded(recorded: Cli) -> None:
-    told = recorded("lineage", "readers", "silver.flights.dep_delay", "--json").json
-    assert [(hit["table"], hit["kind"]) for hit in told["readers"]] == [
-        ("gold.airline_scorecard", "unsure"),
-        ("gold.route_hour", "direct"),
-        ("lab.guess", "unsure"),
-    ]
-    assert told["recorded_since_ts"] == DAY
-    assert "Reads are recorded since 2023-11-14 22:13:20 UTC." in recorded("lineage", "readers", "lab.guess").out
+    none = recorded("lineage", "upstream", "--from", "gold.route_hour", "bronze.flights")
+    assert (none.code, none.err) == (3, "error: no path leads from gold.route_hour to bronze.flights, as far as is known\n")
+    assert recorded("lineage", "upstream", "--from", "silver.flights", "silver.flights.wind").code == 2
 
 
 def test_owners_of_what_is_hit_are_told_with_their_tables_and_what_belongs_to_nobody(recorded: Cli) -> None:
@@ -164,17 +142,6 @@ def test_owners_of_what_is_hit_are_told_with_their_tables_and_what_belongs_to_no
     assert told["owners"] == [{"owner": "team:ops", "tables": ["silver.flights"], "consumers": []}]
     assert told["without_owner"] == ["lab.orphan"]
     assert "1 table without an owner: lab.orphan" in recorded("lineage", "impact", "bronze.weather.wind_speed", "--by-owner").out
-
-
-def test_what_no_run_told_of_for_long_is_stale(recorded: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stale() -> dict[str, bool]:
-        return {hit["table"]: hit["stale"] for hit in recorded("lineage", "downstream", "silver.flights", "--json").json["hits"]}
-
-    assert stale()["lab.guess"]
-    assert not stale()["gold.airline_scorecard"]  # which no run ever told of
-    assert "(stale)" in recorded("lineage", "downstream", "silver.flights").out
-    monkeypatch.setenv("LAKECHIME_LINEAGE_STALE_DAYS", "100000")
-    assert not stale()["lab.guess"]
 
 
 def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> None:
@@ -200,16 +167,14 @@ def test_names_that_would_turn_or_hide_what_is_read_are_shown_by_their_codes(rec
     hostile = make_statement("lab.\u202egnp.exe\u2028", **columns)
     SqlLineage(recorded.platform.store.engine).record(make_record(hostile, job="j\u2066", namespace="local", owners=("team:\ufeffops",)))
     told = [
-        recorded("lineage", "downstream", "silver.flights.wind"),
         recorded("lineage", "impact", "silver.flights.wind"),
-        recorded("lineage", "readers", "silver.flights.wind"),
         recorded("lineage", "impact", "silver.flights.wind", "--by-owner"),
-        recorded("lineage", "path", "silver.flights.wind", "lab.\u202egnp.exe\u2028"),
+        recorded("lineage", "upstream", "--from", "silver.flights.wind", "lab.\u202egnp.exe\u2028"),
         recorded("lineage", "export"),
     ]
     assert [[one for one in answer.out + answer.err if not one.isprintable() and one != "\n"] for answer in told] == [[]] * len(told)
     assert ["\\u202egnp.exe\\u2028" in answer.out for answer in told] == [True] * len(told)
-    assert "j\\u2066" in told[5].out
+    assert "j\\u2066" in told[3].out
 
 
 def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:
@@ -220,15 +185,15 @@ def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_p
     (tmp_path / "lineage.json").write_text(older.to_json())
     assert "silver.flights.dep_delay" not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
     (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
-    told = lakechime("lineage", "downstream", "silver.flights.dep_delay", "--json").json
+    told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
     assert [(hit["table"], hit["kind"]) for hit in told["hits"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]
     above = lakechime("lineage", "upstream", "gold.route_hour.avg")
     assert "dep_delay" in above.out
-    assert above.err == "not known: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"
+    assert above.err == "unknown: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"
 
 
 def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded: Cli) -> None:
-    assert "not known: who reads it in dashboards" in recorded("lineage", "impact", "bronze.weather.wind_speed").err
+    assert "readers outside this lake are unknown" in recorded("lineage", "impact", "bronze.weather.wind_speed").err
     engine = recorded.platform.store.engine
     dashboard = Consumer(ConsumerKind.DASHBOARD, "bi", "Delays")
     read = Read(consumer=dashboard, refs=(ColumnRef("gold.route_hour", "avg"),), at_ms=DAY, owners=("ann@x",), link="https://bi/1")
@@ -250,6 +215,44 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
     assert recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
     owners = recorded("lineage", "impact", "bronze.flights.dep_delay", "--by-owner", "--json").json["owners"]
     assert {"owner": "ann@x", "tables": [], "consumers": ["dashboard Delays"]} in owners
-    readers = recorded("lineage", "readers", "gold.route_hour.avg")
+    readers = recorded("lineage", "impact", "gold.route_hour.avg", "--depth", "1")
     assert "Delays" in readers.out
-    assert "Reads of others are told by audit since" in readers.out
+    assert "Reads of other programs are recorded by audit since" in readers.out
+
+
+def rows(recorded: Cli) -> set[tuple[str, str | None, str, str | None, int, str]]:
+    table = DeltaTable(str(recorded.home / "warehouse" / "lakechime" / "lineage_flat")).to_pyarrow_table()
+    return {tuple(row.values()) for row in table.to_pylist()}
+
+
+def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
+    told = recorded("lineage", "export", "--format", "table", "--json").json
+    found = rows(recorded)
+    assert (told["written"], told["tables"] + told["columns"], told["refused"]) == (True, len(found), "")
+    assert {
+        ("bronze.weather", None, "gold.route_hour", None, 2, "direct"),
+        ("bronze.weather", None, "gold.airline_scorecard", None, 2, "unsure"),
+        ("bronze.flights", "dep_delay", "gold.route_hour", "avg", 2, "direct"),
+        ("bronze.weather", "time_hour", "silver.flights", None, 1, "indirect"),
+        ("silver.flights", "wind", "lab.guess", "risk", 1, "unsure"),
+    } <= found
+    assert recorded("dce", "list", "--table", "lakechime.lineage_flat", "--json").json["events"]
+
+
+def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
+    recorded("lineage", "export", "--format", "table")
+    assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is False
+    assert "tells already all" in recorded("lineage", "export", "--format", "table").out
+    assert recorded("lineage", "export", "--format", "table", "--rebuild", "--json").json["written"] is True
+    more = make_statement("lab.more", a="silver.flights.wind")
+    SqlLineage(recorded.platform.store.engine).record(make_record(more, job="more"))
+    assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is True
+    assert ("silver.flights", "wind", "lab.more", "a", 1, "direct") in rows(recorded)
+
+
+def test_columns_above_the_budget_are_refused_aloud_and_tables_are_told(recorded: Cli) -> None:
+    answer = recorded("lineage", "export", "--format", "table", "--column-rows", "3")
+    assert answer.err == (
+        "warning: lakechime.lineage_flat tells no columns: their pairs are more than 3; raise --column-rows, or ask `lakechime lineage`\n"
+    )
+    assert {row[1] for row in rows(recorded)} == {None}

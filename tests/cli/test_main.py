@@ -72,7 +72,7 @@ from lakechime_dagster.cli.main import main
 main(["--help"]); heavy = {"dagster", "pyspark", "sqlalchemy", "numpy"} & set(sys.modules)
 for command in (["dce", "list"], ["trigger", "show"], ["trigger", "show", "silver.flights"], ["status"]):
     main(command); heavy |= {"dagster", "pyspark", "numpy"} & set(sys.modules)
-main(["schema", "list"]); heavy |= {"dagster", "pyspark"} & set(sys.modules)
+main(["schema", "show"]); heavy |= {"dagster", "pyspark"} & set(sys.modules)
 print(sorted(heavy), file=sys.stderr)
 """
     done = subprocess.run(

@@ -46,7 +46,7 @@ def plain(answer: Answer) -> str:
 
 def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, bought: Game) -> None:
     bought.step(event_group("game_other", GAME), waits={"shop_buy": TYPE_CAP})
-    (other, one) = lakechime("schema", "list", "--json").json["types"]
+    (other, one) = lakechime("schema", "show", "--json").json["types"]
     assert one == {
         "group": "shop",
         "type": "shop_buy",
@@ -68,8 +68,8 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
     }
     assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 3, 4]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
-    assert lakechime("schema", "list", "shop", "--json").json == {"types": [one]}
-    assert [line.split() for line in lakechime("schema", "list", "shop").out.splitlines()] == [
+    assert lakechime("schema", "show", "shop", "--json").json == {"types": [one]}
+    assert [line.split() for line in lakechime("schema", "show", "shop").out.splitlines()] == [
         ["group", "type", "table", "layout", "columns", "checkpoint", "behind", "written", "rescued", "state"],
         ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
     ]
@@ -78,42 +78,42 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
 def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:
     game.come(HAT)
     game.step(fails={"shop_buy": "OSError: no space"})
-    (one,) = lakechime("schema", "list", "--json").json["types"]
+    (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["state"], one["reason"], one["failures"], one["behind"], one["layout_version"]) == ("failed", "OSError: no space", 1, 1, 1)
     assert one["due_ts"] is not None
-    assert "failed: OSError: no space" in lakechime("schema", "list").out
+    assert "failed: OSError: no space" in lakechime("schema", "show").out
     game.step()
-    (one,) = lakechime("schema", "list", "--json").json["types"]
+    (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["state"], one["behind"], one["due_ts"]) == ("ok", 0, None)
 
 
 def test_rows_with_something_rescued_are_counted_among_those_written(lakechime: Cli, game: Game) -> None:
     game.come(event("shop_buy", tags=["a"]), event("shop_buy", tags=[1, "b"]))
     game.step()
-    (one,) = lakechime("schema", "list", "--json").json["types"]
+    (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["written"], one["rescued"]) == (2, 1)
 
 
 def test_a_stream_that_was_made_anew_is_before_all_checkpoints(lakechime: Cli, bought: Game) -> None:
     shutil.rmtree(bought.location)
-    (one,) = lakechime("schema", "list", "--json").json["types"]
+    (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["checkpoint"], one["newest"], one["behind"]) == (1, None, None)
     bought.come(HAT)
-    (one,) = lakechime("schema", "list", "--json").json["types"]
+    (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["newest"], one["behind"]) == (0, 1)
 
 
 def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechime: Cli, bought: Game) -> None:
     (Path(bought.location) / "_delta_log" / "00000000000000000000.json").write_text('{"commitInfo": \n')
-    for answer in (lakechime("schema", "list", "--json"), lakechime("schema", "show", "shop_buy", "--json")):
+    for answer in (lakechime("schema", "show", "--json"), lakechime("schema", "show", "shop_buy", "--json")):
         assert (answer.code, '"written": 3' in answer.out, '"newest": null' in answer.out) == (0, True, True)
         assert answer.err.startswith("warning: game.events: the Delta table at ")
 
 
 @pytest.mark.usefixtures("game")
 def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
-    assert lakechime("schema", "list").out == "no event has come yet to game_other, shop\n"
-    assert lakechime("schema", "list", "--json").json == {"types": []}
+    assert lakechime("schema", "show").out == "no event has come yet to game_other, shop\n"
+    assert lakechime("schema", "show", "--json").json == {"types": []}
 
 
 # show
@@ -152,7 +152,7 @@ def test_variations_beyond_the_limit_are_counted(lakechime: Cli) -> None:
 def test_a_type_may_be_named_by_its_table(lakechime: Cli, game: Game) -> None:
     game.come(event("shop_Größe"))
     game.step()
-    (listed,) = lakechime("schema", "list", "--json").json["types"]
+    (listed,) = lakechime("schema", "show", "--json").json["types"]
     assert lakechime("schema", "show", listed["table"], "--json").json["type"] == "shop_Größe"
 
 
@@ -189,7 +189,7 @@ def test_a_type_that_waits_for_a_table_says_why(lakechime: Cli, game: Game) -> N
 
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
     game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
-    document = lakechime("schema", "quarantine", "game", "--json").json
+    document = lakechime("schema", "show", "--quarantine", "game", "--json").json
     assert document.keys() == {"stream", "table", "total", "reasons", "refused", "reprocessing"}
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
@@ -205,12 +205,12 @@ def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cl
 
 
 def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, game: Game) -> None:
-    assert lakechime("schema", "quarantine", "game").out == "game.events has refused nothing\n"
+    assert lakechime("schema", "show", "--quarantine", "game").out == "game.events has refused nothing\n"
     game.come(HAT)
     game.step()
-    assert lakechime("schema", "quarantine", "game").out == "game.events has refused nothing\n"
-    assert lakechime("schema", "quarantine", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
-    document = lakechime("schema", "quarantine", "shop", "--json").json
+    assert lakechime("schema", "show", "--quarantine", "game").out == "game.events has refused nothing\n"
+    assert lakechime("schema", "show", "--quarantine", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
+    document = lakechime("schema", "show", "--quarantine", "shop", "--json").json
     assert (document["total"], document["refused"], document["types"]) == (0, [], [])
 
 
@@ -221,6 +221,6 @@ def test_a_type_that_moved_keeps_its_table(lakechime: Cli, bought: Game) -> None
     kiosk = event_group("kiosk", GAME, match="shop_*")
     Game.declared(lakechime, kiosk)
     assert bought.types.move([kiosk], str(DeltaTable(bought.location).metadata().id))
-    listed = lakechime("schema", "list", "--json").json["types"]
+    listed = lakechime("schema", "show", "--json").json["types"]
     (buy,) = [one for one in listed if one["type"] == "shop_buy"]
     assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "ok")

@@ -71,8 +71,8 @@ class Reference:
             yield from self._wrong(name, one, where, sources.get(name, set()))
 
     def wrong_in_list(self) -> Iterator[str]:
-        """Types of which `schema list` tells other numbers than events of theirs came; those of the frozen one wait."""
-        listed = {one["type"]: (one["written"], one["waiting"]) for one in self.lake.running.lakechime("schema", "list")["types"]}
+        """Types of which `schema show` tells other numbers than events of theirs came; those of the frozen one wait."""
+        listed = {one["type"]: (one["written"], one["waiting"]) for one in self.lake.running.lakechime("schema", "show")["types"]}
         expected = {name: (0, count) if name == FROZEN else (count, 0) for name, count in self.counts.items() if name}
         for name in sorted(listed.keys() | expected.keys()):
             if listed.get(name) != expected.get(name):
