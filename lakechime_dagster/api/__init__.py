@@ -1,1 +1,1 @@
-"""What other programs are told over HTTP."""
+"""The HTTP server: lineage page, ingestion of lineage, metrics."""

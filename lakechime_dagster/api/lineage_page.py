@@ -136,7 +136,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader:
-    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without columns it is not told which."""
+    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without columns these are unknown."""
 
     consumer: Consumer
     columns: tuple[str, ...]

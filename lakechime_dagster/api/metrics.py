@@ -16,23 +16,23 @@ STATES = ("live", "idle", "failed")
 
 Number = Callable[[TypeMeasures], int]
 COUNTERS: dict[str, tuple[str, Number]] = {
-    "events": ("Events that completed steps wrote or discarded.", lambda one: one.written + one.discarded),
+    "events": ("Events that completed executions wrote or discarded.", lambda one: one.written + one.discarded),
     "rows_written": ("Rows of the type's table.", lambda one: one.written),
     "rows_rescued": ("Rows written that have something in _rescued.", lambda one: one.rescued),
     "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
     "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
-    "conflicts": ("Siblings that the type's layout gained.", lambda one: one.conflicts),
-    "failures": ("Completed steps that could not write the type.", lambda one: one.failed_steps),
+    "conflicts": ("Variant columns that the type's schema gained.", lambda one: one.conflicts),
+    "failures": ("Completed executions that could not write the type.", lambda one: one.failed_steps),
 }
 SUMMED: dict[str, tuple[str, Number]] = {
-    "rows_pending": ("Events that wait in the stream's table, since the newest step.", lambda one: one.pending),
-    "lag_rows": ("Events behind the type's place, as the step counted them that tried it last.", lambda one: one.behind),
+    "rows_pending": ("Events that wait in the stream's table, since the newest execution.", lambda one: one.pending),
+    "lag_rows": ("Events after the type's checkpoint, as counted by its last execution.", lambda one: one.behind),
     "variations": ("Variations that are kept.", lambda one: one.variations),
 }
 
 
 class StoreCollector(Collector):
-    """Asks the store anew at each scrape."""
+    """Queries the store at each scrape."""
 
     def __init__(self, look: Callable[[], Measures]) -> None:
         self._look = look
@@ -69,7 +69,7 @@ def _of_types(found: Measures) -> Iterator[Metric]:
                 metric.add_metric([group, OTHER], sum(number(one) for one in others if one.group == group))
             yield metric
     yield _values_rescued(named, others)
-    layout = GaugeMetricFamily("lakechime_type_layout_version", "The number of the type's newest layout.", labels=["group", "type"])
+    layout = GaugeMetricFamily("lakechime_type_layout_version", "The type's newest schema version.", labels=["group", "type"])
     commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
     lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
     unread = found.waiting_since
@@ -83,7 +83,7 @@ def _of_types(found: Measures) -> Iterator[Metric]:
 
 
 def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures]) -> Metric:
-    """By type and reason; a reason for which nothing was rescued is not told."""
+    """By type and reason; a reason without rescued values is left out."""
     metric = CounterMetricFamily("lakechime_type_values_rescued", "Values in _rescued, by reason.", labels=["group", "type", "reason"])
     totals: Counter[tuple[str, str, str]] = Counter()
     for label, several in (("", named), (OTHER, others)):
@@ -98,7 +98,7 @@ def _of_groups(found: Measures) -> Iterator[Metric]:
     state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
     opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
     refused = CounterMetricFamily("lakechime_group_events_refused", "Events of no type, by reason.", labels=["group", "reason"])
-    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "What completed steps took, by phase.", labels=["group", "phase"])
+    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "Duration of completed executions, by phase.", labels=["group", "phase"])
     for one in found.groups:
         for name in STATES:
             state.add_metric([one.group, name], name == _state(one, is_behind=one.group in found.waiting_since))

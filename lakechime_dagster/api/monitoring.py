@@ -1,6 +1,6 @@
-"""What a person watches and is told of: each panel of the dashboard and each alarm with its expression, as Grafana and Prometheus read it.
+"""The panels of the dashboard and the alarms, each with its expression, as Grafana and Prometheus read them.
 
-`python -m lakechime_dagster.api.monitoring docs/monitoring` writes the files anew.
+`python -m lakechime_dagster.api.monitoring docs/monitoring` writes the files.
 """
 
 import json
@@ -27,7 +27,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Alarm:
-    """What is told when its expression has had a series for so long; `hold` by Prometheus's spelling of durations."""
+    """Fires when its expression has had a series for so long; `hold` by Prometheus's spelling of durations."""
 
     name: str
     expression: str
@@ -55,13 +55,13 @@ PANELS = (
     Panel("Lag of the 20 latest types", "topk(20, lakechime_type_lag_seconds)", TYPE, "s"),
     Panel("Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"),
     Panel("State of groups", "lakechime_group_state == 1", "{{group}}: {{state}}"),
-    Panel("Open steps", "lakechime_group_open_seconds", GROUP, "s"),
+    Panel("Open executions", "lakechime_group_open_seconds", GROUP, "s"),
     Panel("Seconds by phase", "sum by (group, phase) (rate(lakechime_group_phase_seconds_total[5m]))", "{{group}}: {{phase}}"),
     Panel("Variations", "lakechime_type_variations", TYPE),
-    Panel("Layouts", "lakechime_type_layout_version", TYPE),
+    Panel("Schema versions", "lakechime_type_layout_version", TYPE),
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
     Panel("Conflicts in an hour", "increase(lakechime_type_conflicts_total[1h])", TYPE),
-    Panel("Failed steps in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
+    Panel("Failed executions in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),
     Panel("Consumers", "lakechime_consumers", "{{state}}"),
     Panel("Since the last tick", "lakechime_tick_age_seconds", "tick", "s"),
 )
@@ -71,7 +71,7 @@ ALARMS = (
         'lakechime_group_state{state="failed"} == 1',
         "5m",
         "critical",
-        "Group {{ $labels.group }} is held, stale, or tried again; lakechime status tells more.",
+        "Group {{ $labels.group }} is blocked, stale or retried; lakechime status shows more.",
     ),
     Alarm(
         "LakechimeGroupLate",
@@ -92,21 +92,21 @@ ALARMS = (
         "lakechime_type_rows_pending > 0",
         "15m",
         "warning",
-        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema show tells --quarantine why.",
+        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema show {{ $labels.group }} shows why.",
     ),
     Alarm(
         "LakechimeTypeConflict",
         'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0',
         "0m",
         "warning",
-        "A field of {{ $labels.type }} of {{ $labels.group }} came in a further kind; lakechime schema show names its sibling.",
+        "A field of {{ $labels.type }} of {{ $labels.group }} has values of another kind; lakechime schema show names its variant column.",
     ),
     Alarm(
         "LakechimeConsumerBlocked",
         'sum(lakechime_consumers{state=~"blocked|stale"}) > 0',
         "5m",
         "critical",
-        "{{ $value }} consumers wait for a person; lakechime status tells which.",
+        "{{ $value }} consumers wait for a person; lakechime status shows which.",
     ),
     Alarm(
         "LakechimeNoTick",

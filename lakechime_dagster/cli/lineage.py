@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.manifest import Manifest
     from lakechime_dagster.lineage.network import Certainty
     from lakechime_dagster.lineage.plan import ReadFindings
+    from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
 

@@ -128,7 +128,7 @@ CASES = {
     "type that never came": Bad(["schema", "show", "x'; DROP TABLE lc_layout; --"]),
     "layout that is no number": Bad(["schema", "diff", "shop.buy", "newest"]),
     "layout before all": Bad(["schema", "diff", "shop.buy", "-1"]),
-    "refused events without limit": Bad(["schema", "show", "--quarantine", "game", "--limit", "0"]),
+    "refused events without limit": Bad(["schema", "show", "game", "--limit", "0"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "url that is none": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "not a url"}),

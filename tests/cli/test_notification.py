@@ -41,7 +41,7 @@ def send(cli: Cli, *arguments: str) -> Answer:
 
 
 def states(cli: Cli) -> list[tuple[str, str]]:
-    return [(one["owner"], one["state"]) for one in cli("notification", "list", "1", "--json").json["messages"]]
+    return [(one["owner"], one["state"]) for one in cli("notification", "show", "1", "--json").json["messages"]]
 
 
 def test_a_draft_notifies_nobody_and_shows_whom_it_affects_and_why(cli: Cli, mail_server: MailServer, webhook: Webhook) -> None:
@@ -162,7 +162,7 @@ def test_no_secret_of_a_url_is_shown_or_logged(
     caplog.set_level(logging.DEBUG)
     drafted(cli)
     webhook.closed = True
-    answers = [send(cli, "--yes"), cli("notification", "list", "1"), send(cli, "--json")]
+    answers = [send(cli, "--yes"), cli("notification", "show", "1"), send(cli, "--json")]
     with cli.platform.store.engine.connect() as connection:
         kept = [str(row) for table in (message_table, change_table) for row in connection.execute(sa.select(table))]
     everything = [*(text for one in answers for text in (one.out, one.err)), *kept, caplog.text]
@@ -185,16 +185,16 @@ def test_an_owner_acknowledges_and_the_sender_sees_that(cli: Cli) -> None:
     send(cli, "--yes")
     acked = cli("notification", "ack", "1", "--owner", "team:bi", "--who", "bea", "--note", "we moved")
     assert acked.out == "bea acknowledged change 1 for team:bi\n"
-    shown = cli("notification", "list", "1", "--json").json
+    shown = cli("notification", "show", "1", "--json").json
     assert [(one["owner"], one["who"], one["note"]) for one in shown["acknowledged"]] == [("team:bi", "bea", "we moved")]
     assert shown["not_acknowledged"] == ["ana@example.com"]
-    assert "not yet: ana@example.com" in cli("notification", "list", "1").out
-    (listed,) = cli("notification", "list", "--json").json["changes"]
+    assert "not yet: ana@example.com" in cli("notification", "show", "1").out
+    (listed,) = cli("notification", "show", "--json").json["changes"]
     assert (listed["notified"], listed["acknowledged"]) == (["ana@example.com", "team:bi"], ["team:bi"])
     assert cli("notification", "close", "1", "--dry-run", *WHY).out == "change 1 would be closed\n"
     assert cli("notification", "close", "1", *WHY).out == "change 1 is closed\n"
-    assert cli("notification", "list").out == "no change is planned\n"
-    assert cli("notification", "list", "--all", "--json").json["changes"][0]["state"] == "closed"
+    assert cli("notification", "show").out == "no change is planned\n"
+    assert cli("notification", "show", "--all", "--json").json["changes"][0]["state"] == "closed"
 
 
 def test_a_day_that_is_over_is_refused_but_of_what_may_have_happened_already(cli: Cli) -> None:
@@ -256,7 +256,7 @@ def test_wrong_arguments_are_named(cli: Cli) -> None:
         (("draft", "--kind", "incident", "--what", "x"), "OF': is missing"),
         (("draft", *HUMID[:3], "--what", ""), "--what': '' is empty"),
         (("draft", *HUMID, "--on", "soon"), "'soon' is not a date; write such as 2026-12-31"),
-        (("draft", "--change", "7", "--what", "x"), "there is no change 7; see `lakechime notification list`"),
+        (("draft", "--change", "7", "--what", "x"), "there is no change 7; see `lakechime notification show`"),
         (("send", "7"), "there is no change 7"),
         (("close", "7", *WHY), "there is no change 7"),
     ):

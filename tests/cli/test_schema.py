@@ -1,16 +1,25 @@
-"""`lakechime schema`: what is known of the types that came, for a person who asks."""
+"""`lakechime schema`: what is known of types of events, what people decide of them, what was refused, and verification."""
 
+import datetime as dt
 import json
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from lakechime_dagster.silver.results import TYPE_CAP
-from lakechime_dagster.tables.events import event_group
-from tests.cli.game import GAME, Game, event
+from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.silver import dry_run
+from lakechime_dagster.silver.bronze import WouldReprocess
+from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses
+from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, Replay, Replayed, Reprocessed, Verified
+from lakechime_dagster.silver.store import close, close_reprocess
+from lakechime_dagster.tables.events import Contract, EventGroup, Hint, event_group
+from tests.cli.game import GAME, SCHEMA, Game, event
 from tests.support.cli import Answer, Cli
 
 HAT = event("shop_buy", item="hat", price=3)
@@ -69,10 +78,8 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
     assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 3, 4]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
     assert lakechime("schema", "show", "shop", "--json").json == {"types": [one]}
-    assert [line.split() for line in lakechime("schema", "show", "shop").out.splitlines()] == [
-        ["group", "type", "table", "layout", "columns", "checkpoint", "behind", "written", "rescued", "state"],
-        ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"],
-    ]
+    shown = lakechime("schema", "show", "shop").out.splitlines()[1].split()
+    assert shown == ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"]
 
 
 def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:
@@ -85,13 +92,6 @@ def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime
     game.step()
     (one,) = lakechime("schema", "show", "--json").json["types"]
     assert (one["state"], one["behind"], one["due_ts"]) == ("ok", 0, None)
-
-
-def test_rows_with_something_rescued_are_counted_among_those_written(lakechime: Cli, game: Game) -> None:
-    game.come(event("shop_buy", tags=["a"]), event("shop_buy", tags=[1, "b"]))
-    game.step()
-    (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["written"], one["rescued"]) == (2, 1)
 
 
 def test_a_stream_that_was_made_anew_is_before_all_checkpoints(lakechime: Cli, bought: Game) -> None:
@@ -112,7 +112,7 @@ def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechi
 
 @pytest.mark.usefixtures("game")
 def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
-    assert lakechime("schema", "show").out == "no event has come yet to game_other, shop\n"
+    assert lakechime("schema", "show").out == "no event was read yet for game_other, shop\n"
     assert lakechime("schema", "show", "--json").json == {"types": []}
 
 
@@ -132,28 +132,13 @@ def test_a_type_as_json_has_its_layout_what_was_observed_and_the_variations(lake
 
 def test_real_payloads_are_shown_only_where_they_are_asked_for(lakechime: Cli, bought: Game) -> None:
     answer = lakechime("schema", "show", "shop_buy", "--raw", "--json")
-    assert answer.err == "warning: payloads are shown as they came, and may hold personal data\n"
+    assert answer.err == "warning: payloads are shown as they were received, and may hold personal data\n"
     assert [one["payload"].encode() for one in answer.json["variations"]] == [CAP, HAT, BAG]
     assert f"\n  {HAT.decode()}\n" in lakechime("schema", "show", "shop_buy", "--raw").out
     shutil.rmtree(bought.location)
     bought.come(event("other"))
     answer = lakechime("schema", "show", "shop_buy", "--raw")
     assert (answer.code, answer.out.count("its payload is no longer in game.events")) == (0, 3)
-
-
-@pytest.mark.usefixtures("bought")
-def test_variations_beyond_the_limit_are_counted(lakechime: Cli) -> None:
-    answer = lakechime("schema", "show", "shop_buy", "--limit", "1")
-    assert answer.out.endswith("\n2 later ones not shown; --limit shows more\n")
-    document = lakechime("schema", "show", "shop_buy", "--limit", "1", "--json").json
-    assert (document["variations_kept"], len(document["variations"])) == (3, 1)
-
-
-def test_a_type_may_be_named_by_its_table(lakechime: Cli, game: Game) -> None:
-    game.come(event("shop_Größe"))
-    game.step()
-    (listed,) = lakechime("schema", "show", "--json").json["types"]
-    assert lakechime("schema", "show", listed["table"], "--json").json["type"] == "shop_Größe"
 
 
 def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought: Game) -> None:
@@ -163,33 +148,12 @@ def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought:
     assert lakechime("schema", "show", "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
 
 
-@pytest.mark.usefixtures("bought")
-def test_a_type_is_shown_with_what_each_layout_gained(lakechime: Cli) -> None:
-    layouts = lakechime("schema", "show", "shop_buy", "--json").json["layouts"]
-    assert [(one["version"], one["actor"], one["decision"].split("\n")) for one in layouts] == [
-        (2, "lakechime", ["+ price__v_fraction fraction"]),
-        (
-            1,
-            "lakechime",
-            ["+ item string", "+ more.a_x20_b[][] long", "+ more.at[].x long", "+ price string", "+ price__v_long long", "+ type string"],
-        ),
-    ]
-    assert all(isinstance(one["made_ts"], int) for one in layouts)
-
-
-def test_a_type_that_waits_for_a_table_says_why(lakechime: Cli, game: Game) -> None:
-    game.come(HAT)
-    game.step(waits={"shop_buy": TYPE_CAP})
-    why = "the group has as many tables as its max_types lets it; `lakechime schema decide TYPE tables evolve` lets this one in"
-    assert why in " ".join(lakechime("schema", "show", "shop_buy").out.split())
-
-
 # quarantine
 
 
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
     game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
-    document = lakechime("schema", "show", "--quarantine", "game", "--json").json
+    document = lakechime("schema", "show", "game", "--json").json
     assert document.keys() == {"stream", "table", "total", "reasons", "refused", "reprocessing"}
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
@@ -205,12 +169,12 @@ def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cl
 
 
 def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, game: Game) -> None:
-    assert lakechime("schema", "show", "--quarantine", "game").out == "game.events has refused nothing\n"
+    assert lakechime("schema", "show", "game").out == "game.events has refused nothing\n"
     game.come(HAT)
     game.step()
-    assert lakechime("schema", "show", "--quarantine", "game").out == "game.events has refused nothing\n"
-    assert lakechime("schema", "show", "--quarantine", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
-    document = lakechime("schema", "show", "--quarantine", "shop", "--json").json
+    assert lakechime("schema", "show", "game").out == "game.events has refused nothing\n"
+    assert lakechime("schema", "show", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
+    document = lakechime("schema", "show", "shop", "--json").json
     assert (document["total"], document["refused"], document["types"]) == (0, [], [])
 
 
@@ -224,3 +188,294 @@ def test_a_type_that_moved_keeps_its_table(lakechime: Cli, bought: Game) -> None
     listed = lakechime("schema", "show", "--json").json["types"]
     (buy,) = [one for one in listed if one["type"] == "shop_buy"]
     assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "ok")
+
+
+HAT = event("shop_buy", item="hat", price=3)
+WHY = ("--reason", "prices are cents now", "--who", "me")
+
+
+@pytest.fixture
+def decided(lakechime: Cli) -> Game:
+    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze")))
+    game.come(HAT)
+    game.step()
+    return game
+
+
+def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cli, decided: Game) -> None:
+    said = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
+    assert said.out == (
+        "/gift of shop_buy is json from the next execution on; earlier events stay as they are until"
+        " `lakechime schema replay shop.shop_buy --reason …`\n"
+    )
+    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
+    assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
+    assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
+    told = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "of": ["/gift"], "says": None, "dry_run": False}
+    assert event_hints(lakechime.platform).holding("shop") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
+        (("decide", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
+        (("decide", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
+        (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
+        (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
+        (("replay", "shop_buy", "--whole", "--rebuild"), "reads all events anyway; leave --whole out"),
+    ],
+)
+def test_what_cannot_be_decided_says_why(lakechime: Cli, decided: Game, words: tuple[str, ...], told: str) -> None:
+    answer = lakechime("schema", *words, *WHY)
+    assert answer.code != 0
+    assert told in " ".join(answer.err.replace("│", " ").split())
+    assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop", "shop_buy")) == ([], [])
+
+
+def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, decided: Game) -> None:
+    told = lakechime("schema", "decide", "shop_buy", "kinds", "evolve", *WHY, "--json").json
+    assert told == {"group": "shop", "type": "shop_buy", "of": ["kinds"], "says": "evolve", "dry_run": False}
+    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
+    assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
+        ("tables", "evolve"),
+        ("columns", "evolve"),
+        ("kinds", "evolve"),
+    ]
+
+
+def test_a_dry_run_decides_nothing(lakechime: Cli, decided: Game) -> None:
+    would = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY, "--dry-run")
+    assert "/gift of shop_buy would be json from the next execution on" in would.out
+    assert lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY, "--dry-run", "--json").json["dry_run"]
+    assert event_hints(lakechime.platform).said("shop") == []
+    lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
+    lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--dry-run")
+    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
+
+
+def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided: Game) -> None:
+    told = lakechime("schema", "replay", "shop_buy", *WHY)
+    assert told.out == (
+        "replay 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` shows the result\n"
+    )
+    assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 2
+    replays = event_replays(lakechime.platform)
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=2, type="shop_buy", is_whole=True)}
+    assert "waiting" in lakechime("schema", "show", "shop_buy").out
+    with writing(replays.engine) as connection:
+        close(connection, "e1", [Replayed(replay_id=2, replaced=4, added=2)])
+    shown, _ = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+    assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
+
+
+def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided: Game) -> None:
+    told = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY)
+    assert told.out == (
+        "rebuild 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
+        " `lakechime schema show shop.shop_buy` shows the result\n"
+    )
+    asked = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json
+    assert (asked["replay"], asked["rebuild"]) == (1, True)
+    replays = event_replays(lakechime.platform)
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_rebuild=True)}
+    with writing(replays.engine) as connection:
+        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2, removed=1)])
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+    assert (shown["rebuild"], shown["replaced"], shown["added"], shown["removed"]) == (True, 4, 2, 1)
+
+
+def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, decided: Game) -> None:
+    decided.come(event("shop_fly"))
+    decided.step(waits={"shop_fly": "frozen"})
+    answer = lakechime("schema", "replay", "shop_fly", *WHY)
+    assert answer.code != 0
+    assert "'shop_fly' has no table in event group shop" in " ".join(answer.err.split())
+    answer = lakechime("schema", "replay", "shop_fly", "--rebuild", *WHY, "--dry-run")
+    assert "shop_fly has no table" in " ".join(answer.err.split())
+    assert event_replays(lakechime.platform).open("shop") == {}
+
+
+def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> None:
+    lakechime("schema", "replay", "shop_buy", *WHY)
+    would = lakechime("schema", "replay", "shop_buy", "--cancel", "--dry-run", *WHY)
+    assert (would.out, len(event_replays(lakechime.platform).open("shop"))) == ("replay 1 of shop_buy would be cancelled\n", 1)
+    done = lakechime("schema", "replay", "shop_buy", "--cancel", "--reason", "a mistake", "--who", "you")
+    assert (done.out, event_replays(lakechime.platform).open("shop")) == ("replay 1 of shop_buy is cancelled\n", {})
+    shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
+    assert "prices are cents now; cancelled by you: a mistake cancelled" in shown
+
+
+def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, decided: Game) -> None:
+    decided.come(event("shop_buy", price="x"))
+    decided.step()
+    shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
+    assert "contract: of rule kinds freeze breaking changes: made path kind how producer layout" in shown
+    document = lakechime("schema", "show", "shop_buy", "--json").json
+    assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
+    (one,) = document["breaking"]
+    assert (one["path"], one["kind"], one["how"], one["producer"], one["layout"]) == ("/price", "string", "frozen", None, 1)
+    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
+    assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
+
+
+WHY_REFUSING = ("--reason", "the type is in another field", "--who", "me")
+
+
+@pytest.fixture
+def refusing(lakechime: Cli) -> Game:
+    game = Game.declared(lakechime)
+    game.come(b'{"kind": "buy"}', b"{damaged", b'{"kind": "sell"}')
+    return game
+
+
+def test_a_reprocess_is_asked_for_once_and_its_end_is_told(lakechime: Cli, refusing: Game) -> None:
+    told = lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
+    assert told.out == (
+        "reprocessing 1 of game is done by the next execution of game.events, which its sensor launches;"
+        " `lakechime schema show game --quarantine` shows the result\n"
+    )
+    assert lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING, "--json").json["reprocessing"] == 1
+    reprocesses = event_reprocesses(lakechime.platform)
+    assert reprocesses.open("game.events") == 1
+    assert "waiting" in lakechime("schema", "show", "game").out
+    with writing(reprocesses.engine) as connection:
+        close_reprocess(connection, "e1", Reprocessed(reprocess_id=1, rows=2))
+    (shown,) = lakechime("schema", "show", "game", "--json").json["reprocessing"]
+    assert (shown["number"], shown["rows"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
+
+
+def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakechime: Cli, refusing: Game) -> None:
+    assert lakechime("schema", "show", "game", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
+    moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
+    row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
+    data = pa.Table.from_pylist([row], schema=SCHEMA.append(pa.field("refused_before", pa.string())))
+    write_deltalake(refusing.location, data, mode="append", schema_mode="merge")
+    document = lakechime("schema", "show", "game", "--json").json
+    assert (document["total"], document["reasons"]) == (2, {"not_json": 1, "type_missing": 1})
+    assert sorted(one["_src"] for one in document["refused"]) == ["a.jsonl@1", "a.jsonl@2"]
+
+
+def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
+    monkeypatch.setattr("lakechime_dagster.silver.dry_run.would_reprocess", lambda platform, table, log: would)
+    told = lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING)
+    assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
+    assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]
+    assert lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING, "--json").json["kinds"][1] == {
+        "reason": "type_missing",
+        "type": "sell",
+        "rows": 1,
+    }
+    assert event_reprocesses(lakechime.platform).of("game.events") == []
+
+
+def test_a_reprocess_that_waits_may_be_cancelled(lakechime: Cli, refusing: Game) -> None:
+    lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
+    would = lakechime("schema", "replay", "game", "--quarantine", "--cancel", "--dry-run", *WHY_REFUSING)
+    assert (would.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game would be cancelled\n", 1)
+    done = lakechime("schema", "replay", "game", "--quarantine", "--cancel", *WHY_REFUSING)
+    assert (done.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game is cancelled\n", None)
+    assert "cancelled" in lakechime("schema", "show", "game").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (("gama",), "the lake declares no stream 'gama' of events; did you mean game?"),
+        (("game", "--cancel"), "no request to reprocess game.events is open"),
+    ],
+)
+def test_what_cannot_be_reprocessed_is_told(lakechime: Cli, refusing: Game, arguments: tuple[str, ...], answer: str) -> None:
+    told = lakechime("schema", "replay", "--quarantine", *arguments, *WHY_REFUSING)
+    assert told.code != 0
+    assert answer in " ".join(told.err.replace("│", " ").split())
+    assert event_reprocesses(lakechime.platform).of("game.events") == []
+
+
+WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
+WRONG = Verified(
+    type="shop_sell",
+    table="shop.shop_sell",
+    version=1,
+    checkpoint=9,
+    events=3,
+    rows=2,
+    gone=1,
+    sampled=2,
+    faults={Fault.LOST: 1, Fault.LACKS: 1},
+    examples=(Example(fault=Fault.LOST, source="a@0"), Example(fault=Fault.LACKS, source="a@7", pointer="/name", value="Ann\x1b")),
+)
+
+
+class Looked:
+    """In checkpoint of Spark, which tests of its own start: what was asked, and what is found."""
+
+    def __init__(self, *found: Verified) -> None:
+        self.found = found
+        self.asked: list[tuple[str, Collection[str] | None, int]] = []
+
+    def __call__(
+        self, platform: object, group: EventGroup, log: object, *, names: Collection[str] | None, sample: int, seed: int
+    ) -> list[Verified]:
+        self.asked.append((group.name, names, sample))
+        return [*self.found] if group.name == "shop" else []
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
+    looked = Looked(*found)
+    monkeypatch.setattr(dry_run, "verified", looked)
+    return looked
+
+
+@pytest.fixture
+def compared(lakechime: Cli) -> Game:
+    game = Game.declared(lakechime)
+    game.come(event("shop_buy", n=1), event("shop_sell", n=1))
+    game.step()
+    return game
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ((), [("game_other", None, 100), ("shop", None, 100)]),
+        (("shop", "--sample", "5"), [("shop", None, 5)]),
+        (("shop.shop_sell",), [("shop", ["shop_sell"], 100)]),
+        (("--group", "shop"), [("shop", None, 100)]),
+    ],
+)
+def test_groups_and_types_are_looked_at_by_name(
+    lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], asked: list[Any]
+) -> None:
+    looked = looking(monkeypatch, WHOLE)
+    assert lakechime("schema", "verify", *arguments).code == 0
+    assert looked.asked == asked
+
+
+def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking(monkeypatch, WHOLE, WRONG)
+    answer = lakechime("schema", "verify", "shop")
+    assert answer.code == 1
+    assert "1 lost, 1 lacks" in answer.out
+    assert "1 row older than all events in the stream's table" in answer.out
+    assert "shop.shop_sell: lacks a@7 /name\n" in answer.out
+    assert "Ann" not in lakechime("schema", "verify", "shop", "--json").out
+    asked = lakechime("schema", "verify", "shop", "--values")
+    assert "shop.shop_sell: lacks a@7 /name Ann\\x1b" in asked.out
+    assert "may be personal data" in asked.err
+
+
+def test_a_type_that_could_not_be_looked_at_ends_with_one(lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking(monkeypatch, Verified(type="shop_buy", table="shop.shop_buy", unread="OSError: no room"))
+    answer = lakechime("schema", "verify", "shop_buy", "--json")
+    (one,) = answer.json["types"]
+    assert (answer.code, one["unread"], one["faults"], one["table"]) == (1, "OSError: no room", {}, "shop.shop_buy")
+
+
+def test_a_name_of_nothing_is_answered_with_those_that_there_are(lakechime: Cli, compared: Game) -> None:
+    answer = lakechime("schema", "verify", "shop_bye")
+    assert (answer.code, "did you mean shop_buy?" in answer.err) == (3, True)
