@@ -52,9 +52,8 @@ def main(arguments: list[str]) -> int:
         return 0
     files = {FOLDER / f"{name}.md": text for name, text in pages.items()}
     old = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    problems = [f"{path.relative_to(ROOT)} is not what the code says; run `python scripts/reference.py`" for path in old] + list(
-        dead_links()
-    )
+    problems = [f"{path.relative_to(ROOT)} is not what the code says; run `python scripts/reference.py`" for path in old]
+    problems += [*dead_links(), *unknown_commands()]
     print("\n".join(problems))
     return 1 if problems else 0
 
