@@ -14,16 +14,16 @@ from lakechime_dagster.cli.common import (
     Json,
     Reason,
     Who,
+    answer,
     count,
     declared_lake,
     note,
     open_platform,
+    print_documents,
     print_facts,
     print_json,
-    print_table,
     say,
-    shown_fact,
-    when,
+    would,
 )
 from lakechime_dagster.compat import date_of_iso
 from lakechime_dagster.errors import NotFoundError, shown
@@ -78,15 +78,16 @@ def draft(
         if known is None or (new.on, new.kind) != (known.on, known.kind):
             checked_day(new, from_milliseconds(platform.store.now()))
         kept = notifications(platform).draft(new, by.who) if change is None else notifications(platform).amend(change, new)
-    if as_json:
-        print_json(_document(kept))
-        return
-    say(f"change {kept.change_id} is a {kept.state}: {kept.change.title}")
-    say(f"`lakechime notification send {kept.change_id}` shows whom it affects, with --yes it notifies them")
+    answer(
+        as_json,
+        _document(kept),
+        f"change {kept.change_id} is a {kept.state}: {kept.change.title}",
+        f"`lakechime notification send {kept.change_id}` shows whom it affects, with --yes it notifies them",
+    )
 
 
-@app.command("list")
-def list_(
+@app.command()
+def show(
     change: Annotated[int | None, typer.Argument(**NUMBER, help="Show this one with its messages and acknowledgements.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Also changes that are closed.")] = False,
     as_json: Json = False,
@@ -104,9 +105,8 @@ def list_(
     if as_json:
         print_json({"changes": changes})
         return
-    names = ("change", "state", "title", "drafted_by", "notified", "acknowledged")
-    rows = [[len(one[name]) if isinstance(one[name], list) else one[name] for name in names] for one in changes]
-    print_table(["change", "state", "what", "drafted by", "notified", "acknowledged"], rows, empty="no change is planned")
+    counts = [one | {name: len(one[name]) for name in ("notified", "acknowledged")} for one in changes]
+    print_documents(counts, "change state title drafted_by notified acknowledged", empty="no change is planned")
 
 
 @app.command()
@@ -119,7 +119,7 @@ def send(
 ) -> None:
     """Show whom a change affects and the message for each; with --yes send what was not sent yet.
 
-    Exits with 1 if a message was not taken, or if an owner of a change that this announces has no channel.
+    The exit code is 1 when a message was not delivered, or an owner of a newly announced change has no channel.
     """
     from lakechime_dagster.governance import notifications as service
     from lakechime_dagster.governance.changes import ChangeState
@@ -140,7 +140,7 @@ def send(
     for owner, reason in _unreached(plan):
         note(f"{owner} was not notified: LAKECHIME_NOTIFICATION_URLS has no channel for it; it {reason}")
     if failed:
-        note(f"{count(len(failed), 'message')} of {len(tried)} not taken; send again to retry")
+        note(f"{count(len(failed), 'message')} of {len(tried)} not delivered; send again to retry")
     if failed or (kept.state is ChangeState.DRAFT and _unreached(plan)):
         raise typer.Exit(1)
 
@@ -159,10 +159,7 @@ def ack(
     by = common.by(who, "acknowledges")
     with common.reading_fields({"who": "--who", "note": "--note"}):
         kept = notifications(open_platform()).acknowledge(change, owner, by.who, text)
-    if as_json:
-        print_json({"change": change, **asdict(kept)})
-    else:
-        say(f"{kept.who} acknowledged change {change} for {kept.owner}")
+    answer(as_json, {"change": change, **asdict(kept)}, f"{kept.who} acknowledged change {change} for {kept.owner}")
 
 
 @app.command()
@@ -173,10 +170,7 @@ def close(change: Number, reason: Reason, who: Who = None, dry_run: DryRun = Fal
     platform, by = open_platform(dry_run=dry_run), common.by(who, reason)
     several = notifications(platform)
     kept = several.get(change) if dry_run else several.close(change, by)
-    if as_json:
-        print_json(_document(kept) | {"dry_run": dry_run})
-        return
-    say(f"change {change} {'would be' if dry_run else 'is'} closed")
+    answer(as_json, _document(kept) | {"dry_run": dry_run}, f"change {change} {would(dry_run)} closed")
 
 
 def _given(
@@ -234,12 +228,11 @@ def _show(several: "Notifications", change: int, as_json: bool) -> None:
         told = {"messages": [_message(one) for one in messages], "acknowledged": [asdict(one) for one in acks]}
         print_json(facts | told | {"not_acknowledged": missing})
         return
-    print_facts({name: shown_fact(name, value) for name, value in facts.items()})
+    print_facts(facts)
     say("")
     _messages(messages, empty="nobody was notified yet")
     say("")
-    rows = [(one.owner, one.who, when(one.acked_ts), one.note) for one in acks]
-    print_table(("owner", "acknowledged by", "when", "note"), rows, empty="nobody has acknowledged it yet")
+    print_documents(map(asdict, acks), "owner who acked_ts note", empty="nobody has acknowledged it yet")
     if missing:
         say(f"\nnot yet: {', '.join(missing)}")
 
@@ -269,7 +262,7 @@ def _preview(plan: "Plan", known: "Iterable[KeptMessage]", as_json: bool) -> Non
         note(f"{owner} cannot be notified from here: {problem}")
     if plan.unowned:
         say(f"nobody owns {', '.join(plan.unowned)}")
-    say("nothing was sent: say --yes to send it" if new else "there is nothing to send")
+    say("nothing was sent: add --yes to send it" if new else "there is nothing to send")
 
 
 def _document(one: "KeptChange") -> dict[str, Any]:
@@ -314,9 +307,7 @@ def _message(one: "KeptMessage") -> dict[str, Any]:
 
 
 def _messages(messages: "Iterable[KeptMessage]", empty: str) -> None:
-    names = ("owner", "channel", "state", "claimed_ts", "problem")
-    rows = [[when(one[name]) if name == "claimed_ts" else one[name] for name in names] for one in map(_message, messages)]
-    print_table(["owner", "channel", "state", "last attempt", "problem"], rows, empty=empty)
+    print_documents(map(_message, messages), "owner channel state claimed_ts problem", empty=empty)
 
 
 def _progress(several: "Notifications", change: int) -> dict[str, list[str]]:

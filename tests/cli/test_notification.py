@@ -57,7 +57,7 @@ def test_a_draft_notifies_nobody_and_shows_whom_it_affects_and_why(cli: Cli, mai
     assert (shown["unowned"], shown["sent"]) == (["gold.wet"], False)
     assert [(one["owner"], one["problem"]) for one in shown["messages"]] == [("ana@example.com", ""), ("team:bi", "")]
     text = send(cli).out
-    assert "nothing was sent: say --yes to send it" in text
+    assert "nothing was sent: add --yes to send it" in text
     assert "--- to ana@example.com through $MAIL: Deprecation: bronze.weather.humid on 2100-12-31" in text
     assert "bo@example.com" not in text
     assert (mail_server.mails, webhook.told, states(cli)) == ([], [], [])
