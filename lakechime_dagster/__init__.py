@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, SourceSchema, change_table
     from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor, Snapshot
     from lakechime_dagster.tables.declare import spark_table, sql_table
-    from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, PathRule, event_group, event_stream
+    from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, event_group, event_stream
     from lakechime_dagster.tables.lake import Lake, QueryLog
     from lakechime_dagster.tables.maintenance import Maintenance
     from lakechime_dagster.tables.names import Account
@@ -74,7 +74,6 @@ __all__ = [
     "OperationType",
     "PartitionCondition",
     "PartitionTrigger",
-    "PathRule",
     "QueryLog",
     "RegisteredEvent",
     "RunningExecution",
@@ -140,7 +139,6 @@ _MODULES = {
     "OperationType": "dce.events",
     "PartitionCondition": "triggers.conditions",
     "PartitionTrigger": "triggers.triggers",
-    "PathRule": "tables.events",
     "QueryLog": "tables.lake",
     "RegisteredEvent": "dce.events",
     "RunningExecution": "runtime.execution",

@@ -64,7 +64,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     declare_lake(lake)
     unread = unread_columns(lake, manifest)
     subscriptions = {table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name))) for table in lake.targets}
-    subscriptions |= {group.name: declare_subscription(group_subscription(lake, group, cluster)) for group in lake.working_groups}
+    subscriptions |= {group.name: declare_subscription(group_subscription(group, cluster)) for group in lake.working_groups}
     logs = {one.table: declare_subscription(log_subscription(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
     launches = [

@@ -13,7 +13,7 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.job import EventJob, GroupJob
-from lakechime_dagster.silver.requests import event_hints, event_patterns, event_replays, event_reprocesses
+from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses, requested_of_group, requested_of_stream
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position
@@ -46,11 +46,12 @@ def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, froze
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
         is_stream=isinstance(table, EventTable),
+        requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
         unread=unread or {},
     )
 
 
-def group_subscription(lake: Lake, group: EventGroup, cluster: str = "") -> Subscription:
+def group_subscription(group: EventGroup, cluster: str = "") -> Subscription:
     """The subscription of a group; it writes many tables, each of which says what is in it."""
     return Subscription(
         name=group.name,
@@ -58,7 +59,7 @@ def group_subscription(lake: Lake, group: EventGroup, cluster: str = "") -> Subs
         reads=group.trigger.tables,
         asset_keys=(asset_name(group.name),),
         cluster=cluster,
-        patterns=tuple((one.name, one.match) for one in groups_beside(lake, group)),
+        requests=requested_of_group(group.name),
     )
 
 
@@ -112,7 +113,7 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
-    bronze, subscription = group.stream.table, running.subscription
+    bronze = group.stream.table
     return GroupJob(
         group=group.with_hints(event_hints(running.platform).holding(group.name)),
         groups=groups_beside(lake, group),
@@ -122,7 +123,6 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        looks_back=event_patterns(running.platform).are_other(subscription.name, subscription.patterns),
         replays=event_replays(running.platform).open(group.name),
     )
 

@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.runtime.asset_keys import asset_key
-from lakechime_dagster.runtime.maintenance import Kept, keep, policy_of, remove_expired
+from lakechime_dagster.runtime.maintenance import Kept, policy_of, remove_expired
 from lakechime_dagster.runtime.names import maintenance_name, pool_of
 from lakechime_dagster.runtime.resource import LakeChimeResource
-from lakechime_dagster.silver.maintenance import keep_group
+from lakechime_dagster.silver.maintenance import keep
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.maintenance_plan import Action
@@ -36,7 +36,7 @@ def maintenance_asset(lake: Lake, table: Target | EventGroup) -> dg.AssetsDefini
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
         platform, log = lakechime.platform(), context.log.info
-        kept = keep_group(platform, lake, table, log) if isinstance(table, EventGroup) else keep(platform, lake, table, log)
+        kept = keep(platform, lake, table, log)
         metadata = metadata_of(kept) | ({"tables": len(kept)} if of_group else {})
         context.log_event(
             dg.AssetObservation(asset_key(table.name), metadata={f"maintenance: {name}": one for name, one in metadata.items()})

@@ -148,8 +148,6 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         **lag,
     }
     metadata |= {f"events {what}": count for what, count in sorted(result.events.items())}
-    if result.reprocessed is not None:
-        metadata["rows reprocessed"] = result.reprocessed.rows
     if result.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(from_milliseconds(result.watermark))
     if result.late:

@@ -200,7 +200,7 @@ def complete(running: RunningExecution, table: Target, result: TableResult, seen
             else replace(commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)})
         )
         marks = marks_of(commit_metadata, table.name, table.levels, running.subscription.cluster)
-        running.completed = platform.complete_without_commit(execution, marks, f"{execution.reason}; nothing to do", result.reprocessed)
+        running.completed = platform.complete_without_commit(execution, marks, f"{execution.reason}; nothing to do")
         return
     running.completed = platform.complete_if_committed(platform.log(table.name, table.location), execution, seen) is not None
 

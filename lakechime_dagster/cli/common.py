@@ -62,7 +62,7 @@ def declared_subscriptions(module: str | None = None, *, manual: bool = False) -
     unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
     subscriptions = {table.name: subscription_of(table, settings.cluster, unread.get(table.name)) for table in tables}
-    subscriptions |= {group.name: group_subscription(lake, group, settings.cluster) for group in lake.groups}
+    subscriptions |= {group.name: group_subscription(group, settings.cluster) for group in lake.groups}
     logs = [log_subscription(one, settings.cluster) for one in lake.query_logs]
     return subscriptions | {subscription.name: subscription for subscription in logs}
 

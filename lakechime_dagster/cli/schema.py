@@ -324,7 +324,6 @@ def _replays(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     return [
         {
             "replay": each.replay.replay_id,
-            "whole": each.replay.is_whole,
             "rebuild": each.replay.is_rebuild,
             "who": each.who,
             "reason": each.reason,
@@ -345,7 +344,7 @@ def _ended(request: Mapping[str, Any], rows: str) -> str:
 
 
 def _kind(replay: Mapping[str, Any]) -> str:
-    return "rebuild" if replay["rebuild"] else "whole" if replay["whole"] else ""
+    return "rebuild" if replay["rebuild"] else "replay"
 
 
 def _print_decided(told: Mapping[str, Any]) -> None:
@@ -367,10 +366,8 @@ def _print_decided(told: Mapping[str, Any]) -> None:
 def contract_shown(contract: Mapping[str, Any]) -> list[list[str]]:
     """The rules of a contract that are not the default: of what, and the rule."""
     modes = [[of, contract[of]] for of in ("tables", "columns", "kinds") if contract[of] != "evolve"]
-    excluded = [["excluded", ", ".join(contract["excluded"])]] if "excluded" in contract else []
-    rules = [[path, ", ".join(f"{of} {says}" for of, says in rule.items())] for path, rule in contract.get("paths", {}).items()]
     numbers = [["numbers", "double first"]] if contract["double first"] else []
-    return [*modes, *excluded, *numbers, *rules, *([path, pin] for path, pin in contract["pins"].items())]
+    return [*modes, *numbers, *([path, pin] for path, pin in contract["pins"].items())]
 
 
 def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
@@ -480,7 +477,6 @@ def _reprocesses_of(platform: "Platform", table: str) -> list[dict[str, Any]]:
 
 What = Annotated[str, typer.Argument(metavar="PATH|tables|columns|kinds|all", help="A field, such as /price; or what may change.")]
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="Such as double; or evolve, freeze, …; or - for what is declared.")]
-Whole = Annotated[bool, typer.Option("--whole", help="All its events, also those known to be right; restores deleted rows.")]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Rebuild the table, columns and rows, in one commit that replaces it.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the request that waits.")]
 DECLARED = "-"
@@ -535,7 +531,6 @@ def decide(
 def replay(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A type as its events spell it, or its table; with --quarantine a stream.")],
     reason: Reason,
-    whole: Whole = False,
     rebuild: Rebuild = False,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="Reprocess what a stream refused.")] = False,
     cancel: Cancel = False,
@@ -546,23 +541,21 @@ def replay(
 ) -> None:
     """Read earlier events of a type again, and repair the rows that they would have now, or reprocess what a stream refused.
 
-    The next execution of the group or stream does it. Correct rows are not changed, and nothing is deleted. `--rebuild` computes the
-    table again from the stream's table in one commit that replaces it; rows whose events the stream no longer has are lost.
-    A dry run computes what would change, which starts Spark.
+    The next execution of the group or stream does it. Correct rows are not changed, missing rows are added, and nothing is deleted.
+    `--rebuild` computes the table again from the stream's table in one commit that replaces it; rows whose events the
+    stream no longer has are lost. A dry run computes what would change, which starts Spark.
     """
     from lakechime_dagster.silver.requests import event_replays
 
-    if whole and rebuild:
-        raise common.wrong("--rebuild", "reads all events anyway; leave --whole out")
-    if quarantine and (whole or rebuild):
-        raise common.wrong("--quarantine", "is of what a stream refused; leave --whole and --rebuild out")
+    if quarantine and rebuild:
+        raise common.wrong("--quarantine", "is of what a stream refused; leave --rebuild out")
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     if quarantine:
         _reprocess(platform, name, by, cancel=cancel, dry_run=dry_run, as_json=as_json)
         return
     one = type_named(platform, name, group)
-    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "whole": whole, "rebuild": rebuild, "dry_run": dry_run}
+    told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "rebuild": rebuild, "dry_run": dry_run}
     replays = event_replays(platform)
     if cancel:
         number = replays.cancel(one.group.name, one.known.type, by, dry_run=dry_run)
@@ -571,7 +564,7 @@ def replay(
     if dry_run:
         answer(as_json, *(_would_rebuild if rebuild else _would_replay)(platform, one, told))
         return
-    (asked,) = replays.ask(one.group.name, [one.known.type], by, is_whole=whole, is_rebuild=rebuild)
+    (asked,) = replays.ask(one.group.name, [one.known.type], by, is_rebuild=rebuild)
     done = f"which its sensor launches; `lakechime schema show {printable(one.table)}` shows the result"
     what = "rebuild" if rebuild else "replay"
     sentence = f"{what} {asked.replay.replay_id} of {printable(one.known.type)} is done by the next execution of {one.group.name}, {done}"
@@ -607,7 +600,7 @@ def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]
 
     if not one.known.checkpoint.commits:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
-    found = would_replay(platform, one.group, one.known, note, is_whole=told["whole"])
+    found = would_replay(platform, one.group, one.known, note)
     document = {**told, "replaced": found.replaced, "added": found.added, "gained": _columns(found.gained)}
     gained = "".join(f"\n+ {name} {holds}" for name, holds in found.gained)
     return document, f"{count(found.replaced, 'row')} of {one.table} would be replaced, {found.added:,} added{gained}"

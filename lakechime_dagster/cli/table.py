@@ -326,20 +326,18 @@ def maintain(
 
 
 def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
-    from lakechime_dagster.runtime.maintenance import look
-    from lakechime_dagster.silver.maintenance import look_at_group
+    from lakechime_dagster.silver.maintenance import look
 
     if groups := _groups(lake, name):
-        return [one for group in groups for one in look_at_group(platform, lake, group, _only(group, name))]
+        return [one for group in groups for one in look(platform, lake, group, _only(group, name))]
     return [one for table in _tables(lake, name) for one in look(platform, lake, table)]
 
 
 def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
-    from lakechime_dagster.runtime.maintenance import keep
-    from lakechime_dagster.silver.maintenance import keep_group
+    from lakechime_dagster.silver.maintenance import keep
 
     if groups := _groups(lake, name):
-        return [one for group in groups for one in keep_group(platform, lake, group, note, _only(group, name))]
+        return [one for group in groups for one in keep(platform, lake, group, note, _only(group, name))]
     return [one for table in _tables(lake, name) for one in keep(platform, lake, table, note)]
 
 

@@ -9,7 +9,6 @@ from lakechime_dagster.runtime.names import DAGSTER_BACKFILL_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.resource import NothingNewError, RunContext, declared_subscriptions, subscription_named
 from lakechime_dagster.runtime.sources import ask, hold
-from lakechime_dagster.silver.requests import due_types, reprocess_firing
 from lakechime_dagster.triggers.consumers import Cause, ConsumerId, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
@@ -65,11 +64,11 @@ def adopted(platform: Platform, subscription: Subscription, run_id: str, partiti
 
 
 def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
-    """What a person wants, where there is something to do: what came, or else a request to reprocess."""
+    """What a person wants, where there is something to do: what came, or else what the subscription is requested to do."""
     try:
         return _fed(platform, subscription, row) if subscription.feed is not None else _woken(platform, subscription, row, consumer, key)
     except NothingNewError:
-        firing = reprocess_firing(platform, subscription, row)
+        firing = platform.evaluator.requested(subscription, row)
         if firing is None:
             raise
         return replace(firing, reason=f"{BY_HAND}; {firing.reason}")
@@ -84,8 +83,7 @@ def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow,
         return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {requests.sentence}")
     end = platform.evaluator.end_of(subscription, row, consumer)
     has_new_snapshot = end.sources != consumer.checkpoint.sources or (end.sources and not consumer.completed)
-    is_asked = subscription.has_types and bool(due_types(platform, subscription, consumer))
-    if not has_new_snapshot and not is_asked and not platform.evaluator.waits(subscription, row, consumer, key):
+    if not has_new_snapshot and not platform.evaluator.waits(subscription, row, consumer, key):
         raise NothingNewError(
             f"nothing came for {subscription.name} {consumer.key}".strip()
             + f" since step {consumer.completed}; its checkpoint is {consumer.checkpoint.position}"

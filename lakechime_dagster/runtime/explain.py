@@ -9,7 +9,6 @@ from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask
-from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.registry import SubscriptionRow
@@ -31,7 +30,7 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     known = platform.ledger.subscription(subscription.name)
     row = known or inactive(platform, subscription)
     decision = _decided(platform, subscription, row, at_ms)
-    decision = with_asked(platform, subscription, row, decision) if at_ms is None else decision
+    decision = platform.evaluator.with_requests(subscription, row, decision) if at_ms is None else decision
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
+from lakechime_dagster.dce.events import version_of
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableCommit, TableLog, own_uid, since_first_change
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.silver.schema import NOWHERE
-from lakechime_dagster.silver.store import TypesAt, checkpoints_of
 from lakechime_dagster.tables.cdc import CHANGES, STATE, ChangeTable
 from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Target
@@ -58,26 +56,36 @@ class Kept:
         return (*self.before.plan.refused, *self.maintained.refused)
 
 
-def look(platform: Platform, lake: Lake, table: Target) -> list[Looked]:
-    """The plans for a table now, and for what is remembered beside one that follows a database; a table that is not there has none."""
+FurtherReaders = Callable[[Platform, ConsumerAt, TableLog], Sequence[Reader]]
+
+
+def _none(platform: Platform, consumer: ConsumerAt, log: TableLog) -> Sequence[Reader]:
+    return ()
+
+
+def look(platform: Platform, lake: Lake, table: Target, further: FurtherReaders = _none) -> list[Looked]:
+    """The plans for a table now, and for what is remembered beside one that follows a database; a table that is not there has none.
+
+    `further` returns readers of a consumer that are behind its own checkpoint.
+    """
     from lakechime_dagster.formats.delta import table_files
 
     found = []
     for log in _logs(platform, table):
         if log.exists():
             files = table_files(log, _cluster_by(platform, table, log))
-            made = plan(files, readers(platform, lake, table, log), policy_of(table), platform.store.now())
+            made = plan(files, readers(platform, lake, table, log, further), policy_of(table), platform.store.now())
             found.append(Looked(log=log, files=files, plan=made))
     return found
 
 
-def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], None]) -> list[Kept]:
+def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], None], further: FurtherReaders = _none) -> list[Kept]:
     """Plan the maintenance of a table, and do it; without anything to do no driver is asked for.
 
     Raises:
         SparkFailedError: what Spark said.
     """
-    looked = look(platform, lake, table)
+    looked = look(platform, lake, table, further)
     return carried_out(platform, looked, policy_of(table), log, platform.settings.spark, table.write_as)
 
 
@@ -121,44 +129,17 @@ def policy_of(table: Target | EventGroup) -> Maintenance:
     return table.maintenance or Maintenance()
 
 
-def readers(platform: Platform, lake: Lake, table: Target, log: TableLog) -> list[Reader]:
-    """The consumers at a table as its planner sees them; what is remembered beside it is of those only that write it.
-
-    Of a stream's table, the types that are behind their groups are readers too.
-    """
+def readers(platform: Platform, lake: Lake, table: Target, log: TableLog, further: FurtherReaders = _none) -> list[Reader]:
+    """The consumers at a table as its planner sees them; what is remembered beside it is of those only that write it."""
     consumers = consumers_at(platform.store.engine, table.name, platform.settings.cluster)
     if log.location != platform.location(table.name, table.location):
         consumers = [consumer for consumer in consumers if consumer.writes]
-    behind = [one for consumer in consumers for one in _types_behind(platform, consumer, log)] if isinstance(table, EventTable) else []
-    return [*readers_of(platform, lake, table.name, log, consumers), *behind]
+    return [*readers_of(platform, lake, table.name, log, consumers), *(one for each in consumers for one in further(platform, each, log))]
 
 
 def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consumers: Sequence[ConsumerAt]) -> list[Reader]:
     """These consumers at a table as its planner sees them."""
     return [_reader(consumer, log, reads_changes=_reads_changes(platform, lake, table, consumer)) for consumer in consumers]
-
-
-def _types_behind(platform: Platform, consumer: ConsumerAt, log: TableLog) -> list[Reader]:
-    """The types of a group whose checkpoints are behind that of its consumer: they failed, or wait, and read from there one day."""
-    reached = version_of(consumer.read.snapshot_id) if consumer.read is not None else None
-    if reached is None:
-        return []
-    several = checkpoints_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
-    return [_of_types(consumer, one, log) for one in several if NOWHERE < one.checkpoint.version < reached]
-
-
-def _of_types(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
-    checkpoint = SnapshotCheckpoint(
-        table_uid=TableUid(at.checkpoint.uid) if at.checkpoint.uid else None, snapshot_id=SnapshotId(str(at.checkpoint.version))
-    )
-    name, waits = f"{at.types} types of {consumer.consumer.subscription}, such as {at.example},", ""
-    try:
-        commits = since_first_change(_commits_after(log, checkpoint))
-    except CommitsMissingError as missing:
-        commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
-    times = [commit.timestamp or 0 for commit in commits]
-    unread = [commit.timestamp or 0 for commit in commits if commit.changes_data]
-    return Reader(name=name, since=min(times, default=None), unread=min(unread, default=None), waits=waits)
 
 
 def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
@@ -188,8 +169,8 @@ def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Read
     waits = f"it is {consumer.state.value}: {consumer.state_reason}" if consumer.state is not ConsumerState.ACTIVE else ""
     opened = [] if consumer.open_since is None else [consumer.open_since]
     try:
-        unread = since_first_change(_commits_after(log, consumer.read if reads_changes else None))
-        commits = [*unread, *_commits_after(log, consumer.pinned)]
+        unread = since_first_change(commits_after(log, consumer.read if reads_changes else None))
+        commits = [*unread, *commits_after(log, consumer.pinned)]
     except CommitsMissingError as missing:
         gone = f"commit {missing.version}, which it reads next, is no longer in the log"
         commits, waits = (
@@ -204,7 +185,7 @@ def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Read
     )
 
 
-def _commits_after(log: TableLog, checkpoint: SnapshotCheckpoint | None) -> Sequence[TableCommit]:
+def commits_after(log: TableLog, checkpoint: SnapshotCheckpoint | None) -> Sequence[TableCommit]:
     """The commits after a snapshot of this very table."""
     if checkpoint is None or (checkpoint.table_uid is not None and own_uid(checkpoint.table_uid) != log.uid):
         return ()

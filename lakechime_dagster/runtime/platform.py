@@ -14,8 +14,6 @@ from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.dce.upgrade import check, current_version, upgrade
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
-from lakechime_dagster.silver.results import Reprocessed
-from lakechime_dagster.silver.store import close_reprocess
 from lakechime_dagster.triggers.consumers import (
     COMPLETE,
     HOUR_MS,
@@ -29,7 +27,7 @@ from lakechime_dagster.triggers.consumers import (
     Execution,
 )
 from lakechime_dagster.triggers.evaluation import Evaluator
-from lakechime_dagster.triggers.ledger import Beside, Ledger, together
+from lakechime_dagster.triggers.ledger import Beside, Ledger
 from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
@@ -79,22 +77,13 @@ class Platform:
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register([*events, *marks_of(committed.commit_metadata, target.table, target.levels(), target.cluster, events)])
-            self.ledger.complete(
-                execution, committed, beside=together(_closing(execution, Reprocessed.of(committed.commit_metadata.facts)), beside)
-            )
+            self.ledger.complete(execution, committed, beside=beside)
         return committed
 
-    def complete_without_commit(
-        self, execution: Execution, marks: list[DataChangeEvent], reason: str, reprocessed: Reprocessed | None = None
-    ) -> bool:
-        """Complete a step that had nothing to write, after registering its marks (law 16); it may have reprocessed nothing."""
+    def complete_without_commit(self, execution: Execution, marks: list[DataChangeEvent], reason: str) -> bool:
+        """Complete a step that had nothing to write, after registering its marks (law 16)."""
         self.store.register(marks)
-        return self.ledger.complete(execution, None, reason=reason, beside=_closing(execution, reprocessed))
-
-
-def _closing(execution: Execution, reprocessed: Reprocessed | None) -> Beside | None:
-    """What closes the request to reprocess that a step did, in the completing transaction; None where it did none."""
-    return None if reprocessed is None else lambda connection: close_reprocess(connection, execution.execution_id, reprocessed)
+        return self.ledger.complete(execution, None, reason=reason)
 
 
 def marks_of(

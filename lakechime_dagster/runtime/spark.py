@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import needs
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.settings import Settings, SparkSettings
-from lakechime_dagster.silver.job import EventJob, GroupJob
-from lakechime_dagster.silver.requests import event_types
-from lakechime_dagster.silver.results import GroupResult
-from lakechime_dagster.silver.schema import NOWHERE, TypeCheckpoint
 from lakechime_dagster.spark.job import Observer, TableJob, TableResult
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.names import Account
@@ -66,12 +61,12 @@ class SparkResource(dg.ConfigurableResource):
         with ON_SPARK:
             from lakechime_dagster.spark.refresh import refresh
 
-        confs = _confs(write_as, job.location)
+        confs = account_confs(write_as, job.location)
 
         def work(spark: "SparkSession") -> TableResult:
             return refresh(spark, job, running.commit_metadata(), running.platform.log_at, observer)
 
-        return self._attempt(running, log, confs, work)
+        return self.attempt(running, log, work, confs=confs)
 
     def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that holds the messages of a feed."""
@@ -79,55 +74,31 @@ class SparkResource(dg.ConfigurableResource):
             from lakechime_dagster.cdc.spark_bronze import ingest
 
         job = replace(job, environment=os.environ)
-        confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: ingest(spark, job, running.commit_metadata(), running.platform.log_at))
-
-    def ingest_events(self, running: RunningExecution, job: EventJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
-        """The same of a table that holds the events of a stream."""
-        with ON_SPARK:
-            from lakechime_dagster.silver.bronze import ingest_events
-
-        job = replace(job, environment=os.environ)
-        confs = _confs(write_as, job.location)
-        return self._attempt(
-            running, log, confs, lambda spark: ingest_events(spark, job, running.commit_metadata(), running.platform.log_at)
-        )
-
-    def write_group(self, running: RunningExecution, job: GroupJob, log: Callable[[str], None]) -> Attempted[GroupResult]:
-        """One attempt at the execution's step of a group of types."""
-        with ON_SPARK:
-            from lakechime_dagster.silver.refresh import GroupStep
-
-        platform, source = running.platform, job.group.stream.table.name
-        begun = running.execution.start.sources.get(source, SnapshotCheckpoint())
-        start = TypeCheckpoint(uid=begun.table_uid, version=int(begun.snapshot_id or NOWHERE))
-        repository = replace(event_types(platform), beside=frozenset(one.name for one in job.groups))
-
-        def work(spark: "SparkSession") -> GroupResult:
-            step = GroupStep(
-                spark=spark, job=job, repository=repository, open_log=platform.log_at, now_ms=platform.store.now(), start=start
-            )
-            return step.run()
-
-        return self._attempt(running, log, {}, work, spark_of(platform.settings, job.group))
+        confs = account_confs(write_as, job.location)
+        return self.attempt(running, log, lambda spark: ingest(spark, job, running.commit_metadata(), running.platform.log_at), confs=confs)
 
     def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
         """The same of a table that follows a database."""
         with ON_SPARK:
             from lakechime_dagster.cdc.spark_refresh import follow
 
-        confs = _confs(write_as, job.location)
-        return self._attempt(running, log, confs, lambda spark: follow(spark, job, running.commit_metadata(), running.platform.log_at))
+        confs = account_confs(write_as, job.location)
+        return self.attempt(running, log, lambda spark: follow(spark, job, running.commit_metadata(), running.platform.log_at), confs=confs)
 
-    def _attempt(
+    def attempt(
         self,
         running: RunningExecution,
         log: Callable[[str], None],
-        confs: Mapping[str, str],
         work: Callable[["SparkSession"], Result],
+        *,
+        confs: Mapping[str, str] = {},
         spark: SparkSettings | None = None,
     ) -> Attempted[Result]:
-        """What the work gives on a driver, in a session with these confs; jobs that earlier attempts left running are cancelled first."""
+        """What the work returns on a driver, in a session with these settings; jobs that earlier attempts left running are cancelled.
+
+        Raises:
+            SparkFailedError: what Spark said.
+        """
         with ON_SPARK:
             from lakechime_dagster.spark.driver import described, open_driver
             from lakechime_dagster.spark.session import session_confs
@@ -153,5 +124,6 @@ def spark_of(settings: Settings, group: EventGroup) -> SparkSettings:
     return settings.spark if group.spark is None else settings.spark.model_copy(update={"driver": group.spark})
 
 
-def _confs(account: Account | None, location: str) -> Mapping[str, str]:
+def account_confs(account: Account | None, location: str) -> Mapping[str, str]:
+    """The settings of a session that writes a location by an account, where one is declared."""
     return {} if account is None else account.confs(location, os.environ)

@@ -11,7 +11,6 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import declare_subscription
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, AskedAt, DagsterRuns, Runs, Tick, attended, claim, decided, instance_of
 from lakechime_dagster.sensors.trigger import INTERVAL_SECONDS, AssetJob, accepts_of, request
-from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import any_key
@@ -126,10 +125,12 @@ def run_many(
 def _asked(
     platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, SubscriptionRow], decisions: Mapping[str, Decision]
 ) -> dict[str, Decision]:
-    """Groups and streams that fire by what people want of them, though no event tells of it."""
-    named = [name for name in rows if launches[name].subscription.has_types or launches[name].subscription.is_stream]
+    """Subscriptions that fire by their requests, though no event arrived."""
+    named = [name for name in rows if launches[name].subscription.requests is not None]
     found = {name: decisions.get(name, Decision(trigger=name, fires=False, reasons=("no event came",))) for name in named}
-    asked = {name: with_asked(platform, launches[name].subscription, rows[name], one) for name, one in found.items() if not one.fires}
+    asked = {
+        name: platform.evaluator.with_requests(launches[name].subscription, rows[name], one) for name, one in found.items() if not one.fires
+    }
     return {name: one for name, one in asked.items() if one.fires}
 
 

@@ -13,7 +13,6 @@ from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, hold
-from lakechime_dagster.silver.requests import with_asked
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, any_key
@@ -94,14 +93,15 @@ def run_tick(platform: Platform, subscription: Subscription, runs: Runs, accepts
 def decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, accepts: Accepts, asked: AskedAt) -> Decision:
     """Whether the subscription fires, by events or by its feed; a feed that needs a person's choice holds the consumer."""
     if subscription.feed is None:
-        return with_asked(platform, subscription, row, platform.evaluator.evaluate(subscription, row, accepts=accepts))
+        decision = platform.evaluator.evaluate(subscription, row, accepts=accepts)
+        return platform.evaluator.with_requests(subscription, row, decision)
     found = ask(platform, subscription, row, asked.get(subscription.name))
     if found.at_ms is not None:
         asked[subscription.name] = found.at_ms
     if found.lag is not None:
         platform.ledger.note_feed(row, found.lag)
     hold(platform, row, found)
-    return with_asked(platform, subscription, row, found.decision)
+    return platform.evaluator.with_requests(subscription, row, found.decision)
 
 
 def claim(

@@ -34,7 +34,7 @@ from lakechime_dagster.sources.spark import (
     read_topics,
     tasks,
 )
-from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
+from lakechime_dagster.spark.job import SourceResult, TableResult
 from lakechime_dagster.spark.ranges import (
     RangeRead,
     ReadMethod,
@@ -277,8 +277,7 @@ def reprocessed(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame 
         return None
     held = pinned(spark, job.location, log.version)
     refused = held.where(F.col("reason").isNotNull())
-    if REFUSED_BEFORE in held.columns:
-        refused = refused.join(held.where(F.col(REFUSED_BEFORE).isNotNull()).select("_src"), "_src", "left_anti")
+    refused = refused.join(held.where(F.col(REFUSED_BEFORE).isNotNull()).select("_src"), "_src", "left_anti")
     payload = F.coalesce(F.col("payload_bytes"), F.col(PAYLOAD).cast("binary"))
     rows = refused.select("_src", "sent_at", payload.alias(PAYLOAD), F.col("reason").alias(REFUSED_BEFORE))
     return told(spark, rows, job).where(F.col("reason").isNull())
@@ -337,8 +336,7 @@ def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMet
             cluster_by=CLUSTERED,
             properties=PROPERTIES | _STATISTICS,
         )
-    is_done = result.outcome is not Outcome.SKIPPED
-    return replace(result, sources=tuple(sources), reprocessed=done if is_done else None)
+    return replace(result, sources=tuple(sources))
 
 
 def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Reprocessed | None]:

@@ -55,9 +55,7 @@ class WouldRebuild:
     is_same: bool
 
 
-def would_replay(
-    platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None], *, is_whole: bool = False
-) -> WouldReplay:
+def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None]) -> WouldReplay:
     """What a replay of this type, which has a table, would change; by Spark, and nothing is written.
 
     Raises:
@@ -65,12 +63,11 @@ def would_replay(
     """
     from lakechime_dagster.silver.replay import TypeReplayer  # only who asks for this needs Spark
 
-    asked = Replay(replay_id=_ASKED, type=known.type, is_whole=is_whole)
     with _stepping(platform, group, known.checkpoint, log) as (spark, slices, tables):
         hinted = tables.job.group
         layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
         replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
-        with replayer.difference(replace(known, layout=layout), asked) as found:
+        with replayer.difference(replace(known, layout=layout)) as found:
             return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
 
 
@@ -87,9 +84,9 @@ def would_rebuild(
 
     asked = Replay(replay_id=_ASKED, type=known.type, is_rebuild=True)
     with _stepping(platform, group, newest, log) as (spark, slices, tables):
-        writer = TypeWriter(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        writer = TypeWriter(spark=spark, slices=slices, tables=tables)
         rebuilder = TypeRebuilder(spark=spark, slices=slices, writer=writer, repository=event_types(platform))
-        anew = rebuilder.learnt(known, asked, is_kept=False)
+        anew = rebuilder.learnt(known, is_kept=False)
         found = rebuilder.compared(known, asked, anew)
         return WouldRebuild(
             replaced=found.done.replaced,

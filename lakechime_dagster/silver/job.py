@@ -32,7 +32,6 @@ class GroupJob:
         bronze: Where the stream's table lies.
         end: Up to where it is read.
         warehouse: The folder of folders, one of each group, in which tables lie by their names.
-        looks_back: Whether types that nobody has read are looked for in all of the stream, as its groups share them in another way.
         replays: What somebody wants to be read again, by type.
         max_catchup: As of `reading.planned`.
     """
@@ -45,6 +44,5 @@ class GroupJob:
     deployment: str
     execution_id: str = ""
     attempt: int = 1
-    looks_back: bool = False
     replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)
     max_catchup: int = MAX_CATCHUP

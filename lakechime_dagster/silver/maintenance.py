@@ -1,4 +1,4 @@
-"""The maintenance of the typed tables of a group, which nobody declares."""
+"""The maintenance of tables, also of the typed tables of a group, which nobody declares."""
 
 import datetime as dt
 import math
@@ -8,17 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
+from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableLog, since_first_change
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.runtime.maintenance import Kept, Looked, carried_out, policy_of, readers_of
+from lakechime_dagster.runtime.maintenance import Kept, Looked, carried_out, commits_after, policy_of, readers_of
+from lakechime_dagster.runtime.maintenance import keep as keep_table
+from lakechime_dagster.runtime.maintenance import look as look_at_table
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.silver.requests import event_types
+from lakechime_dagster.silver.schema import NOWHERE
+from lakechime_dagster.silver.store import TypesAt, checkpoints_of
 from lakechime_dagster.tables.events import EventGroup
-from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.maintenance import DEFAULTS, LOG, Maintenance, log_kept
-from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, Refused, Subject, TableFiles, plan_together
+from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, Reader, Refused, Subject, TableFiles, plan_together
 from lakechime_dagster.triggers.consumers import ConsumerId
-from lakechime_dagster.triggers.progress import consumers_at
+from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 if TYPE_CHECKING:
@@ -62,6 +68,52 @@ def keeping_words(policy: Maintenance, files: TableFiles, told: int | None, now:
     if log_kept({**files.properties, **policy.properties}) >= age + ahead / 2:
         return policy
     return replace(policy, properties={**policy.properties, LOG: f"interval {math.ceil((age + ahead) / DAY)} days"})
+
+
+def look(platform: Platform, lake: Lake, table: Target | EventGroup, tables: Collection[str] = ()) -> list[Looked]:
+    """The plans for a table now, or for the tables of a group's types, or for these alone.
+
+    Readers of a stream's table are also the types that are behind their groups.
+    """
+    if isinstance(table, EventGroup):
+        return look_at_group(platform, lake, table, tables)
+    return look_at_table(platform, lake, table, types_behind)
+
+
+def keep(
+    platform: Platform, lake: Lake, table: Target | EventGroup, log: Callable[[str], None], tables: Collection[str] = ()
+) -> list[Kept]:
+    """Plan the maintenance of these, and do it; without anything to do no driver is asked for.
+
+    Raises:
+        SparkFailedError: what Spark said.
+    """
+    if isinstance(table, EventGroup):
+        return keep_group(platform, lake, table, log, tables)
+    return keep_table(platform, lake, table, log, types_behind)
+
+
+def types_behind(platform: Platform, consumer: ConsumerAt, log: TableLog) -> list[Reader]:
+    """The types of a group whose checkpoints are behind that of its consumer: they failed, or wait, and read from there one day."""
+    reached = version_of(consumer.read.snapshot_id) if consumer.read is not None else None
+    if reached is None:
+        return []
+    several = checkpoints_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
+    return [_reader(consumer, one, log) for one in several if NOWHERE < one.checkpoint.version < reached]
+
+
+def _reader(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
+    checkpoint = SnapshotCheckpoint(
+        table_uid=TableUid(at.checkpoint.uid) if at.checkpoint.uid else None, snapshot_id=SnapshotId(str(at.checkpoint.version))
+    )
+    name, waits = f"{at.types} types of {consumer.consumer.subscription}, such as {at.example},", ""
+    try:
+        commits = since_first_change(commits_after(log, checkpoint))
+    except CommitsMissingError as missing:
+        commits, waits = [], f"commit {missing.version}, which they read next, is no longer in the log; put it back"
+    times = [commit.timestamp or 0 for commit in commits]
+    unread = [commit.timestamp or 0 for commit in commits if commit.changes_data]
+    return Reader(name=name, since=min(times, default=None), unread=min(unread, default=None), waits=waits)
 
 
 def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Collection[str] = ()) -> list[Looked]:

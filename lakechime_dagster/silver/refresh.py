@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
-from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, Verified, planned
+from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, planned
 from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypeCheckpoint, kept_of, learned, registered
 from lakechime_dagster.silver.slices import (
     NOTHING,
@@ -26,12 +26,11 @@ from lakechime_dagster.silver.slices import (
     prototypes,
     seen,
 )
-from lakechime_dagster.silver.verify import sampled, unread
-from lakechime_dagster.silver.write import MadeAnewError, ToWrite, TypeWriter
+from lakechime_dagster.silver.write import ToWrite, TypeWriter
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Phases, in_threads
-from lakechime_dagster.tables.events import Change, Mode, owner_of, table_of
+from lakechime_dagster.tables.events import Mode, owner_of, table_of
 
 WRITERS = 4  # tables that are written at a time
 
@@ -62,23 +61,13 @@ class Looked:
         """The same, with more types of which nobody can tell what came."""
         return replace(self, failed={**self.failed, **unread}, unread=frozenset({*self.unread, *unread}))
 
-    def has(self, name: str, asked: Replay, execution_id: str) -> bool:
-        """Whether the table of a type has the commit of a replay that another attempt at an execution made."""
-        commit_metadata = [one.commit_metadata for one in self.ahead[name].commits] if name in self.ahead else []
-        return any((one.execution_id, one.facts.get("replay")) == (execution_id, asked.replay_id) for one in commit_metadata)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PartDone:
-    """What was done for each type of a part, and what is known of those that have something to be written, or replayed.
-
-    Attributes:
-        made_anew: Types whose tables another attempt made anew meanwhile, with layouts that are not those of `learnt`.
-    """
+    """What was done for each type of a part, and what is known of those that have something to be written, or replayed."""
 
     results: Mapping[str, TypeResult]
     learnt: Mapping[str, ToWrite] = field(default_factory=dict)
-    made_anew: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +97,10 @@ class PartStep:
         with phase("write"):
             kept = {*self.looked.waiting, *failed}
             writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
-            wrote = in_threads(self.spark, WRITERS, self.writer.written, writing)
-            done = {one.type: one for one in wrote if isinstance(one, TypeResult)}
-            anew = {one.type: one for one in wrote if isinstance(one, MadeAnewError)}
-            done |= {name: self.writer.written_anew(learnt[name], one.ahead) for name, one in anew.items()}
+            done = {one.type: one for one in in_threads(self.spark, WRITERS, self.writer.written, writing)}
         rest = {name: self._unwritten(name, part, counts.get(name), failed) for name in part.starts if name not in done}
         results = rest | {name: self._read_on(one, part) for name, one in done.items()}
-        return PartDone(results=results, learnt=learnt, made_anew=frozenset(anew))
+        return PartDone(results=results, learnt=learnt)
 
     def done_apart(self, part: Part, phase: Phase) -> PartDone:
         """The same of types that are far behind, of which nothing hinders others: they are tried again."""
@@ -209,7 +195,7 @@ class GroupStep:
     def writer(self) -> TypeWriter:
         """Who writes the tables of types."""
         tables = TypeTables(job=self.job, open_log=self.open_log)
-        return TypeWriter(spark=self.spark, slices=self.slices, tables=tables, repository=self.repository)
+        return TypeWriter(spark=self.spark, slices=self.slices, tables=tables)
 
     def run(self) -> GroupResult:
         """Do it; again, by whomever, it changes nothing.
@@ -222,9 +208,7 @@ class GroupStep:
         begun = self.slices.start(self.start)
         with phase("look"):
             came, is_all = self._came(begun)
-            checkpoints = dict.fromkeys(came.types, TypeCheckpoint() if is_all else self.start)
-            checkpoints |= dict.fromkeys(self._passed(begun) if self.job.looks_back and not is_all else (), TypeCheckpoint())
-            looked = self._looked(self._types(checkpoints))
+            looked = self._looked(self._types(came.types, TypeCheckpoint() if is_all else self.start))
             rebuilding = self._rebuilding(looked)
             looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
             plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.max_catchup)
@@ -235,30 +219,11 @@ class GroupStep:
         parts += [] if plan.behind is None else [step.done_apart(plan.behind, lambda _: phase(CATCH_UP))]
         found = {name: one for part in parts for name, one in part.results.items()}
         found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
-        with phase("verify"):
-            verified = self._verified(parts)
         with phase("replay"):
-            found |= self._replayed(looked, parts, found)
+            found |= self._replayed(parts, looked, found, rebuilding)
             rebuilder = TypeRebuilder(spark=self.spark, slices=self.slices, writer=self.writer, repository=self.repository)
             found |= {name: rebuilder.rebuilt(looked.known[name], asked, looked.ahead.get(name)) for name, asked in rebuilding.items()}
-        return GroupResult(
-            types=tuple(found[name] for name in sorted(found)), refused=came.refused, verified=verified, seconds=phase.seconds
-        )
-
-    def _verified(self, parts: Iterable[PartDone]) -> tuple[Verified, ...]:
-        """What is found in a few of the rows that this attempt wrote; what hinders that hinders no type, as they are written."""
-        tables = self.writer.tables
-        wrote = [
-            (part.learnt[name].type, one)
-            for part in parts
-            for name, one in part.results.items()
-            if one.committed is not None and tables.is_own(one.committed) and name in part.learnt and name not in part.made_anew
-        ]
-        try:
-            with described():
-                return sampled(self.spark, self.slices, tables, wrote, self.slices.version)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
-            return tuple(unread(known, tables, error) for known, _ in wrote)
+        return GroupResult(types=tuple(found[name] for name in sorted(found)), refused=came.refused, seconds=phase.seconds)
 
     def _came(self, begun: int) -> tuple[Seen, bool]:
         """What came since the group read the stream's table; all types that are there, where nobody can tell that by now."""
@@ -267,21 +232,20 @@ class GroupStep:
         except TableUnreadableError:
             return replace(seen(self.slices.after(-1)), refused={}), True  # each type tells for itself what it cannot read
 
-    def _passed(self, begun: int) -> tuple[str, ...]:
-        """The types of all groups in what the group has read; where nobody can tell that by now also of what came since."""
-        try:
-            return seen(self.slices.segment(-1, begun)).types if begun >= 0 else ()
-        except TableUnreadableError:
-            return seen(self.slices.after(-1)).types
+    def _types(self, came: Collection[str], begin: TypeCheckpoint) -> dict[str, KnownType]:
+        """The group's types that the store knows, and those that arrive for the first time.
 
-    def _types(self, checkpoints: Mapping[str, TypeCheckpoint]) -> dict[str, KnownType]:
-        """The group's types that the store knows, and those that arrive for the first time, each with where it begins then."""
-        group = self.job.group
-        known = {name: one for name, one in self.repository.types(group.name).items() if self._has(name)}
-        for name, start in checkpoints.items():
-            if name not in known and self._has(name):
-                known[name] = KnownType(type=name, table=table_of(name), home=group.name, checkpoint=start)
-        return known
+        Each of these begins where this step does, be it another group's: whichever group reads a type first registers it, so that none
+        of its events is missed when a change of the patterns gives it to a group that has read further.
+        """
+        new: dict[str, list[KnownType]] = {}
+        for name in sorted({*came} - self.repository.known_names()):
+            owner = owner_of(self.job.groups, name).name
+            new.setdefault(owner, []).append(KnownType(type=name, table=table_of(name), home=owner, checkpoint=begin))
+        if others := {owner: types for owner, types in new.items() if owner != self.job.group.name}:
+            self.repository.register(others)
+        known = {one.type: one for one in new.get(self.job.group.name, [])} | self.repository.types(self.job.group.name)
+        return {name: one for name, one in known.items() if self._has(name)}
 
     def _has(self, type_name: str) -> bool:
         return owner_of(self.job.groups, type_name).name == self.job.group.name
@@ -297,7 +261,8 @@ class GroupStep:
             if self.job.attempt > 1 or not one.layout_version or is_rebuilt:
                 try:
                     found = self.writer.tables.ahead(one)
-                    one = self.writer.as_its_table(one, found)
+                    if found is not None and found.schema_version > one.layout_version:  # another attempt has found out more meanwhile
+                        one = self.repository.types(self.job.group.name).get(name, one)
                 except LakeChimeError as error:
                     failed[name] = error
                     continue
@@ -338,7 +303,6 @@ class GroupStep:
             and not looked.known[name].is_put_off(self.now_ms)
             and name not in looked.failed
             and name not in looked.waiting
-            and not looked.has(name, asked, self.job.execution_id)
         }
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
@@ -354,7 +318,7 @@ class GroupStep:
         return TYPE_CAP if one.type in waiting and tables + waiting.index(one.type) >= group.contract.max_types else ""
 
     def _is_frozen(self, one: KnownType) -> bool:
-        return self.job.group.contract_of(one.type).mode(Change.TABLE) is Mode.FREEZE
+        return self.job.group.contract_of(one.type).mode("tables") is Mode.FREEZE
 
     def _is_far(self, one: KnownType) -> bool:
         return self.slices.start(self.start) - self.slices.start(one.checkpoint) > self.job.max_catchup
@@ -388,17 +352,15 @@ class GroupStep:
         )
         return result if one.error else self.writer.with_earlier(result, one, looked.ahead.get(name))
 
-    def _replayed(self, looked: Looked, parts: Iterable[PartDone], found: Mapping[str, TypeResult]) -> dict[str, TypeResult]:
+    def _replayed(
+        self, parts: Iterable[PartDone], looked: Looked, found: Mapping[str, TypeResult], rebuilding: Collection[str]
+    ) -> dict[str, TypeResult]:
         """What a step did for types of which a replay is asked for, and what came of that."""
-        learnt: dict[str, ToWrite] = {name: one for part in parts for name, one in part.learnt.items()}
+        learnt = {name: one.type for part in parts for name, one in part.learnt.items()}
         replayer = TypeReplayer(spark=self.spark, slices=self.slices, tables=self.writer.tables, repository=self.repository)
         replayed = {}
-        made_anew = {name for part in parts for name in part.made_anew}  # these are replayed by the next step
-        for name in sorted((self.job.replays.keys() & found.keys()) - made_anew):
-            if self.job.replays[name].is_rebuild and name not in looked.waiting:
-                continue  # another attempt did it, or it could not be asked
-            known = looked.known[name]
-            if name in learnt:
-                known = replace(learnt[name].type, checkpoint=known.checkpoint)
-            replayed[name] = replayer.replayed(known, self.job.replays[name], found[name])
+        for name in sorted((self.job.replays.keys() & found.keys()) - {*rebuilding}):
+            known, asked = looked.known[name], self.job.replays[name]
+            if not asked.is_rebuild or name in looked.waiting:
+                replayed[name] = replayer.replayed(replace(learnt.get(name, known), checkpoint=known.checkpoint), asked, found[name])
         return replayed

@@ -1,6 +1,6 @@
 """Replays and rebuilds types from their stream's table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
-from lakechime_dagster.silver.event import Variation
-from lakechime_dagster.silver.results import Replay, Replayed, TypeResult, completed_variations
+from lakechime_dagster.silver.results import Replay, Replayed, TypeResult
 from lakechime_dagster.silver.rows import rows_of
 from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint, kept_of, relearned
 from lakechime_dagster.silver.shape import covers
@@ -63,7 +62,7 @@ class TypeReplayer:
 
     def _merged(self, known: KnownType, asked: Replay, result: TypeResult) -> TypeResult:
         target = replace(self.tables.target(known), keys=(KEY,))
-        with self.difference(known, asked) as found:
+        with self.difference(known) as found:
             done = Replayed(replay_id=asked.replay_id, replaced=found.updated, added=found.inserted)
             if found.is_empty:
                 return replace(result, replayed=(*result.replayed, done))
@@ -76,9 +75,9 @@ class TypeReplayer:
         return replace(result, commits=(*result.commits, held), replayed=(*result.replayed, done))
 
     @contextmanager
-    def difference(self, known: KnownType, asked: Replay) -> Iterator[Difference]:
+    def difference(self, known: KnownType) -> Iterator[Difference]:
         """What a replay up to the type's checkpoint would change, for as long as the block lasts."""
-        new, old = self._new_and_old(known, asked)
+        new, old = self._new_and_old(known)
         found = keyed_difference(new, old, (KEY,), F.lit(False), keep=True)
         try:
             yield found
@@ -86,26 +85,13 @@ class TypeReplayer:
             if found.changes is not None:
                 found.changes.unpersist()
 
-    def _new_and_old(self, known: KnownType, asked: Replay) -> tuple[DataFrame, DataFrame]:
-        """The rows that the events give by now, and those that are there, both of the variations alone that may differ."""
-        group = self.tables.job.group
+    def _new_and_old(self, known: KnownType) -> tuple[DataFrame, DataFrame]:
+        """The rows that the events give by now, and those that are there."""
+        group, events = self.tables.job.group, of_types(self.slices.after(-1), [known.type])
         variations = self.repository.variations(group.name, [known.type])[known.type]
-        held = self.tables.target(known).read(self.spark)
-        completed = [] if asked.is_whole else self._completed(known, held, variations)
-        events = of_types(self.slices.after(-1), [known.type])
-        rest, there = _without(events, "hash", completed), _without(held, "_hash", completed)
         covered = [name for name, one in variations.items() if covers(known.layout, one)]
-        rows = rows_of(rest, known, group.contract_of(known.type), covered).drop(NUMBER)
-        return rows, _widened(there, rows.schema)
-
-    def _completed(self, known: KnownType, held: DataFrame, variations: Mapping[str, Variation]) -> list[str]:
-        oldest = {row["_hash"]: row["oldest"] for row in held.groupBy("_hash").agg(F.min(NUMBER).alias("oldest")).collect()}
-        layouts = self.repository.layouts(self.tables.job.group.name, known.type)
-        return sorted(completed_variations(variations, layouts, oldest))
-
-
-def _without(rows: DataFrame, name: str, hashes: list[str]) -> DataFrame:
-    return rows.where(~F.col(name).isin(*hashes)) if hashes else rows
+        rows = rows_of(events, known, group.contract_of(known.type), covered).drop(NUMBER)
+        return rows, _widened(self.tables.target(known).read(self.spark), rows.schema)
 
 
 def _widened(rows: DataFrame, wanted: StructType) -> DataFrame:
@@ -181,13 +167,13 @@ class TypeRebuilder:
             with described():
                 if self.slices.start(known.checkpoint) > self.slices.version:
                     raise ConsumerConflictError(f"its table has more than this step may read; the next step makes {known.type} anew")
-                anew = self.learnt(known, asked)
+                anew = self.learnt(known)
                 return self._committed(known, asked, anew, self.writer.with_earlier(self.writer.begun(known), known, ahead))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             failed = self.writer.failed(known, error, None)
             return replace(failed, error=f"rebuild: {failed.error}")
 
-    def learnt(self, known: KnownType, asked: Replay, *, is_kept: bool = True) -> Anew:
+    def learnt(self, known: KnownType, *, is_kept: bool = True) -> Anew:
         """What all events of a type tell of it, kept by the store before its table is touched, and the rows that they give."""
         group, events = self.writer.tables.job.group, of_types(self.slices.after(-1), [known.type])
         contract = group.contract_of(known.type)
@@ -197,7 +183,7 @@ class TypeRebuilder:
         found = prototypes(events, wanted, self.slices.version, wanted if count.is_cut else ()).get(known.type, [])
         variations |= kept_of(found)
         learning = relearned(known, found, contract)
-        version = self.repository.propose(group.name, learning, asked.replay_id) if is_kept else known.layout_version
+        version = self.repository.learn(group.name, [learning])[known.type] if is_kept else known.layout_version
         after = learning.known_after(known, version)
         covered, _ = covered_by(after, variations, count)
         return Anew(known=after, rows=rows_of(events, after, contract, covered), count=count)
@@ -248,7 +234,6 @@ class TypeRebuilder:
                 layout=anew.known.layout_version,
             )
             if found.is_same:
-                self._adopt(anew.known, known.checkpoint.commits)
                 return reached
             start, end = self.slices.start(known.checkpoint), self.slices.version
             keep_listed(self.spark, self.writer.tables.target(anew.known), rows.schema)
@@ -258,11 +243,7 @@ class TypeRebuilder:
             rows.unpersist()
         if held is None or not self.writer.tables.is_own(held):
             raise ConsumerConflictError(f"another attempt was first at {target.name}; the next step tries again")
-        self._adopt(anew.known, held.commit_metadata.step)
         return replace(reached, commits=(*reached.commits, held))
-
-    def _adopt(self, anew: KnownType, step: int) -> None:
-        self.repository.adopt(self.writer.tables.job.group.name, anew.type, step, anew.layout_version)
 
 
 def _replace(target: Target, rows: DataFrame, count: int) -> None:

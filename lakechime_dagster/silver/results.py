@@ -1,15 +1,15 @@
 """What an execution of a group read and did, type by type, and whether each event is in its table once."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.silver.event import JsonEvent, Variation, event_of
+from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed
 from lakechime_dagster.silver.schema import Column, Holds, Layout
-from lakechime_dagster.silver.shape import Rescue, covers, shaped
+from lakechime_dagster.silver.shape import Rescue, shaped
 from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.triggers.consumers import Committed
 
@@ -81,19 +81,10 @@ def _value(value: Any, column: Column) -> Any:
             return [_value(one, column.element) for one in value]
         case Holds.JSON | Holds.HUGE:
             return parsed(value)
-        case Holds.VARIANT:
-            return _plain(value)
         case Holds.BIGINT:
             return int(value)
         case _:
             return value
-
-
-def _plain(value: Any) -> Any:
-    """What a VARIANT holds, as Python's reader gives its JSON."""
-    if isinstance(value, dict):
-        return Fields([(name, _plain(one)) for name, one in value.items()])
-    return [*map(_plain, value)] if isinstance(value, list) else value
 
 
 def _is_nothing(leaves: Leaves, pointer: str) -> bool:
@@ -261,13 +252,11 @@ class Replay:
     """That somebody wants a type's earlier events read again.
 
     Attributes:
-        is_whole: All of them are; else those that may have a checkpoint by now which they had not when they were written.
         is_rebuild: The table is made anew from them, with a layout that is made anew too.
     """
 
     replay_id: int
     type: str
-    is_whole: bool = False
     is_rebuild: bool = False
 
 
@@ -302,23 +291,6 @@ class Reprocessed:
     def of(cls, facts: Mapping[str, Any]) -> "Reprocessed | None":
         """What a commit tells; None where it has reprocessed nothing."""
         return cls(reprocess_id=int(facts["reprocess"]), rows=int(facts["reprocessed"])) if "reprocess" in facts else None
-
-
-def completed_variations(variations: Mapping[str, Variation], layouts: Sequence[Layout], oldest: Mapping[str, int]) -> Collection[str]:
-    """The variations whose rows no replay would change: all of them were written when each value had a column of its field.
-
-    A column that has a value never gives it up, as layouts only grow.
-
-    Args:
-        variations: Those that are known, by hash.
-        layouts: All of the type, the first one first.
-        oldest: With which number of a layout the oldest row of each variation was written.
-    """
-    return {
-        name
-        for name, number in oldest.items()
-        if name in variations and 0 < number <= len(layouts) and covers(layouts[number - 1], variations[name])
-    }
 
 
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides
@@ -403,10 +375,8 @@ class GroupResult:
 
     Attributes:
         refused: Rows between the group's checkpoint and the end that no type could be told of, by reason.
-        verified: What was found in a few of the rows that it wrote, of some types.
     """
 
     types: tuple[TypeResult, ...]
     refused: Mapping[str, int] = field(default_factory=dict)
-    verified: tuple[Verified, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -19,7 +19,6 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
-    VariantType,
 )
 
 from lakechime_dagster.silver.event import JsonEvent, event_of
@@ -36,7 +35,6 @@ _TYPES: dict[Holds, DataType] = {
     Holds.HUGE: StringType(),
     Holds.STRING: StringType(),
     Holds.JSON: StringType(),
-    Holds.VARIANT: VariantType(),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.silver.event import ELEMENT, ROOT, Kind, Variation, field_path
-from lakechime_dagster.tables.events import SIBLING, Change, Contract, Mode, Pin, column_of, is_matched, overlap
+from lakechime_dagster.tables.events import SIBLING, Contract, Mode, Pin, column_of, is_matched, overlap
 from lakechime_dagster.tables.names import folded
 
 SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
@@ -112,7 +112,6 @@ class Holds(StrEnum):
         DOUBLE: Doubles, also of whole numbers that are exactly one.
         HUGE: The spelling of numbers that nothing else holds.
         JSON: The text of a value of any kind.
-        VARIANT: A value of any kind, as Spark's type of that name; of siblings alone.
     """
 
     BOOL = "bool"
@@ -125,7 +124,6 @@ class Holds(StrEnum):
     OBJECT = "object"
     ARRAY = "array"
     JSON = "json"
-    VARIANT = "variant"
 
 
 _TAKES: Mapping[Holds, frozenset[Kind]] = {
@@ -139,9 +137,7 @@ _TAKES: Mapping[Holds, frozenset[Kind]] = {
     Holds.OBJECT: frozenset({Kind.OBJECT, Kind.EMPTY_OBJECT}),
     Holds.ARRAY: frozenset({Kind.ARRAY, Kind.EMPTY_ARRAY}),
     Holds.JSON: frozenset(Kind) - {Kind.NULL},
-    Holds.VARIANT: frozenset(Kind) - {Kind.NULL},
 }
-_NUMBERS = frozenset({"long", "bigint", "fraction", "double", "huge"})  # of what is held, and of kinds
 _FIRST = (Kind.OBJECT, Kind.ARRAY, Kind.STRING, Kind.FRACTION, Kind.BIGINT, Kind.LONG, Kind.BOOL, Kind.HUGE)  # the sooner, the barer
 
 
@@ -243,11 +239,9 @@ def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layou
     return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1, is_new=not layout.columns))
 
 
-def change_of(held: Collection[Holds], kind: Kind, path: str) -> Change:
-    """What comes with a column for a kind at a path, beside those that hold these."""
-    if not held:
-        return Change.COLUMN if path.count("/") == 1 and ELEMENT not in path else Change.FIELD
-    return Change.NUMBER if kind.value in _NUMBERS and any(one.value in _NUMBERS for one in held) else Change.KIND
+def change_of(own: Collection[Any]) -> str:
+    """Which mode of a contract decides of a new kind of values at a path, beside the columns that its field has."""
+    return "kinds" if own else "columns"
 
 
 def _lacks_numbers(array: Column, node: Node) -> bool:
@@ -294,13 +288,12 @@ class _Grower:
         grown = [self._grown(one, node, path, level) if one.field == name else one for one in columns]
         kinds = self._kinds(node, path)
         is_pinned = path in self.contract.pins and not any(one.field == name for one in grown)
-        first = (*kinds[:1], *kinds) if is_pinned else (*kinds,)
-        for at, kind in enumerate((*first, *kinds)):
+        first = (*kinds[:1], *kinds) if is_pinned else kinds
+        for kind in first:
             held = [one.holds for one in grown if one.field == name]
             holds = self._held_as(kind, node, held, path)
             is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
-            is_late = at >= len(first) and holds is not Holds.VARIANT  # which has a checkpoint only once another kind has a column
-            if is_held or is_late or not self._may_add(held, kind, path, is_new=is_new):
+            if is_held or not self._may_add(held, is_new=is_new):
                 continue
             own = column_of(name)
             new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)
@@ -309,24 +302,21 @@ class _Grower:
                 grown.append(replace(new, is_sibling=bool(held)))
         arrays = [one for one in grown if one.field == name and one.holds is Holds.ARRAY]
         lacking = [one for one in arrays if _lacks_numbers(one, node)]
-        if lacking == arrays != [] and not any(one.field == name and one.holds is Holds.VARIANT for one in grown):
-            grown += self._array_of_all_numbers(arrays[0], {folded(one.name) for one in grown}, path)
+        if lacking == arrays != []:
+            grown += self._array_of_all_numbers(arrays[0], {folded(one.name) for one in grown})
         return grown
 
-    def _array_of_all_numbers(self, array: Column, taken: Collection[str], path: str) -> list[Column]:
+    def _array_of_all_numbers(self, array: Column, taken: Collection[str]) -> list[Column]:
         """The sibling of an array of whole numbers, or of fractions, once it came with the others; none where it may not be added."""
-        mode, own = self.contract.mode(Change.NUMBER, path), column_of(array.field)
-        if mode is Mode.VARIANT:
-            new = Column(name=f"{own}{SIBLING}{Holds.VARIANT}", field=array.field, holds=Holds.VARIANT, is_sibling=True)
-        else:
-            new = replace(_of_doubles(array), name=f"{own}{SIBLING}{Holds.ARRAY}_{Holds.DOUBLE}", is_sibling=True)
-        if mode not in (Mode.EVOLVE, Mode.VARIANT) or self.room <= 0 or folded(new.name) in taken:
+        name = f"{column_of(array.field)}{SIBLING}{Holds.ARRAY}_{Holds.DOUBLE}"
+        if self.contract.kinds != Mode.EVOLVE or self.room <= 0 or folded(name) in taken:
             return []
+        new = replace(_of_doubles(array), name=name, is_sibling=True)
         self.room -= new.leaves
         return [new]
 
-    def _may_add(self, held: Collection[Holds], kind: Kind, path: str, *, is_new: bool) -> bool:
-        return (is_new and not held) or self.contract.mode(change_of(held, kind, path), path) in (Mode.EVOLVE, Mode.VARIANT)
+    def _may_add(self, held: Collection[Holds], *, is_new: bool) -> bool:
+        return (is_new and not held) or self.contract.mode(change_of(held)) is Mode.EVOLVE
 
     def _kinds(self, node: Node, path: str) -> list[Kind]:
         """The kinds of a path that need a checkpoint, the one first whose column is to bear its bare name."""
@@ -340,8 +330,6 @@ class _Grower:
             return Holds(str(pin))
         if kind is Kind.OBJECT and len(node.fields) > MAX_FIELDS:
             return Holds.JSON
-        if held and self.contract.mode(change_of(held, kind, path), path) is Mode.VARIANT:
-            return Holds.VARIANT
         if not held and self.contract.is_double_first and kind in _TAKES[Holds.DOUBLE]:
             return Holds.DOUBLE
         return Holds(kind.value)
@@ -393,10 +381,7 @@ One = TypeVar("One")
 
 
 def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
-    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them.
-
-    A VARIANT comes behind all others as it is, since once it is there no further column of its field is added.
-    """
+    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them."""
     texts_last = -1 if kind is Kind.OBJECT else 1
     return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
 
@@ -438,7 +423,6 @@ _SQL_TYPES: Mapping[Holds, str] = {
     Holds.HUGE: "string",
     Holds.STRING: "string",
     Holds.JSON: "string",
-    Holds.VARIANT: "variant",
 }
 
 
@@ -556,20 +540,20 @@ class _Walk:
         for kind in sorted(node.kinds - {Kind.NULL}):
             column = taking(own, kind)
             if column is None:
-                how = self._hinders(own, kind, node, path, is_element=is_element)
+                how = self._hinders(own, node, path, is_element=is_element)
                 yield from () if how is None else ((path, kind, how),)
             elif column.holds is Holds.OBJECT:
                 yield from self.kept_out(column.fields, node, path)
             elif column.element is not None and node.element is not None:
                 yield from self._values([column.element], node.element, path + ELEMENT, is_element=True)
 
-    def _hinders(self, own: Sequence[Column], kind: Kind, node: Node, path: str, *, is_element: bool) -> Broke | None:
+    def _hinders(self, own: Sequence[Column], node: Node, path: str, *, is_element: bool) -> Broke | None:
         if self.contract.pins.get(path) is Pin.IGNORE:
             return None
-        mode = self.contract.mode(change_of([one.holds for one in own], kind, path), path)
+        mode = self.contract.mode(change_of(own))
         if mode is Mode.FREEZE:
             return Broke.FROZEN
-        may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
+        may_grow = mode is Mode.EVOLVE and not is_element
         return Broke.CAP if may_grow and is_capped(self.layout.is_full(self.contract), path, node, _kinds, _below) else None
 
 
@@ -705,12 +689,16 @@ class SchemaRepository(Protocol):
         """What is known of a group's types, by name."""
         ...
 
-    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
-        """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
+    def known_names(self) -> set[str]:
+        """The types that any group of the stream knows."""
         ...
 
-    def layouts(self, group: str, type_name: str) -> list[Layout]:
-        """The layouts of a type, the first one first."""
+    def register(self, types: Mapping[str, Sequence[KnownType]]) -> None:
+        """Keep new types of these groups with their checkpoints, but for those that are known by now; the groups are run for them."""
+        ...
+
+    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
+        """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
         ...
 
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
@@ -720,20 +708,6 @@ class SchemaRepository(Protocol):
             ConsumerConflictError: A type's layout is not what this was added to, or another group has the type by now: read anew, and
                 decide again.
         """
-        ...
-
-    def propose(self, group: str, one: Learning, replay_id: int) -> int:
-        """Keep what a rebuild found out, and the layout that it gives the type's table; the number of that.
-
-        It holds once the table has it, as `adopt` says: until then the type is written as it was.
-
-        Raises:
-            ConsumerConflictError: As of `learn`.
-        """
-        ...
-
-    def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
-        """From now on a layout holds that was proposed, as the type's table has it with the commit of this step; done again nothing."""
         ...
 
 
@@ -780,6 +754,9 @@ def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) 
         is_new_layout=layout != known.layout,
         before=known.layout_version,
         decision="\n".join(["rebuild", *told]),
+        breaking=(Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.RELAYOUT),)
+        if known.layout_version and layout != known.layout
+        else (),
     )
 
 
@@ -832,7 +809,7 @@ def columns_of(columns: Sequence[Column], within: str = "") -> Iterator[tuple[st
             yield name, column.holds.value
 
 
-_WHOLE = (Holds.JSON, Holds.VARIANT, Holds.ARRAY, Holds.OBJECT)
+_WHOLE = (Holds.JSON, Holds.ARRAY, Holds.OBJECT)
 
 
 def personal_columns(layout: Layout, patterns: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
@@ -10,10 +10,6 @@ from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.tables.events import REFUSED_BEFORE, EventTable
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_SHOWN = 200  # characters of a payload that was refused
 _WHERE = ("_src", "_ingested_at", "sent_at", "reason")
@@ -55,8 +51,6 @@ class Streamed:
 
     def _is_refused(self) -> tuple[exp.Condition, ...]:
         """That a row is refused, and did not come again as an event."""
-        if REFUSED_BEFORE not in self.rows.types():
-            return (known("reason"),)
         reprocessed = exp.select(column("_src")).from_(TABLE).where(known(REFUSED_BEFORE))
         return known("reason"), exp.not_(column("_src").isin(query=reprocessed))
 

@@ -35,7 +35,7 @@ class Rescue(StrEnum):
         OVERFLOW: It is a number larger than the column of its path takes.
         CASE: A column for another field has this name but for the letters' case.
         DUPLICATE: Its object has a field of this name further behind.
-        CAP: It would have a column, had the table not as many as it may, or as deep ones; or it is more than a VARIANT holds.
+        CAP: It would have a column, had the table not as many as it may, or as deep ones.
         MAP: Its object's fields are ids, and got no further columns.
         FROZEN: The contract lets no column be added.
     """
@@ -63,63 +63,6 @@ class Rescued:
 def pointer_below(pointer: str, name: str) -> str:
     """The pointer of a field of an object."""
     return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
-
-
-MAX_VARIANT_LEVELS = 100  # objects and arrays within each other
-MAX_VARIANT = 1_000_000  # characters of its text, which is less than any engine's bound of its bytes
-
-
-@dataclass
-class _Holder:
-    """Goes through a value once."""
-
-    rescued: list[Rescued] = field(default_factory=list)
-
-    def text(self, value: Any, pointer: str, level: int = 1) -> str | None:
-        """The text of what is held of a value; None where that is nothing."""
-        match kind_of(value):
-            case Kind.HUGE:
-                return self._lost(value, pointer, Rescue.OVERFLOW)
-            case Kind.STRING if has_half(value):
-                return self._lost(value, pointer, Rescue.INEXACT)
-            case Kind.OBJECT | Kind.ARRAY if level > MAX_VARIANT_LEVELS:
-                return self._lost(value, pointer, Rescue.CAP)
-            case Kind.OBJECT:
-                return self._object(value, pointer, level)
-            case Kind.ARRAY:
-                parts = [self.text(one, f"{pointer}/{at}", level + 1) or "null" for at, one in enumerate(value)]
-                return f"[{','.join(parts)}]"
-            case _:
-                return text_of(value)
-
-    def _object(self, fields: Fields, pointer: str, level: int) -> str:
-        last = {name: at for at, (name, _) in enumerate(fields)}
-        parts: list[str] = []
-        for at, (name, value) in enumerate(fields):
-            here = pointer_below(pointer, name)
-            if value is None:
-                continue
-            if last[name] != at or has_half(name):
-                self._lost(value, here, Rescue.DUPLICATE if last[name] != at else Rescue.INEXACT)
-                continue
-            text = self.text(value, here, level + 1)
-            parts += [] if text is None else [f"{json_string(name)}:{text}"]
-        return f"{{{','.join(parts)}}}"
-
-    def _lost(self, value: Any, pointer: str, reason: Rescue) -> None:
-        self.rescued.append(Rescued(pointer, text_of(value), reason))
-
-
-def held_by_variant(value: Any, pointer: str) -> tuple[str | None, list[Rescued]]:
-    """The text of what a VARIANT holds of a value, None where that is nothing, and what it cannot hold.
-
-    A number is held exactly up to 38 digits, else as the nearest double; null in a field is as if the field were missing.
-    """
-    holder = _Holder()
-    text = holder.text(value, pointer)
-    if text is not None and len(text) > MAX_VARIANT:
-        return None, [Rescued(pointer, text_of(value), Rescue.CAP)]
-    return text, holder.rescued
 
 
 @dataclass(frozen=True)
@@ -233,12 +176,12 @@ class _Shaper:
 
     def _lost(self, pointer: str, value: Any, own: Sequence[Column], path: str, reason: Rescue, *, is_element: bool = False) -> None:
         """What no column takes, beside those of its field, as the contract says."""
-        mode = self.contract.mode(change_of([one.holds for one in own], kind_of(value), path), path)
+        mode = self.contract.mode(change_of(own))
         self.is_discarded |= mode is Mode.DISCARD_ROW
         if mode is Mode.DISCARD_VALUE:
             self.discarded += 1
             return
-        may_grow = mode in (Mode.EVOLVE, Mode.VARIANT) and not is_element
+        may_grow = mode is Mode.EVOLVE and not is_element
         is_new = reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow
         if is_new and is_capped(self.layout.is_full(self.contract), path, value, _kinds, _below):
             reason = Rescue.CAP
@@ -257,10 +200,6 @@ class _Shaper:
                 return self._elements(value, column.element, path + ELEMENT, pointer)
             case Holds.JSON:
                 return json_string(text_of(value))
-            case Holds.VARIANT:
-                text, rescued = held_by_variant(value, pointer)
-                self.rescued += rescued
-                return text
             case Holds.HUGE:
                 return json_string(value)
             case Holds.DOUBLE:
@@ -304,7 +243,7 @@ def _column_of(columns: Sequence[Column], value: Any) -> Column | None:
     column = taking(columns, kind_of(value))
     if column is None or column.holds is not Holds.ARRAY or _takes_elements(column, value):
         return column
-    others = (one for one in columns if one.holds is Holds.VARIANT or (one.holds is Holds.ARRAY and _takes_elements(one, value)))
+    others = (one for one in columns if one.holds is Holds.ARRAY and _takes_elements(one, value))
     return next(others, column)
 
 

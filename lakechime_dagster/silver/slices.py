@@ -159,6 +159,11 @@ class Ahead:
     checkpoint: TypeCheckpoint
     commits: tuple[Committed, ...]
 
+    @property
+    def schema_version(self) -> int:
+        """The number of the layout that the newest of them was written with."""
+        return max(int(one.commit_metadata.facts.get("layout", 0)) for one in self.commits)
+
 
 def ahead_of(checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
     """What the table of a type holds beyond a checkpoint; None where that is its last one.

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Engine
 from lakechime_dagster.dce.engine import StoreNow, now_ms, reading, writing
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
 from lakechime_dagster.silver import store_schema
-from lakechime_dagster.silver.event import ROOT, Kind, Variation
-from lakechime_dagster.silver.results import GroupResult, Replay, Replayed, Reprocessed, TypeResult
+from lakechime_dagster.silver.event import Kind, Variation
+from lakechime_dagster.silver.results import AT_ONCE, GroupResult, Replay, Replayed, Reprocessed, TypeResult
 from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Layout, Learning, Observed, Seen, TypeCheckpoint
 from lakechime_dagster.tables.events import EventGroup, Hint, owner_of
 from lakechime_dagster.triggers.interventions import By
@@ -146,11 +146,10 @@ class Replays:
     engine: Engine
     deployment: str
 
-    def ask(self, group: str, types: Collection[str], by: By, *, is_whole: bool = False, is_rebuild: bool = False) -> list[AskedReplay]:
+    def ask(self, group: str, types: Collection[str], by: By, *, is_rebuild: bool = False) -> list[AskedReplay]:
         """Ask for replays of these types, all or none; of one that has an open one already nothing new.
 
-        A step may be at what is open, and closes only that. So a whole replay takes the checkpoint of an open one that is none, as another
-        one; and a rebuild is asked for beside an open replay, and done first.
+        A step may be at what is open, and closes only that. So a rebuild takes the checkpoint of an open replay, as another request.
 
         Raises:
             NotFoundError: a type has no table in the group, so that no step could ever do it.
@@ -167,11 +166,11 @@ class Replays:
                 raise NotFoundError(f"{problem}; see `lakechime schema show {group}`")
             opened = {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
             for name in sorted(types):
-                is_less = name in opened and is_whole and not (opened[name].is_whole or opened[name].is_rebuild)
+                is_less = name in opened and is_rebuild and not opened[name].is_rebuild
                 if is_less:
-                    self._end(connection, opened[name].replay_id, now, f"{by.who} asked for a whole one: {by.reason}")
-                if is_less or name not in opened or (is_rebuild and not opened[name].is_rebuild):
-                    values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_whole": is_whole, "is_rebuild": is_rebuild}
+                    self._end(connection, opened[name].replay_id, now, f"{by.who} asked for a rebuild: {by.reason}")
+                if is_less or name not in opened:
+                    values = {"who": by.who, "reason": by.reason, "asked_ts": now, "is_rebuild": is_rebuild}
                     connection.execute(sa.insert(store_schema.type_replay).values(type_id=known[name], **values))
             asked = {one.replay.type: one for one in self._asked(connection, group, _OPEN)}
             return [asked[name] for name in sorted(types)]
@@ -191,7 +190,7 @@ class Replays:
         return asked.replay_id
 
     def open(self, group: str) -> dict[str, Replay]:
-        """The replays that wait for a step of the group, by type; of two of a type the newer, which is a rebuild."""
+        """The replays that wait for a step of the group, by type."""
         with reading(self.engine) as connection:
             return {one.replay.type: one.replay for one in self._asked(connection, group, _OPEN)}
 
@@ -216,7 +215,7 @@ class Replays:
         for row in connection.execute(query.order_by(store_schema.type_replay.c.replay_id)):
             counts = {"replaced": row.replaced, "added": row.added, "removed": row.removed or 0}
             yield AskedReplay(
-                replay=Replay(replay_id=row.replay_id, type=row.type, is_whole=row.is_whole, is_rebuild=row.is_rebuild),
+                replay=Replay(replay_id=row.replay_id, type=row.type, is_rebuild=row.is_rebuild),
                 who=row.who,
                 reason=row.reason,
                 asked_ts=row.asked_ts,
@@ -284,6 +283,25 @@ class SqlEventTypes:
             layouts = {row.type_id: row.columns for row in connection.execute(_newest_layouts().where(*self._is(group)))}
         return {row.type: _known(row, layouts.get(row.type_id, [])) for row in rows}
 
+    def known_names(self) -> set[str]:
+        """The types that any group of the stream knows."""
+        with reading(self.engine) as connection:
+            return self._known_names(connection)
+
+    def register(self, types: Mapping[str, Sequence[KnownType]]) -> None:
+        """Keep new types of these groups with their checkpoints, but for those that are known by now; the groups are run for them."""
+        with writing(self.engine) as connection:
+            self._lock_stream(connection)
+            there, now = self._known_names(connection), now_ms(connection)
+            rows = [
+                self._new_row(group, one, now) | {"due_ts": AT_ONCE}
+                for group, several in types.items()
+                for one in several
+                if one.type not in there
+            ]
+            if rows:
+                connection.execute(sa.insert(store_schema.event_type), rows)
+
     def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
         """The variations of these types that are kept, by hash."""
         found: dict[str, dict[str, Variation]] = {name: {} for name in types}
@@ -310,35 +328,6 @@ class SqlEventTypes:
                 keep_breaks(connection, type_id, versions[one.type], one.breaking, now)
                 _keep_variations(connection, type_id, one, now)
         return versions
-
-    def propose(self, group: str, one: Learning, replay_id: int) -> int:
-        """Keep what a rebuild found out, and the layout that it gives the type's table, where it is another; the number of that.
-
-        Raises:
-            ConsumerConflictError: as of `learn`.
-        """
-        with writing(self.engine) as connection:
-            now = now_ms(connection)
-            type_id = self._type_id(connection, group, one, now)
-            _keep_variations(connection, type_id, one, now)
-            this = sa.update(store_schema.event_type).where(store_schema.event_type.c.type_id == type_id)
-            connection.execute(this.values(observed=_joined(connection, type_id, one.observed)))
-            return _proposed(connection, type_id, one, replay_id, now) if one.is_new_layout else one.before
-
-    def adopt(self, group: str, type_name: str, step: int, version: int) -> None:
-        """A layout that was proposed holds from now on, unless that of this commit, or of a later one, did already."""
-        kind = store_schema.event_type.c
-        with writing(self.engine) as connection:
-            this = (*self._is(group), kind.type == type_name, kind.rebuilt_step < step)
-            query = sa.select(kind.type_id, kind.layout_version, store_schema.layout.c.columns).join_from(
-                store_schema.event_type, store_schema.layout
-            )
-            row = connection.execute(query.where(*this, store_schema.layout.c.version == version).with_for_update()).one_or_none()
-            if row is not None:  # the store may have been lost since
-                values = {"layout_version": version, "rebuilt_step": step, "conflicts": Layout.from_json(row.columns).siblings}
-                connection.execute(sa.update(store_schema.event_type).where(kind.type_id == row.type_id).values(**values))
-                relayout = [Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.RELAYOUT)] if version != row.layout_version else []
-                keep_breaks(connection, row.type_id, version, relayout, now_ms(connection))
 
     def complete(
         self, connection: Connection, group: str, execution_id: str, results: Sequence[TypeResult], uid: str, told: Collection[str] = ()
@@ -391,7 +380,7 @@ class SqlEventTypes:
         """Move one type, unless another was first; people are told of it by its new group."""
         kind, hint = store_schema.event_type.c, store_schema.type_hint.c
         same = (kind.type_id == row.type_id, kind.group_name == row.group_name, kind.layout_version == row.layout_version)
-        values = {"group_name": owner, "told_ts": 0} | ({} if row.layout_version else {"home": owner})
+        values = {"group_name": owner, "told_ts": 0, "due_ts": AT_ONCE} | ({} if row.layout_version else {"home": owner})
         if not connection.execute(sa.update(store_schema.event_type).where(*same).values(**values)).rowcount:
             return False
         said = (hint.deployment == self.deployment, hint.type == row.type, hint.group_name == row.group_name)
@@ -413,10 +402,6 @@ class SqlEventTypes:
                 )
                 for row in rows
             ]
-
-    def layouts(self, group: str, type_name: str) -> list[Layout]:
-        """The layouts of a type alone."""
-        return [one.layout for one in self.history(group, type_name)]
 
     def shapes(self, group: str, type_name: str) -> list[dict[str, Any]]:
         """The variations of a type that are kept, the first one first: their hashes, shapes, and where the first event of each is."""
@@ -463,23 +448,42 @@ class SqlEventTypes:
         if row is not None:
             return int(row.type_id)
         self._check_new(connection, group, one.type)
-        values = {"deployment": self.deployment, "group_name": group, "type": one.type, "table_name": one.table, "observed": {}}
-        values["home"] = one.home or group
-        values |= {"checkpoint_uid": one.checkpoint.uid, "checkpoint_version": one.checkpoint.version}
         made = connection.execute(
-            sa.insert(store_schema.event_type).values(**values, first_ts=now).returning(store_schema.event_type.c.type_id)
+            sa.insert(store_schema.event_type).values(**self._new_row(group, one, now)).returning(store_schema.event_type.c.type_id)
         )
         return int(made.scalar_one())
 
+    def _new_row(self, group: str, one: KnownType | Learning, now: int) -> dict[str, Any]:
+        return {
+            "deployment": self.deployment,
+            "group_name": group,
+            "type": one.type,
+            "table_name": one.table,
+            "observed": {},
+            "home": one.home or group,
+            "checkpoint_uid": one.checkpoint.uid,
+            "checkpoint_version": one.checkpoint.version,
+            "first_ts": now,
+        }
+
+    def _of_stream(self) -> sa.ColumnElement[bool]:
+        kind = store_schema.event_type.c
+        return sa.and_(kind.deployment == self.deployment, kind.group_name.in_(sorted(self.beside)))
+
+    def _known_names(self, connection: Connection) -> set[str]:
+        return set(connection.execute(sa.select(store_schema.event_type.c.type).where(self._of_stream())).scalars())
+
+    def _lock_stream(self, connection: Connection) -> None:
+        """Until the transaction ends no other group of the stream learns of a type that is new."""
+        kind = store_schema.event_type.c
+        first = sa.select(kind.type_id).where(self._of_stream()).order_by(kind.type_id).limit(1)
+        connection.execute(first.with_for_update()).all()
+
     def _check_new(self, connection: Connection, group: str, type_name: str) -> None:
         """That no other group of the stream knows the type by now; until the transaction ends none learns of it."""
-        of_stream = sa.and_(
-            store_schema.event_type.c.deployment == self.deployment, store_schema.event_type.c.group_name.in_(sorted(self.beside))
-        )
-        first = sa.select(store_schema.event_type.c.type_id).where(of_stream).order_by(store_schema.event_type.c.type_id).limit(1)
-        connection.execute(first.with_for_update()).all()  # one at a time
+        self._lock_stream(connection)
         theirs = sa.and_(store_schema.event_type.c.type == type_name, store_schema.event_type.c.group_name != group)
-        other = connection.scalar(sa.select(store_schema.event_type.c.group_name).where(of_stream, theirs).limit(1))
+        other = connection.scalar(sa.select(store_schema.event_type.c.group_name).where(self._of_stream(), theirs).limit(1))
         if other is not None:
             raise ConsumerConflictError(f"{group}: {type_name} has become a type of {other} meanwhile; the next attempt leaves it to that")
 
@@ -529,20 +533,6 @@ def _newest(connection: Connection, type_id: int) -> int:
     """The number of the newest layout, be it one that was proposed and never held."""
     query = sa.select(sa.func.coalesce(sa.func.max(store_schema.layout.c.version), 0)).where(store_schema.layout.c.type_id == type_id)
     return int(connection.execute(query).scalar_one())
-
-
-def _proposed(connection: Connection, type_id: int, one: Learning, replay_id: int, now: int) -> int:
-    """The number of a layout that a rebuild gives a table; one that an earlier attempt proposed is proposed once."""
-    newest = _newest(connection, type_id)
-    this = (store_schema.layout.c.type_id == type_id, store_schema.layout.c.version == newest)
-    columns = connection.execute(sa.select(store_schema.layout.c.columns).where(*this)).scalar_one_or_none()
-    if newest > one.before and columns == one.layout.to_json():
-        return newest
-    who = sa.select(store_schema.type_replay.c.who).where(store_schema.type_replay.c.replay_id == replay_id)
-    actor = connection.execute(who).scalar_one_or_none() or ENGINE
-    values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": actor, "made_ts": now}
-    connection.execute(sa.insert(store_schema.layout).values(type_id=type_id, version=newest + 1, **values))
-    return newest + 1
 
 
 def _keep_variations(connection: Connection, type_id: int, one: Learning, now: int) -> None:
@@ -633,31 +623,6 @@ def checkpoints_of(engine: Engine, deployment: str, group: str) -> list[TypesAt]
             TypesAt(checkpoint=TypeCheckpoint(uid=row.checkpoint_uid, version=row.checkpoint_version), types=row.types, example=row.example)
             for row in rows
         ]
-
-
-_ROW = store_schema.group_patterns.c
-
-
-@dataclass(frozen=True)
-class Patterns:
-    """By which patterns the groups of one deployment have read: each by those of all groups of its stream, with their names."""
-
-    engine: Engine
-    deployment: str
-
-    def are_other(self, group: str, patterns: Iterable[tuple[str, str]]) -> bool:
-        """Whether a group's last completed step had other ones than these, or none is known of."""
-        with reading(self.engine) as connection:
-            return connection.scalar(sa.select(_ROW.patterns).where(*self._is(group))) != dict(patterns)
-
-    def keep(self, connection: Connection, group: str, patterns: Iterable[tuple[str, str]]) -> None:
-        """Keep by which patterns a group has read; within the completing transaction."""
-        values = {"patterns": dict(patterns)}
-        if not connection.execute(sa.update(store_schema.group_patterns).where(*self._is(group)).values(**values)).rowcount:
-            connection.execute(sa.insert(store_schema.group_patterns).values(deployment=self.deployment, group_name=group, **values))
-
-    def _is(self, group: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return (_ROW.deployment == self.deployment, _ROW.group_name == group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -781,6 +746,13 @@ class Reprocesses:
                 connection.execute(sa.update(store_schema.stream_reprocess).where(*this).values(done_ts=now_ms(connection), reason=reason))
             return opened.reprocess_id
 
+    def close(self, execution_id: str, done: Reprocessed) -> None:
+        """Record what an execution did for a request; nothing where that is closed already."""
+        this = (store_schema.stream_reprocess.c.reprocess_id == done.reprocess_id, _DECISIONS_OPEN)
+        with writing(self.engine) as connection:
+            values = {"rows": done.rows, "execution_id": execution_id, "done_ts": now_ms(connection)}
+            connection.execute(sa.update(store_schema.stream_reprocess).where(*this).values(**values))
+
     def open(self, table: str) -> int | None:
         """The number of the request that waits for a step of the stream; None where none does."""
         with reading(self.engine) as connection:
@@ -805,10 +777,3 @@ class Reprocesses:
             )
             for row in connection.execute(query)
         ]
-
-
-def close_reprocess(connection: Connection, execution_id: str, done: Reprocessed) -> None:
-    """Keep what came of a request to reprocess, within the completing transaction; of one that is closed nothing."""
-    this = (store_schema.stream_reprocess.c.reprocess_id == done.reprocess_id, _DECISIONS_OPEN)
-    values = {"rows": done.rows, "execution_id": execution_id, "done_ts": now_ms(connection)}
-    connection.execute(sa.update(store_schema.stream_reprocess).where(*this).values(**values))

@@ -39,7 +39,6 @@ event_type = sa.Table(
     sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
     sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its checkpoint, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was completed
-    sa.Column("rebuilt_step", sa.BigInteger, nullable=False, server_default="0"),  # the commit that made its table anew last
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
     sa.UniqueConstraint("deployment", "group_name", "table_name", name="lc_event_type_table"),
     sa.Index("lc_event_type_home", "deployment", "home", "type", unique=True),
@@ -97,14 +96,12 @@ type_break = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most, and a rebuild
-# beside it.
+# That somebody wants a type's earlier events read again, and what came of it; of a type one is open at most.
 type_replay = sa.Table(
     "lc_type_replay",
     metadata,
     sa.Column("replay_id", Id, sa.Identity(), primary_key=True),
     sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
-    sa.Column("is_whole", sa.Boolean, nullable=False),
     sa.Column("is_rebuild", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("who", sa.String(128), nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
@@ -151,15 +148,6 @@ type_hint = sa.Table(
     sa.Column("ended_ts", sa.BigInteger),  # null while it holds; a newer one of the same ends it
     sa.Index("lc_type_hint_of_group", "deployment", "group_name"),
     sqlite_autoincrement=True,
-)
-
-# By which patterns the groups of a stream shared its types when a step of one was completed last.
-group_patterns = sa.Table(
-    "lc_group_patterns",
-    metadata,
-    sa.Column("deployment", sa.String(64), primary_key=True),
-    sa.Column("group_name", sa.String(64), primary_key=True),
-    sa.Column("patterns", sa.JSON, nullable=False),  # by group
 )
 
 # What the completed steps of a group did in sum, apart from its types: rows refused by reason, seconds by phase.

@@ -9,34 +9,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.dce.snapshots import TableCommit, TableSize
-from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import REBUILT, Replayed, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
-from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
 from lakechime_dagster.silver.shape import Rescue, covers
 from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append_after, counted, of_types
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
 from lakechime_dagster.spark.ranges import files_frame
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
+from lakechime_dagster.triggers.consumers import Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
 
 _logger = logging.getLogger(__name__)
-
-
-class MadeAnewError(LakeChimeError):
-    """Another attempt made the table of a type anew, with a layout that this attempt does not know."""
-
-    def __init__(self, type_name: str, ahead: Ahead) -> None:
-        super().__init__(f"the table of {type_name} was made anew by another attempt; the next step goes on behind it")
-        self.type, self.ahead = type_name, ahead
-
-
-def made_anew(ahead: Ahead | None) -> list[CommitMetadata]:
-    """The commits that made a table anew, of those that it holds beyond what is known of it."""
-    return [one.commit_metadata for one in ahead.commits if REBUILT in one.commit_metadata.facts] if ahead is not None else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,34 +50,14 @@ class TypeWriter:
     spark: SparkSession
     slices: Slices
     tables: TypeTables
-    repository: SchemaRepository
 
-    def written(self, one: ToWrite) -> "TypeResult | MadeAnewError":
-        """A type's rows in its table; what hinders that is told, and the type keeps its checkpoint.
-
-        Of one whose table somebody made anew meanwhile nothing is written, and that is told: `written_anew` goes on, one type after
-        the other, as it asks the store.
-        """
+    def written(self, one: ToWrite) -> TypeResult:
+        """A type's rows in its table; what hinders that is told, and the type keeps its checkpoint."""
         try:
             with described():
                 return self._appended(one)
-        except MadeAnewError as anew:
-            return anew
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             return self.failed(one.type, error, one.count.rows)
-
-    def written_anew(self, one: ToWrite, ahead: Ahead) -> TypeResult:
-        """The same behind the commit that made a type's table anew."""
-        try:
-            with described():
-                known = replace(self.as_its_table(one.type, ahead), checkpoint=ahead.checkpoint)
-                count = self._left(known, known.checkpoint, one.end)
-                found = replace(ahead, commits=(*(one.ahead.commits if one.ahead is not None else ()), *ahead.commits))
-                if count.rows:
-                    return self._appended(replace(one, type=known, count=count, ahead=found))
-                return replace(self.with_earlier(self.begun(known), known, found), end=max(self.slices.start(known.checkpoint), one.end))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
-            return self.failed(one.type, error, None)
 
     def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
         """A type of which nothing was written, why, and how many rows are left behind its checkpoint."""
@@ -117,16 +84,6 @@ class TypeWriter:
             result = self._with(result, target, commit, rows, rows)
         return result
 
-    def as_its_table(self, known: KnownType, ahead: Ahead | None) -> KnownType:
-        """A type with the layout that its table has, where a commit of another attempt made that anew and nobody told the store."""
-        if not (rebuilt := made_anew(ahead)):
-            return known
-        group = self.tables.job.group.name
-        for one in rebuilt:
-            self.repository.adopt(group, known.type, one.step, int(one.facts["layout"]))
-        kept = self.repository.types(group).get(known.type, known)
-        return replace(known, layout=kept.layout, layout_version=kept.layout_version, observed=kept.observed)
-
     def begun(self, known: KnownType) -> TypeResult:
         """A type of which nothing is done yet."""
         start = self.slices.start(known.checkpoint)
@@ -149,8 +106,8 @@ class TypeWriter:
                 return replace(result, end=one.end)
             ahead = self.tables.ahead(replace(known, checkpoint=checkpoint))
             assert ahead is not None  # as it holds a commit
-            if made_anew(ahead):
-                raise MadeAnewError(known.type, ahead)
+            if ahead.schema_version > known.layout_version:
+                raise ConsumerConflictError(f"{target.name} has a newer schema than was read; the next execution goes on behind it")
             checkpoint, result = ahead.checkpoint, self.with_earlier(result, known, ahead)
             count = self._left(known, checkpoint, one.end)
             if not count.rows:

@@ -8,7 +8,6 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
-from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Checkpoint, Committed, Span
@@ -172,10 +171,9 @@ class TableResult:
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's checkpoint.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
-    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more;
-    `late` counts by hour (since 1970) the changes of hours that were complete before. `reprocessed` is what came of
-    a request to reprocess that was asked for, also where it brought nothing. `seen` is what its function or query was seen to compute;
-    None where it has none.
+    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `late` counts by hour (since
+    1970) the changes of hours that were complete before. `seen` is what its function or query was seen to compute; None where it has
+    none.
     """
 
     outcome: Outcome
@@ -193,7 +191,6 @@ class TableResult:
     complete: tuple[int, int] | None = None
     late: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    reprocessed: Reprocessed | None = None
     seen: Seen | None = field(default=None, compare=False, repr=False)
 
     @property

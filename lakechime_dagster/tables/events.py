@@ -1,11 +1,10 @@
 """`event_stream` and `event_group`: event streams, groups of their types, and contracts as declared."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from hashlib import sha256
-from itertools import combinations
 from typing import Any, TypeVar
 
 from lakechime_dagster.compat import StrEnum
@@ -119,7 +118,6 @@ class Mode(StrEnum):
         RESCUE: The same, as of an unknown path, without a word to anybody.
         DISCARD_VALUE: Its values are left out, and counted.
         DISCARD_ROW: Events with it are left out, and counted.
-        VARIANT: Of kinds alone: one sibling of Spark's VARIANT takes all further kinds of a path, and shuts out readers that have none.
     """
 
     EVOLVE = "evolve"
@@ -127,30 +125,6 @@ class Mode(StrEnum):
     RESCUE = "rescue"
     DISCARD_VALUE = "discard_value"
     DISCARD_ROW = "discard_row"
-    VARIANT = "variant"
-
-
-class Change(StrEnum):
-    """Something new that may come.
-
-    Attributes:
-        TABLE: Of a new type.
-        COLUMN: Of a new field of the event itself.
-        FIELD: Of a new field of an object within.
-        NUMBER: A sibling, for numbers of another kind than those of the column.
-        KIND: A sibling for values of any other kind.
-    """
-
-    TABLE = "table"
-    COLUMN = "column"
-    FIELD = "field"
-    NUMBER = "number"
-    KIND = "kind"
-
-    @property
-    def of(self) -> str:
-        """Which of MODES decides of it."""
-        return {Change.TABLE: "tables", Change.NUMBER: "kinds", Change.KIND: "kinds"}.get(self, "columns")
 
 
 class Pin(StrEnum):
@@ -172,30 +146,6 @@ class Pin(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathRule:
-    """What may change at the paths of a pattern; less specific rules decide what it leaves out."""
-
-    columns: str | Mode | None = None
-    kinds: str | Mode | None = None
-    problem: str = field(default="", init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        try:
-            self._check()
-        except DeclarationError as error:
-            keep_or_raise(self, error)
-
-    def _check(self) -> None:
-        for name in ("columns", "kinds"):
-            said = getattr(self, name)
-            object.__setattr__(self, name, None if said is None else _mode("PathRule", name, said))
-        if self.columns is None and self.kinds is None:
-            raise DeclarationError(
-                "PathRule", "columns", "and kinds are not said, so that it says nothing; write PathRule(columns='freeze')"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Contract:
     """What may change: tables of new types, columns of new paths, variant columns for values of another type.
 
@@ -204,12 +154,6 @@ class Contract:
     Attributes:
         is_double_first: New columns for numbers are doubles, unless they are pinned.
         pins: The types of new columns by path: `{"/items[]/price": "double"}`.
-        paths: Rules by path pattern, such as `/payload/*`, in which `*` stands for any text. The most specific pattern
-            wins.
-        include: The changes that are allowed at all; all of them by default.
-        exclude: The changes that are not allowed. They are treated as `rescue`, tables as `freeze`, unless a rule for
-            their path is more specific.
-        shared: Rules of the group for paths; the more specific of these and `paths` wins.
         problem: What is wrong with it when a lake is loaded; its group fails.
         max_columns: The largest number of columns with single values of a type; by default the group's, or MAX_COLUMNS.
         max_types: The largest number of tables of a group; events of further types wait in the stream's table.
@@ -220,10 +164,6 @@ class Contract:
     kinds: str | Mode = Mode.EVOLVE
     is_double_first: bool = False
     pins: Mapping[str, Pin | str] = field(default_factory=dict, hash=False)
-    paths: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
-    include: Collection[str | Change] = ()
-    exclude: Collection[str | Change] = ()
-    shared: Mapping[str, PathRule] = field(default_factory=dict, hash=False)
     max_columns: int | None = None
     max_types: int = MAX_TYPES
     problem: str = field(default="", init=False, repr=False)
@@ -237,12 +177,7 @@ class Contract:
     def _check(self) -> None:
         for name in MODES:
             object.__setattr__(self, name, _mode("Contract", name, getattr(self, name)))
-        for name in ("include", "exclude"):
-            object.__setattr__(self, name, _changes(name, getattr(self, name)))
-        if both := {*self.include} & {*self.exclude}:
-            raise DeclarationError("Contract", "exclude", f"{', '.join(sorted(both))} is included too; leave it out of one of them")
         object.__setattr__(self, "pins", _pins(self.pins))
-        _check_paths(self.paths)
         most = self.max_columns
         if most is not None and (type(most) is not int or not 1 <= most <= MOST_COLUMNS):
             raise DeclarationError("Contract", "max_columns", f"{shown(most)} is no number of columns from 1 to {MOST_COLUMNS}")
@@ -254,33 +189,15 @@ class Contract:
         """How many columns of single values a type gets at most."""
         return self.max_columns or MAX_COLUMNS
 
-    def mode(self, change: Change, path: str = "") -> Mode:
-        """What becomes of a change at a path, as the most specific rule says."""
-        for pattern, rule in self._ranked:
-            said = getattr(rule, change.of, None)
-            if said is not None and is_matched(pattern, path):
-                return Mode(said)
-        if change in self.excluded:
-            return Mode.FREEZE if change is Change.TABLE else Mode.RESCUE
-        return Mode(getattr(self, change.of))
-
-    @cached_property
-    def excluded(self) -> frozenset[Change]:
-        """The changes that may not come."""
-        left_out = {*Change} - {*self.include} if self.include else set[Change]()
-        return frozenset(left_out | {*map(Change, self.exclude)})
-
-    @cached_property
-    def _ranked(self) -> list[tuple[str, PathRule]]:
-        """The rules for paths, those first that say most; of two that say as much its own before the group's."""
-        return sorted([*self.paths.items(), *self.shared.items()], key=lambda one: -specificity(one[0]))
+    def mode(self, change: str) -> Mode:
+        """What becomes of a change, which is one of MODES."""
+        return Mode(getattr(self, change))
 
     def within(self, group: "Contract") -> "Contract":
-        """The contract of a single type in that of its group, of which it keeps what is said of paths, and doubles first."""
+        """The contract of a single type in that of its group, of which it keeps the pins, and doubles first."""
         return replace(
             self,
             pins={**group.pins, **self.pins},
-            shared=group.paths,
             is_double_first=self.is_double_first or group.is_double_first,
             max_columns=self.max_columns or group.max_columns,
         )
@@ -288,9 +205,6 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """What it says, for people; what is as ever is left out, but for the modes."""
         told: dict[str, Any] = {name: str(getattr(self, name)) for name in MODES}
-        told |= {"excluded": sorted(self.excluded)} if self.excluded else {}
-        rules = {pattern: {name: str(said) for name in MODES[1:] if (said := getattr(rule, name))} for pattern, rule in self._ranked[::-1]}
-        told |= {"paths": dict(sorted(rules.items()))} if rules else {}
         told |= {"max columns": self.column_cap} if self.column_cap != MAX_COLUMNS else {}
         return {**told, "double first": self.is_double_first, "pins": {path: str(pin) for path, pin in self.pins.items()}}
 
@@ -318,20 +232,10 @@ class Hint:
 
 
 def with_hint(contract: Contract, hint: Hint) -> Contract:
-    """A contract with what a person says beside it, which holds against all that was said of the same before, of single paths too."""
-    if hint.of not in MODES:
-        return replace(contract, pins={**contract.pins, hint.of: Pin(hint.says)})
-    excluded = [one for one in contract.excluded if one.of != hint.of]
-    rules = {"paths": _without(contract.paths, hint.of), "shared": _without(contract.shared, hint.of)}
-    return replace(contract, **{hint.of: hint.says}, **rules, include=(), exclude=sorted(excluded))
-
-
-def _without(paths: Mapping[str, PathRule], mode: str) -> dict[str, PathRule]:
-    """Rules that say nothing of one of MODES."""
-    other = {"columns": "kinds", "kinds": "columns"}.get(mode)
-    if other is None:
-        return dict(paths)
-    return {pattern: PathRule(**{other: said}) for pattern, rule in paths.items() if (said := getattr(rule, other)) is not None}
+    """A contract with what a person decided, which replaces what was declared of the same."""
+    if hint.of in MODES:
+        return replace(contract, **{hint.of: hint.says})
+    return replace(contract, pins={**contract.pins, hint.of: Pin(hint.says)})
 
 
 def _mode(who: str, name: str, value: object) -> Mode:
@@ -341,8 +245,6 @@ def _mode(who: str, name: str, value: object) -> Mode:
         raise DeclarationError(who, name, f"{shown(value)} is none of {', '.join(Mode)}") from None
     if name == "tables" and mode not in (Mode.EVOLVE, Mode.FREEZE):
         raise DeclarationError(who, name, f"{shown(value)} is neither {Mode.EVOLVE} nor {Mode.FREEZE}, in which events wait in bronze")
-    if name == "columns" and mode is Mode.VARIANT:
-        raise DeclarationError(who, name, f"{shown(value)} is of kinds alone, as a column of a new path has the type of what comes")
     return mode
 
 
@@ -355,31 +257,6 @@ def _pins(pins: object) -> dict[str, Pin]:
         if kind not in tuple(Pin):
             raise DeclarationError("Contract", "pins", f"{shown(kind)} of {path} is none of {', '.join(Pin)}")
     return {path: Pin(kind) for path, kind in pins.items()}
-
-
-def _changes(name: str, values: object) -> tuple[Change, ...]:
-    several = (values,) if isinstance(values, str) or not isinstance(values, Collection) else values
-    try:
-        return tuple(sorted({Change(str(one)) for one in several}))
-    except ValueError:
-        raise DeclarationError("Contract", name, f"{shown(values)} is not made of {', '.join(Change)}") from None
-
-
-def _check_paths(paths: object) -> None:
-    if not isinstance(paths, Mapping):
-        problem = f'{shown(paths)} is no map of paths, such as {{"/payload/*": PathRule(columns="freeze")}}'
-        raise DeclarationError("Contract", "paths", problem)
-    for pattern, rule in paths.items():
-        if not isinstance(pattern, str) or not pattern.startswith("/"):
-            raise DeclarationError("Contract", "paths", f"{shown(pattern)} is no pattern of paths; write such as '/payload/*'")
-        if not isinstance(rule, PathRule):
-            raise DeclarationError("Contract", "paths", f"{shown(rule)} of {pattern} is no PathRule(columns=…, kinds=…)")
-        if rule.problem:
-            raise DeclarationError("Contract", "paths", f"{pattern}: {rule.problem}")
-    for one, other in combinations(paths, 2):
-        if specificity(one) == specificity(other) and overlap(one, other):
-            problem = f"{other!r} matches paths that {one!r} matches too, and says as much of them; make one of them longer"
-            raise DeclarationError("Contract", "paths", problem)
 
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
@@ -589,7 +466,7 @@ def event_group(
         stream: The result of `event_stream`.
         match: A pattern of type names, in which `*` stands for any text.
         contract: What events may change, how many columns and tables there may be, and the types of single paths.
-        types: Contracts of single types. They replace the group's contract except for its pins and rules for paths.
+        types: Contracts of single types. They replace the group's contract except for its pins.
         columns: At which paths values are personal, by patterns (`{"/user/email": personal("email")}`).
         owner: Who receives alarms about failures and breaking changes.
         options: When it runs, is verified and maintained, by which driver, and how it is shown.

@@ -312,6 +312,29 @@ class Evaluator:
             held_back = evidence.held_back_events(connection) if at_ms is None and not decision.fires else ""
             return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
 
+    def with_requests(self, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
+        """A decision that also fires for the subscription's requests, where nothing new fires it.
+
+        Requests that are not due, or that an execution handles which follows anyway, are reasons of the decision.
+        """
+        if subscription.requests is None:
+            return decision
+        asked = subscription.requests(self.ledger)
+        firing, reasons = self._requested(row, asked.due), (*asked.due, *asked.later)
+        if firing is None or decision.fires or row.paused_ts is not None or self.ledger.open_executions(row):
+            return replace(decision, reasons=(*decision.reasons, *reasons))
+        return replace(decision, fires=True, reasons=reasons, firings=(firing,))
+
+    def requested(self, subscription: Subscription, row: SubscriptionRow) -> Firing | None:
+        """What is to be claimed for requests alone, with nothing new; None where none is due, or the consumer is blocked."""
+        return None if subscription.requests is None else self._requested(row, subscription.requests(self.ledger).due)
+
+    def _requested(self, row: SubscriptionRow, due: Sequence[str]) -> Firing | None:
+        consumer = self.ledger.consumers(row).get("") if due else None
+        if consumer is None or consumer.state is not ConsumerState.ACTIVE:
+            return None
+        return Firing(reason=due[0], completed=consumer.completed, feed=consumer.checkpoint.feed, has_more=consumer.checkpoint.has_more)
+
     def evaluate_all(
         self, connection: Connection, subscriptions: Sequence[tuple[Subscription, SubscriptionRow]], accepts: Mapping[str, Accepts]
     ) -> dict[str, Decision]:

@@ -40,17 +40,6 @@ BLOCKED = "held"  # the outcome of an attempt that asked for a person
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 
-def together(*several: Beside | None) -> Beside:
-    """What writes all of these that there are."""
-
-    def write(connection: Connection) -> None:
-        for one in several:
-            if one is not None:
-                one(connection)
-
-    return write
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """What a claim takes: the end of its range and why; `fired` says whether a partition trigger's key counts as fired by it.

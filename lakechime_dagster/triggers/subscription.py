@@ -3,8 +3,9 @@
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import Tags
@@ -15,6 +16,16 @@ from lakechime_dagster.triggers.consumers import AnyFeed
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.schedule import OFFSET, HoursOf, Schedule, Tick
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, Trigger
+
+if TYPE_CHECKING:
+    from lakechime_dagster.triggers.ledger import Ledger
+
+
+class Requested(NamedTuple):
+    """What a subscription is to do although nothing new arrived, in sentences: now, and later."""
+
+    due: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +41,9 @@ class Subscription:
     says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a consumer that is held.
-    One with `patterns` writes a table for each type of events that its own pattern takes, of those of all groups of a stream, each with
-    its name: what a step left of them is read again, also when nothing comes.
     One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
-    What of it was refused is looked at again when a person asks, also when nothing comes.
+    `requests` returns what it is to do although nothing new arrived, such as what a person asked for; without any it fires by events
+    alone.
     `unread` are by table the columns, in lower case, of which it is known that its code does not read them: an event that tells that
     nothing else changed does not wake it for a day. Of a table that is not there nothing is known.
     """
@@ -50,8 +60,8 @@ class Subscription:
     feed: AnyFeed | None = None
     is_ordered_by_position: bool = False
     max_commits: int | None = None
-    patterns: tuple[tuple[str, str], ...] = ()
     is_stream: bool = False
+    requests: Callable[["Ledger"], Requested] | None = field(default=None, compare=False, repr=False)
     unread: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -70,11 +80,6 @@ class Subscription:
             return str(self.trigger)
         pace = f", {self.trigger.every}" if self.trigger.every else ", as they come"
         return f"messages of {self.feed}{pace}"
-
-    @property
-    def has_types(self) -> bool:
-        """Whether it writes a table for each type of events."""
-        return bool(self.patterns)
 
     @property
     def is_partitioned(self) -> bool:

@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("sent_at", pa.timestamp("us", "UTC")),
         *((name, pa.string()) for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")),
         ("payload_bytes", pa.binary()),
+        ("refused_before", pa.string()),
     ]
 )
 

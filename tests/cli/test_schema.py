@@ -17,7 +17,7 @@ from lakechime_dagster.silver import dry_run
 from lakechime_dagster.silver.bronze import WouldReprocess
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses
 from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, Replay, Replayed, Reprocessed, Verified
-from lakechime_dagster.silver.store import close, close_reprocess
+from lakechime_dagster.silver.store import close
 from lakechime_dagster.tables.events import Contract, EventGroup, Hint, event_group
 from tests.cli.game import GAME, SCHEMA, Game, event
 from tests.support.cli import Answer, Cli
@@ -225,7 +225,6 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
         (("decide", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
         (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
         (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
-        (("replay", "shop_buy", "--whole", "--rebuild"), "reads all events anyway; leave --whole out"),
     ],
 )
 def test_what_cannot_be_decided_says_why(lakechime: Cli, decided: Game, words: tuple[str, ...], told: str) -> None:
@@ -262,13 +261,13 @@ def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided:
         "replay 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
         " `lakechime schema show shop.shop_buy` shows the result\n"
     )
-    assert lakechime("schema", "replay", "shop_buy", "--whole", *WHY, "--json").json["replay"] == 2
+    assert lakechime("schema", "replay", "shop_buy", *WHY, "--json").json["replay"] == 1
     replays = event_replays(lakechime.platform)
-    assert replays.open("shop") == {"shop_buy": Replay(replay_id=2, type="shop_buy", is_whole=True)}
+    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy")}
     assert "waiting" in lakechime("schema", "show", "shop_buy").out
     with writing(replays.engine) as connection:
-        close(connection, "e1", [Replayed(replay_id=2, replaced=4, added=2)])
-    shown, _ = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
+        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2)])
+    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
     assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
 
 
@@ -342,8 +341,7 @@ def test_a_reprocess_is_asked_for_once_and_its_end_is_told(lakechime: Cli, refus
     reprocesses = event_reprocesses(lakechime.platform)
     assert reprocesses.open("game.events") == 1
     assert "waiting" in lakechime("schema", "show", "game").out
-    with writing(reprocesses.engine) as connection:
-        close_reprocess(connection, "e1", Reprocessed(reprocess_id=1, rows=2))
+    reprocesses.close("e1", Reprocessed(reprocess_id=1, rows=2))
     (shown,) = lakechime("schema", "show", "game", "--json").json["reprocessing"]
     assert (shown["number"], shown["rows"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
 
@@ -352,7 +350,7 @@ def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakech
     assert lakechime("schema", "show", "game", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
     moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
     row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
-    data = pa.Table.from_pylist([row], schema=SCHEMA.append(pa.field("refused_before", pa.string())))
+    data = pa.Table.from_pylist([row], schema=SCHEMA)
     write_deltalake(refusing.location, data, mode="append", schema_mode="merge")
     document = lakechime("schema", "show", "game", "--json").json
     assert (document["total"], document["reasons"]) == (2, {"not_json": 1, "type_missing": 1})

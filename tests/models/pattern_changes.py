@@ -1,19 +1,14 @@
-"""Groups that share the types of a stream by other patterns: is each event of a type that nobody had read written once all the same?
+"""Groups that share the types of a stream by other patterns: is each event of a type written once, whoever reads it first?
 
 A state machine, all of whose states are visited; without one of the rules each mutant must show a counterexample.
 
 The protocol. Two groups read a stream, `new` and `old`; one type is of `old` by the first patterns and of `new` by the second. A group's
-step reads the versions behind its checkpoint, and of a type that is known those behind the type's own. A type that the store does not know
-begins, where the patterns are those of the group's last completed step, at the group's checkpoint; else with the stream. Of two groups that
-learn of it at once the store lets one in. Settling moves the checkpoint and keeps the patterns in one transaction. A group with other
-patterns
-than it has kept is run though nothing came. A type that is known to the other group waits until its move is declared.
+execution reads the versions behind its checkpoint, and of its own types those behind the type's. The group that meets a type first,
+be it another group's, registers it for its owner, beginning where this execution begins. An execution with the second patterns moves
+the type with its checkpoint. A group that is given a type by another one is woken.
 
-That it begins with the stream, and at no later checkpoint, is needed: once the patterns have changed a group's checkpoint tells no more
-what it
-has left unread for another.
-
-Folded: an attempt does all of its step at once, or learns of the type and dies. That types move with their tables is `type_checkpoints`.
+Folded: an attempt does all of its execution at once, or registers the type and dies. How a
+table tells its checkpoint is `type_places`.
 """
 
 from collections.abc import Iterator
@@ -26,11 +21,10 @@ NAMES = ("new", "old")
 EVENTS = (1, 3)  # the versions that hold events of the type
 LAST = 3
 MUTANTS = {
-    "own_checkpoint": "a type that is new begins at the checkpoint of its group, whatever the patterns were",
-    "oldest_checkpoint": "it begins at the oldest checkpoint of both groups",
-    "kept_at_claim": "the new patterns are kept before the step is completed",
-    "not_woken": "a group is run for events alone",
-    "both_learn": "the store lets both groups learn of the type",
+    "own_only": "a group registers its own types only",
+    "at_the_end": "a type begins where the execution that registers it ends",
+    "not_woken": "a type that another group registers or moves does not wake its owner",
+    "anew": "a moved type begins at the checkpoint of its new owner",
 }
 
 
@@ -38,16 +32,19 @@ class Run(NamedTuple):
     group: int
     end: int
     patterns: int
-    unread: int | None
-    waits: bool  # the other group knew the type when it began
+
+
+class Known(NamedTuple):
+    owner: int
+    checkpoint: int
+    is_due: bool = False
 
 
 class State(NamedTuple):
     head: int = 0
     patterns: int = 0
-    checkpoints: tuple[int | None, int | None] = (None, None)
-    kept: tuple[int | None, int | None] = (None, None)
-    known: tuple[int | None, int | None] = (None, None)  # the type's checkpoint, by the group that knows it
+    checkpoints: tuple[int, int] = (0, 0)
+    known: Known | None = None
     written: tuple[int, ...] = ()
     runs: tuple[Run, ...] = ()
     deaths: int = 0
@@ -69,14 +66,16 @@ class Patterns:
         if not state.patterns:
             yield "the patterns change", state._replace(patterns=1)
         for group in GROUPS:
-            yield from self._claims(state, group)
+            if group in {*self._wanted(state)} and all(run.group != group for run in state.runs):
+                yield f"{NAMES[group]} begins up to {state.head}", self._begun(state, Run(group, state.head, state.patterns))
         for run in state.runs:
             yield from self._ends(state._replace(runs=tuple(one for one in state.runs if one != run)), run)
 
     def problem(self, state: State) -> str | None:
         if len(set(state.written)) < len(state.written):
             return f"events are written twice: {state.written}"
-        is_over = self.is_quiet(state) and state.known[OLD] is None  # else it waits
+        waits = state.known is not None and state.known.owner == OLD  # until an execution moves it
+        is_over = self.is_quiet(state) and not waits
         return f"events are lost: {state.written} is written" if is_over and state.written != EVENTS else None
 
     def is_quiet(self, state: State) -> bool:
@@ -84,52 +83,31 @@ class Patterns:
 
     def _wanted(self, state: State) -> Iterator[int]:
         for group in GROUPS:
-            has_come = (state.checkpoints[group] or 0) < state.head
-            if has_come or (self.broken != "not_woken" and state.kept[group] != state.patterns):
+            is_due = state.known is not None and state.known.owner == group and state.known.is_due
+            if state.checkpoints[group] < state.head or is_due:
                 yield group
 
-    def _unread(self, state: State, group: int) -> int | None:
-        """From where the group looks for a type that is new; None for its own checkpoint."""
-        if self.broken == "own_checkpoint" or state.kept[group] == state.patterns:
-            return None
-        return min(checkpoint or 0 for checkpoint in state.checkpoints) if self.broken == "oldest_checkpoint" else 0
-
-    def _claims(self, state: State, group: int) -> Iterator[tuple[str, State]]:
-        if state.head and group in {*self._wanted(state)} and all(run.group != group for run in state.runs):
-            waits = state.known[1 - group] is not None
-            run = Run(group, state.head, state.patterns, self._unread(state, group), waits)
-            kept = _with(state.kept, group, state.patterns) if self.broken == "kept_at_claim" else state.kept
-            yield f"{NAMES[group]} claims up to {state.head}", state._replace(runs=(*state.runs, run), kept=kept)
+    def _begun(self, state: State, run: Run) -> State:
+        known = state.known
+        if known is not None and run.patterns and known.owner == OLD:
+            checkpoint = state.checkpoints[NEW] if self.broken == "anew" else known.checkpoint
+            known = Known(NEW, checkpoint, is_due=self.broken != "not_woken")
+        return state._replace(runs=(*state.runs, run), known=known)
 
     def _ends(self, state: State, run: Run) -> Iterator[tuple[str, State]]:
-        known = state.known
-        if self._owner(run) == run.group and self._meets_it(state, run):
-            if known[1 - run.group] is not None and self.broken != "both_learn":
-                yield f"{NAMES[run.group]} is refused", state
-                return
-            known = _with(known, run.group, (state.checkpoints[run.group] or 0) if run.unread is None else run.unread)
+        owner, known, start = (NEW if run.patterns else OLD), state.known, state.checkpoints[run.group]
+        meets = any(start < one <= run.end for one in EVENTS)
+        if known is None and meets and not (self.broken == "own_only" and owner != run.group):
+            begin = {"at_the_end": run.end}.get(self.broken, start)
+            known = Known(owner, begin, is_due=owner != run.group and self.broken != "not_woken")
         if state.deaths < self.deaths:
             yield f"{NAMES[run.group]} dies", state._replace(known=known, deaths=state.deaths + 1)
-        done = state._replace(
-            checkpoints=_with(state.checkpoints, run.group, run.end), kept=_with(state.kept, run.group, run.patterns), known=known
-        )
-        checkpoint = known[run.group]
-        if checkpoint is not None and self._owner(run) == run.group:
-            rows = tuple(one for one in EVENTS if checkpoint < one <= run.end)
-            done = done._replace(known=_with(known, run.group, run.end), written=(*state.written, *rows))
+        checkpoints = (run.end, state.checkpoints[OLD]) if run.group == NEW else (state.checkpoints[NEW], run.end)
+        done = state._replace(checkpoints=checkpoints, known=known)
+        if known is not None and known.owner == owner == run.group:
+            rows = tuple(one for one in EVENTS if known.checkpoint < one <= run.end)
+            done = done._replace(known=Known(owner, max(known.checkpoint, run.end)), written=(*state.written, *rows))
         yield f"{NAMES[run.group]} completes up to {run.end}", done
-
-    def _meets_it(self, state: State, run: Run) -> bool:
-        """Whether an attempt meets the type, of which it knew nothing when it began."""
-        start = (state.checkpoints[run.group] or 0) if run.unread is None else run.unread
-        return not run.waits and state.known[run.group] is None and any(start < one <= run.end for one in EVENTS)
-
-    def _owner(self, run: Run) -> int:
-        return NEW if run.patterns else OLD
-
-
-def _with(several: tuple[int | None, int | None], group: int, one: int) -> tuple[int | None, int | None]:
-    return (one, several[1]) if group == NEW else (several[0], one)
 
 
 def explored(broken: str = "") -> Exploration:

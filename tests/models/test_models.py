@@ -10,7 +10,7 @@ from tests.models.exploring import Exploration, explore
 
 pytestmark = pytest.mark.tier3
 Explored = Callable[[str], Exploration]
-MODELS = {orders: 30_000, pattern_changes: 5_000, type_checkpoints: 40_000, unread: 500}  # with a bound of their states
+MODELS = {orders: 30_000, pattern_changes: 1_000, type_checkpoints: 40_000, unread: 500}  # with a bound of their states
 
 
 @pytest.mark.parametrize(("explored", "states"), [pytest.param(one.explored, least, id=one.__name__) for one, least in MODELS.items()])

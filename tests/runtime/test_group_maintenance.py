@@ -9,7 +9,7 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.formats.delta import table_files
 from lakechime_dagster.runtime.maintenance import readers
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.silver.maintenance import look_at_group
+from lakechime_dagster.silver.maintenance import look, types_behind
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
@@ -65,7 +65,7 @@ def commits(platform: Platform, name: str, steps: int = 3) -> None:
 
 
 def read_by(platform: Platform) -> dict[str, Reader]:
-    return {one.name: one for one in readers(platform, LAKE, STREAM.table, platform.log(EVENTS))}
+    return {one.name: one for one in readers(platform, LAKE, STREAM.table, platform.log(EVENTS), types_behind)}
 
 
 def test_types_that_are_behind_their_group_are_readers_of_the_streams_table(platform: Platform) -> None:
@@ -91,18 +91,18 @@ def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of
         stands(platform, name, 3)
     for name in ("buy", "sell"):
         commits(platform, name)
-    looked = look_at_group(platform, LAKE, SHOP)
+    looked = look(platform, LAKE, SHOP)
     assert {one.plan.table: [action.kind for action in one.plan.actions] for one in looked} == {
         "shop.buy": [Kind.COMPACT],
         "shop.sell": [Kind.COMPACT],
     }
-    assert [one.plan.table for one in look_at_group(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
+    assert [one.plan.table for one in look(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
 
 
 def test_of_a_table_that_was_last_written_long_ago_the_log_is_kept_before_anything_is_done(platform: Platform) -> None:
     stands(platform, "buy", 3)
     commits(platform, "buy")
     make_older(Path(platform.location("shop.buy")), days=20)
-    (looked,) = look_at_group(platform, LAKE, SHOP)
+    (looked,) = look(platform, LAKE, SHOP)
     assert [action.kind for action in looked.plan.actions] == [Kind.PROPERTIES, Kind.COMPACT]
     assert looked.plan.actions[0].properties == {LOG: "interval 51 days"}

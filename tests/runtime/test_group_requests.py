@@ -1,26 +1,23 @@
 """What people ask of a group and what its steps left is told by the one explanation that its sensor acts on."""
 
-from dataclasses import replace
-
 import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.silver.requests import UNREAD, event_replays, event_reprocesses, event_types
+from lakechime_dagster.silver.requests import event_replays, event_reprocesses, event_types, requested_of_group, requested_of_stream
 from lakechime_dagster.silver.results import AT_ONCE, TypeResult
 from lakechime_dagster.silver.schema import KnownType, registered
-from lakechime_dagster.silver.store import Patterns
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.store.test_event_types import NEW, learning, prototype, result
 from tests.support.world import World
 
-SHOP = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
+SHOP = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", requests=requested_of_group("shop"))
 LATER = 10**15
-EVENTS = Subscription(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", is_stream=True)
+EVENTS = Subscription(name="lake.events", trigger=SnapshotTrigger(["lake.t"]), job="anything", requests=requested_of_stream("lake.events"))
 DRAIN = "reprocessing 1: what was refused is looked at again"
 
 
@@ -29,8 +26,6 @@ def world(sqlite_engine: Engine) -> World:
     world = World(sqlite_engine)
     world.change("lake.t", 1)
     world.ledger.complete(world.fire(SHOP)[0], None)
-    with writing(sqlite_engine) as connection:
-        Patterns(sqlite_engine, world.deployment).keep(connection, "shop", SHOP.patterns)
     return world
 
 
@@ -71,12 +66,6 @@ def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(world: W
     world.change("lake.t", 2)
     came = explain(platform, SHOP)
     assert (came.fires, len(came.firings), "to be replayed: buy" in came.reasons[1:]) == (True, 1, True)
-
-
-def test_a_group_with_other_patterns_than_it_has_read_by_is_run_for_what_nobody_had_read(world: World, platform: Platform) -> None:
-    assert not explain(platform, SHOP).fires
-    wider = explain(platform, replace(SHOP, patterns=(*SHOP.patterns, ("vip", "vip.*"))))
-    assert (wider.fires, wider.reasons[0]) == (True, UNREAD)
 
 
 def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(world: World, platform: Platform) -> None:

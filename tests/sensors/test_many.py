@@ -11,10 +11,9 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.many import Launch, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
-from lakechime_dagster.silver.requests import event_patterns, event_reprocesses, event_types
+from lakechime_dagster.silver.requests import event_reprocesses, event_types, requested_of_group, requested_of_stream
 from lakechime_dagster.silver.results import AT_ONCE, Reprocessed, TypeResult
 from lakechime_dagster.silver.schema import KnownType, registered
-from lakechime_dagster.silver.store import close_reprocess
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
@@ -78,7 +77,9 @@ def test_every_subscription_fires_once_although_a_tick_launches_a_bounded_number
 
 def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
     reprocesses = event_reprocesses(platform)
-    subscription = Subscription(name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", is_stream=True)
+    subscription = Subscription(
+        name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", requests=requested_of_stream("game.events")
+    )
     launches = {subscription.name: Launch(subscription, anything, [])}
     sweep = Sweep(platform.evaluator, [subscription])
     accepts = {subscription.name: lambda key: True}
@@ -89,14 +90,13 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     platform.ledger.complete(first, None)
     (second,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
     assert (second.step, second.reason) == (2, "reprocessing 1: what was refused is looked at again")
-    with writing(platform.store.engine) as connection:
-        close_reprocess(connection, second.execution_id, Reprocessed(reprocess_id=1))
+    reprocesses.close(second.execution_id, Reprocessed(reprocess_id=1))
     platform.ledger.complete(second, None)
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
 
 
 def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world: World, platform: Platform) -> None:
-    subscription = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", patterns=(("shop", "*"),))
+    subscription = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", requests=requested_of_group("shop"))
     launches, accepts = {"shop": Launch(subscription, anything, [])}, {"shop": lambda key: True}
     sweep, types = Sweep(platform.evaluator, [subscription]), event_types(platform)
     world.change("lake.t", 1)
@@ -104,8 +104,6 @@ def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world
     learning = registered(KnownType(type="buy", table="buy"))
     assert learning is not None
     types.learn("shop", [learning])
-    with writing(world.engine) as connection:
-        event_patterns(platform).keep(connection, "shop", subscription.patterns)
     for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
         assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
         with writing(world.engine) as connection:

@@ -1,7 +1,6 @@
 """Breaking changes are kept with what a step learns, and told once one is completed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.schema import Breaking, Broke, KnownType
 from lakechime_dagster.silver.store import Breaks, SqlEventTypes
-from tests.store.test_event_rebuilds import anew
 from tests.store.test_event_types import NEW, complete, learning, prototype
 
 HOUR_MS = 3_600_000
@@ -53,34 +51,3 @@ def test_a_breaking_change_is_told_no_more_after_a_while_though_steps_go_on(type
     complete(types, "e2")
     assert recent(types) == []
     assert len(Breaks(types.engine, "test").of("shop", "buy")) == 1
-
-
-def test_any_name_of_a_field_is_kept(types: SqlEventTypes) -> None:
-    odd = "é\0/\ud800"
-    known = learn(types, NEW, **{odd: 1})
-    learn(types, known, **{odd: "x"})
-    complete(types, "e1")
-    assert [one.path for one in recent(types)] == ["/é\0~1\ud800"]
-
-
-def test_a_rebuild_that_makes_columns_anew_is_told_once_and_one_that_does_not_is_not(types: SqlEventTypes) -> None:
-    known = learn(types, learn(types, NEW, a=1), a="x")
-    complete(types, "e1")
-    before = recent(types)
-    same = types.propose("shop", replace(anew(known), is_new_layout=False), 1)
-    types.adopt("shop", "buy", 1, same)
-    complete(types, "e2")
-    assert recent(types) == before
-    version = types.propose("shop", anew(known), 2)
-    for _ in range(2):
-        types.adopt("shop", "buy", 2, version)
-        complete(types, "e3")
-    assert recent(types) == [*before, Breaking(path="", kind="object", how=Broke.RELAYOUT)]
-
-
-def test_another_group_that_completes_tells_nothing_of_this_one(types: SqlEventTypes) -> None:
-    known = learn(types, NEW, a=1)
-    learn(types, known, a="x")
-    with writing(types.engine) as connection:
-        types.complete(connection, "other", "e1", [], "u")
-    assert recent(types) == []

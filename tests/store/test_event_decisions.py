@@ -1,16 +1,15 @@
 """What people decide of types: a replay is open once and closed once, the newest hint holds, and both tell who and why."""
 
 from dataclasses import replace
-from functools import reduce
 
 import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.errors import DeclarationError, NotFoundError
+from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.silver.results import Replay, Replayed
 from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes, close
-from lakechime_dagster.tables.events import Contract, Hint, Mode, Pin, with_hint
+from lakechime_dagster.tables.events import Hint
 from lakechime_dagster.triggers.interventions import By
 from tests.store.test_event_types import NEW, complete, learning, prototype, result
 
@@ -44,23 +43,7 @@ def test_of_a_type_one_replay_is_open_until_a_step_closes_it(replays: Replays) -
     assert Replays(replays.engine, "another").of("shop", "buy") == replays.of("other", "buy") == []
 
 
-def test_a_step_that_began_before_a_whole_replay_was_asked_for_does_not_close_it(replays: Replays) -> None:
-    (plain,) = replays.ask("shop", ["buy"], ME)
-    (whole,) = replays.ask("shop", ["buy"], By(who="you", reason="all of it"), is_whole=True)
-    assert (whole.who, whole.replay.is_whole, whole.replay.replay_id > plain.replay.replay_id) == ("you", True, True)
-    assert replays.ask("shop", ["buy"], ME) == replays.ask("shop", ["buy"], ME, is_whole=True) == [whole]
-    done(replays, "e1", Replayed(replay_id=plain.replay.replay_id, replaced=3))
-    assert replays.open("shop") == {"buy": whole.replay}
-    done(replays, "e2", Replayed(replay_id=whole.replay.replay_id, replaced=5))
-    assert replays.open("shop") == {}
-    told = [(one.reason, one.done) for one in replays.of("shop", "buy")]
-    assert told == [
-        (f"{ME.reason}; you asked for a whole one: all of it", None),
-        ("all of it", Replayed(replay_id=whole.replay.replay_id, replaced=5)),
-    ]
-
-
-def test_a_rebuild_is_asked_for_beside_a_replay_that_a_step_may_be_at(replays: Replays) -> None:
+def test_a_rebuild_takes_the_checkpoint_of_a_replay_that_a_step_may_be_at(replays: Replays) -> None:
     (plain,) = replays.ask("shop", ["buy"], ME)
     (asked,) = replays.ask("shop", ["buy"], By(who="you", reason="all anew"), is_rebuild=True)
     assert (asked.who, asked.replay.is_rebuild, asked.replay.replay_id > plain.replay.replay_id) == ("you", True, True)
@@ -115,12 +98,3 @@ def test_of_what_people_say_the_newest_holds_until_it_is_ended(engine: Engine) -
     with pytest.raises(NotFoundError, match="nothing is said of '/price' of 'buy'"):
         hints.end("shop", "buy", "/price")
     assert hints.holding("other") == Hints(engine, "another").holding("shop") == []
-
-
-def test_what_people_say_holds_against_what_is_declared() -> None:
-    declared = Contract(tables="freeze", columns="freeze", pins={"/a": Pin.LONG, "/b": Pin.BOOL})
-    said = [Hint(type="buy", of="columns", says="evolve"), Hint(type="buy", of="/a", says="json")]
-    assert reduce(with_hint, said, declared) == Contract(tables=Mode.FREEZE, columns=Mode.EVOLVE, pins={"/a": Pin.JSON, "/b": Pin.BOOL})
-    for of, says in (("price", "json"), ("/price", "jsn"), ("columns", "melt"), ("tables", "rescue")):
-        with pytest.raises(DeclarationError):
-            Hint(type="buy", of=of, says=says)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.store import Hints, Replays, SqlEventTypes
@@ -38,7 +37,7 @@ def test_all_that_is_known_of_a_type_moves_with_it(types: SqlEventTypes) -> None
     before, kept = types.types("shop"), types.variations("shop", ["buy"])
     assert moved(types, SHOP, VIP) == ["buy"]
     assert types.types("shop") == {"sell": before["sell"]}
-    assert types.types("vip") == {"buy": before["buy"]}
+    assert types.types("vip") == {"buy": replace(before["buy"], due_ts=1)}
     assert (before["buy"].home, before["buy"].checkpoint) == ("shop", TypeCheckpoint(uid="u", version=3, commits=1))
     assert types.variations("vip", ["buy"]) == kept
     assert [one.version for one in types.history("vip", "buy")] == [1]
@@ -47,26 +46,11 @@ def test_all_that_is_known_of_a_type_moves_with_it(types: SqlEventTypes) -> None
     assert moved(types, SHOP, VIP) == []
 
 
-def test_a_type_moves_back_as_it_came(types: SqlEventTypes) -> None:
-    before = types.types("shop")
-    moved(types, SHOP, VIP)
-    assert moved(types, SHOP) == ["buy"]
-    assert types.types("shop") == before
-
-
-def test_people_are_told_of_a_type_that_moved(types: SqlEventTypes) -> None:
-    with writing(types.engine) as connection:
-        types.complete(connection, "shop", "e1", [], "u", told=["buy", "sell"])
-    assert types.types("shop")["buy"].told_ts
-    moved(types, SHOP, VIP)
-    assert (types.types("vip")["buy"].told_ts, bool(types.types("shop")["sell"].told_ts)) == (0, True)
-
-
 def test_a_step_of_the_former_group_that_completes_late_finds_its_type_gone(types: SqlEventTypes) -> None:
     before = types.types("shop")["buy"]
     moved(types, SHOP, VIP)
     complete(types, "e1", result(9, step=2))
-    assert (types.types("vip")["buy"], "buy" in types.types("shop")) == (replace(before, told_ts=0), False)
+    assert (types.types("vip")["buy"], "buy" in types.types("shop")) == (replace(before, told_ts=0, due_ts=1), False)
 
 
 def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: SqlEventTypes) -> None:
@@ -76,13 +60,6 @@ def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: S
         with pytest.raises(ConsumerConflictError, match="shop: buy is a type of vip by now"):
             types.learn("shop", [late])
     assert ([*types.types("shop")], types.types("vip")["buy"].layout_version) == (["sell"], 1)
-
-
-def test_a_type_that_came_to_both_groups_first_is_of_one(types: SqlEventTypes) -> None:
-    new = replace(NEW, type="gift", table="gift")
-    types.learn("vip", [learning(replace(new, home="shop"), prototype(a=1))])
-    with pytest.raises(ConsumerConflictError, match="gift is a type of vip by now"):
-        types.learn("shop", [learning(new, prototype(a=1))])
 
 
 def test_of_two_groups_of_a_stream_that_meet_a_type_at_once_one_learns_of_it(types: SqlEventTypes) -> None:

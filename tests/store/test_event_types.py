@@ -14,7 +14,6 @@ from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variat
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import TYPE_CAP, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, TypeCheckpoint, learned
-from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import LeftType, SqlEventTypes
 from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
@@ -85,12 +84,6 @@ def test_a_layout_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEven
     assert [version.decision for version in types.history("shop", "buy")] == ["+ a long", "+ b long"]
 
 
-def test_a_layout_that_gains_nothing_keeps_its_number(types: SqlEventTypes) -> None:
-    types.learn("shop", [learning(NEW, prototype(a=1))])
-    assert types.learn("shop", [learning(types.types("shop")["buy"], prototype(a=None))]) == {"buy": 1}
-    assert len(types.shapes("shop", "buy")) == 2
-
-
 def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_it(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     read = types.types("shop")["buy"]
@@ -148,16 +141,6 @@ def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
     complete(types, "e2", replace(result(6, step=2, rows=4), rescued=2))
     known = types.types("shop")["buy"]
     assert (known.written, known.rescued, known.discarded) == (7, 2, 0)
-
-
-def test_the_reasons_of_a_step_that_is_not_completed_are_not_kept(types: SqlEventTypes) -> None:
-    types.learn("shop", [learning(NEW, prototype(a=1)), learning(replace(NEW, type="sell", table="sell"), prototype(a=1))])
-    with writing(types.engine) as connection:
-        types.complete(connection, "shop", "e1", [replace(result(5, step=1), reasons={Rescue.CASE: 4})], "u")
-        connection.rollback()
-    complete(types, "e1", replace(result(5, step=1), reasons={Rescue.CASE: 1, Rescue.FROZEN: 2}))
-    complete(types, "e2", replace(result(6, step=2), reasons={Rescue.CASE: 1}))
-    assert {one.type: one.reasons for one in measures(types).types} == {"buy": {Rescue.CASE: 2, Rescue.FROZEN: 2}, "sell": {}}
 
 
 def test_a_conflict_is_counted_once_by_whom_its_layout_is_kept(types: SqlEventTypes) -> None:

@@ -116,6 +116,7 @@ class Stream:
         end = end or self.end()
         groups = self.groups or checked_groups(self.stream, [self.group])
         self.types.move(groups, end.table_uid)
+        repository = replace(self.types, beside=frozenset(one.name for one in groups))
         job = GroupJob(
             group=self.group,
             groups=groups,
@@ -128,7 +129,7 @@ class Stream:
             replays=replays or {},
             max_catchup=self.max_catchup,
         )
-        return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
+        return GroupStep(spark=self.spark, job=job, repository=repository, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 
     def complete(self, result: GroupResult, end: SnapshotCheckpoint, execution: str) -> None:
         assert isinstance(self.types, SqlEventTypes)
@@ -136,9 +137,9 @@ class Stream:
             self.types.complete(connection, self.group.name, execution, result.types, str(end.table_uid))
         self.start = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id or -1))
 
-    def replay(self, *names: str, is_whole: bool = False) -> dict[str, TypeResult]:
+    def replay(self, *names: str) -> dict[str, TypeResult]:
         """A step of the group that replays these types beside what came."""
-        return self.run(replays={name: Replay(replay_id=at, type=name, is_whole=is_whole) for at, name in enumerate(names)})
+        return self.run(replays={name: Replay(replay_id=at, type=name) for at, name in enumerate(names)})
 
     def run(self, now_ms: int = 0, replays: Mapping[str, Replay] | None = None) -> dict[str, TypeResult]:
         """The next step of the stream's table, and of the group, completed."""

@@ -15,14 +15,13 @@ from lakechime_dagster.tables.events import (
     MAX_COLUMN,
     MAX_TABLE,
     SIBLING,
-    Change,
     Contract,
     EventGroup,
     EventStream,
     GroupOptions,
     Hint,
     Mode,
-    PathRule,
+    Pin,
     checked_groups,
     column_of,
     event_group,
@@ -32,7 +31,6 @@ from lakechime_dagster.tables.events import (
     owner_of,
     specificity,
     table_of,
-    with_hint,
 )
 from lakechime_dagster.tables.lake import Lake, foreign_sources, named_types
 from lakechime_dagster.tables.options import Asset, Storage
@@ -215,75 +213,8 @@ def test_a_wrong_declaration_says_where_it_is_and_what_to_do(declare: Callable[[
 PLAIN = event_stream("game", source=JsonLines("in"))
 
 
-COLUMNS, KINDS = (Change.COLUMN, Change.FIELD), (Change.NUMBER, Change.KIND)
-
-
 def group_with(contract: Contract, **types: Contract) -> EventGroup:
     return event_group("shop", PLAIN, contract=contract, types=types)
-
-
-def columns(contract: Contract, *paths: str) -> list[Mode]:
-    return [contract.mode(Change.FIELD, path) for path in paths]
-
-
-def test_of_rules_for_paths_the_most_specific_holds_and_what_it_does_not_say_the_next_one_says() -> None:
-    contract = Contract(
-        columns="freeze",
-        kinds="rescue",
-        paths={"/a/*": PathRule(columns="evolve", kinds="variant"), "/a/b*": PathRule(columns="rescue"), "/a/b": PathRule(kinds="freeze")},
-    )
-    assert columns(contract, "/x", "/a", "/a/c", "/a/bc", "/a/b") == [
-        Mode.FREEZE,
-        Mode.FREEZE,
-        Mode.EVOLVE,
-        Mode.RESCUE,
-        Mode.RESCUE,
-    ]
-    kinds = [contract.mode(Change.KIND, path) for path in ("/x", "/a/c", "/a/bc", "/a/b")]
-    assert kinds == [Mode.RESCUE, Mode.VARIANT, Mode.VARIANT, Mode.FREEZE]
-
-
-def test_rules_of_a_group_for_paths_hold_for_a_type_with_a_contract_of_its_own_where_that_says_no_more() -> None:
-    shared = Contract(
-        paths={"/a/*": PathRule(columns="freeze"), "/a/secret": PathRule(columns="discard_value"), "/b": PathRule(kinds="freeze")}
-    )
-    shop = group_with(shared, buy=Contract(columns="rescue", paths={"/a/*": PathRule(columns="evolve"), "/x/c": PathRule(kinds="variant")}))
-    buy = shop.contract_of("buy")
-    assert columns(buy, "/x", "/a/x", "/a/secret") == [Mode.RESCUE, Mode.EVOLVE, Mode.DISCARD_VALUE]
-    assert (buy.mode(Change.KIND, "/b"), buy.mode(Change.KIND, "/x/c")) == (Mode.FREEZE, Mode.VARIANT)
-    assert columns(shop.contract_of("sell"), "/x", "/a/x", "/a/secret") == [Mode.EVOLVE, Mode.FREEZE, Mode.DISCARD_VALUE]
-
-
-def test_what_a_person_says_holds_against_rules_for_paths_and_excluded_changes() -> None:
-    declared = Contract(
-        kinds="freeze",
-        exclude=["number", "field"],
-        paths={"/a": PathRule(columns="freeze", kinds="freeze"), "/b": PathRule(kinds="rescue")},
-    )
-    shop = group_with(declared, buy=Contract()).with_hints([Hint(type="buy", of="kinds", says="evolve")])
-    for contract in (with_hint(declared, Hint(type="buy", of="kinds", says="evolve")), shop.contract_of("buy")):
-        assert [contract.mode(change, path) for change in KINDS for path in ("/a", "/b", "/c")] == [Mode.EVOLVE] * 6
-        assert contract.mode(Change.FIELD, "/a") is Mode.FREEZE
-    assert with_hint(declared, Hint(type="buy", of="kinds", says="evolve")).mode(Change.FIELD, "/c") is Mode.RESCUE
-    assert shop.contract_of("sell").mode(Change.KIND, "/b") is Mode.RESCUE
-
-
-@pytest.mark.parametrize(
-    ("declared", "told"),
-    [
-        (
-            lambda: Contract(paths={"/a*": PathRule(kinds="freeze"), "/*b": PathRule(columns="freeze")}),
-            "Contract, paths: '/*b' matches paths that '/a*' matches too, and says as much of them; make one of them longer",
-        ),
-        (lambda: Contract(paths={"a": PathRule(kinds="freeze")}), "paths: 'a' is no pattern of paths; write such as '/payload/*'"),
-        (lambda: PathRule(columns="variant"), "PathRule, columns: 'variant' is of kinds alone"),
-        (lambda: Contract(include=["field"], exclude=["field"]), "Contract, exclude: field is included too; leave it out of one of them"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(declared: Callable[[], object], told: str) -> None:
-    with pytest.raises(DeclarationError) as refused:
-        declared()
-    assert told in str(refused.value)
 
 
 STREAM = event_stream("game", source=JsonLines("in"))
@@ -344,3 +275,10 @@ def test_a_column_needs_no_mapping_and_is_no_technical_one(field: str) -> None:
     assert all(letter.isalnum() or letter == "_" for letter in column_of(field))
     assert column_of(field) not in ("_src", "_ingested_at", "_hash", "_schema_version", "_rescued")
     assert len(column_of(field)) <= MAX_COLUMN
+
+
+def test_what_a_person_decides_holds_against_what_is_declared() -> None:
+    declared = Contract(kinds="freeze", pins={"/a": "long"})
+    shop = group_with(declared).with_hints([Hint(type="buy", of="kinds", says="evolve"), Hint(type="buy", of="/a", says="double")])
+    assert (shop.contract_of("buy").kinds, shop.contract_of("buy").pins) == (Mode.EVOLVE, {"/a": Pin.DOUBLE})
+    assert shop.contract_of("sell") == declared

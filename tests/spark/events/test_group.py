@@ -18,7 +18,7 @@ from lakechime_dagster.silver import slices
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
 from lakechime_dagster.silver.results import FROZEN, TYPE_CAP, leaves_of, read_back
-from lakechime_dagster.silver.schema import Breaking, Broke
+from lakechime_dagster.silver.schema import Breaking
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from lakechime_dagster.spark.refresh import OpenLog
@@ -68,26 +68,6 @@ def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(g
     assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}], []]
 
 
-def test_rescued_values_are_counted_by_reason_and_siblings_as_conflicts(game: Stream) -> None:
-    game.drop(event("buy", price=3, name="hat", sizes=[1]))
-    assert (game.run()["buy"].reasons, measured(game, "buy").conflicts) == ({}, 0)
-    like_rescued = {"r": "frozen", "v": [{"p": "", "r": "unknown"}]}
-    game.drop(
-        event("buy", price="four"),
-        event("buy", Price=1, NAME=like_rescued),
-        event("buy", sizes=[2, "x", like_rescued, "9" * 900]),
-        b'{"type":"buy","price":1,"price":2}',
-        b'{"type":"buy","name":"\\ud800","PRICE":' + b"[" * 500 + b"1" * 999 + b"]" * 500 + b"}",
-    )
-    done = game.run()["buy"]
-    assert done.reasons == {Rescue.CASE: 3, Rescue.MISMATCH: 3, Rescue.DUPLICATE: 1, Rescue.INEXACT: 1}
-    assert (done.rows, done.written, done.rescued) == (5, 5, 4)
-    assert (measured(game, "buy").reasons, measured(game, "buy").conflicts) == (done.reasons, 1)
-    game.drop(event("buy", price=True), event("buy", nAme="x"))
-    assert game.run()["buy"].reasons == {Rescue.CASE: 1}
-    assert (measured(game, "buy").reasons, measured(game, "buy").conflicts) == ({**done.reasons, Rescue.CASE: 4}, 2)
-
-
 def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSession, tmp_path: Path) -> None:
     game = stream(spark, tmp_path, types={"a": Contract(columns="freeze", kinds="freeze"), "b": Contract(columns="rescue", kinds="rescue")})
     game.drop(event("a", n=1), event("b", n=1))
@@ -99,33 +79,6 @@ def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSes
         "b": {Rescue.MISMATCH: 1, Rescue.UNKNOWN: 2, Rescue.OVERFLOW: 1},
     }
     assert [measured(game, name).conflicts for name in "ab"] == [0, 0]
-
-
-def test_an_attempt_tried_again_counts_reasons_and_conflicts_once(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", n="x"), event("buy", N=1))
-    game.ingest()
-    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it completes
-    game.drop(event("buy", N=2))
-    game.ingest()
-    result = game.step(game.end(), attempt=2, execution="e2").run()
-    game.complete(result, game.end(), "e2")
-    assert game.run()["buy"].reasons == {}
-    assert (measured(game, "buy").reasons, measured(game, "buy").rescued, measured(game, "buy").conflicts) == ({Rescue.CASE: 2}, 2, 1)
-
-
-def test_a_type_goes_on_though_nobody_can_read_why_its_values_were_rescued(game: Stream, caplog: pytest.LogCaptureFixture) -> None:
-    game.drop(event("buy", n=1), event("buy", N=1))
-    game.ingest()
-    game.step(game.end(), attempt=1, execution="e1").run()  # and dies before it completes
-    for file in Path(game.location("buy")).glob("**/*.parquet"):
-        file.unlink()
-    result = game.step(game.end(), attempt=2, execution="e1").run()
-    game.complete(result, game.end(), "e1")
-    (done,) = result.types
-    assert (done.written, done.rescued, done.reasons, done.error) == (2, 1, {}, "")
-    assert "shop.buy: why values of version 0 were rescued is not counted" in caplog.text
 
 
 def measured(game: Stream, kind: str) -> TypeMeasures:
@@ -327,16 +280,6 @@ def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: 
     assert measured(game, "buy").behind == 0
 
 
-def test_rows_that_a_failed_write_leaves_behind_are_counted(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    (Path(game.location("buy")) / "_delta_log" / f"{1:020}.json").write_text("in the way")
-    game.drop(event("buy", n=2), event("buy", n=3))
-    (done,) = game.run().values()
-    assert (bool(done.error), done.rows, done.behind) == (True, 0, 2)
-    assert "_appended" in done.stack
-
-
 def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
     game = stream(spark, tmp_path, contract=Contract(max_types=1))
     game.drop(event("a", n=1), event("b", n=1))
@@ -365,28 +308,9 @@ def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSe
     }
 
 
-def test_a_type_that_may_have_no_table_takes_no_checkpoint_of_the_cap(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, contract=Contract(max_types=1), types={"a": Contract(exclude="table")})
-    game.drop(event("a", n=1), event("b", n=1))
-    assert {name: one.waits for name, one in game.run().items()} == {"a": FROZEN, "b": ""}
-
-
 def broken(game: Stream) -> list[Breaking]:
     assert isinstance(game.types, SqlEventTypes)
     return [one.breaking for one in Breaks(game.types.engine, "test").recent("shop", 3_600_000)]
-
-
-def test_a_breaking_change_is_told_with_who_sent_it_by_the_step_that_is_completed(game: Stream) -> None:
-    game.drop(event("buy", n=1, title="web"), event("buy", n=2, m=1, title="ios"))
-    game.run()
-    assert broken(game) == []
-    game.drop(event("buy", n=3, title="web"), event("buy", n="x", title="ios"), event("buy", n="y", title="tv"))
-    game.ingest()
-    game.step(game.end(), attempt=1, execution="e2").run()  # and dies before it completes
-    assert broken(game) == []
-    result = game.step(game.end(), attempt=2, execution="e2").run()
-    game.complete(result, game.end(), "e2")
-    assert broken(game) == [Breaking(path="/n", kind="string", how=Broke.SIBLING, producer="ios")]
 
 
 def test_a_contract_may_let_no_table_be_made(spark: SparkSession, tmp_path: Path) -> None:
@@ -395,15 +319,6 @@ def test_a_contract_may_let_no_table_be_made(spark: SparkSession, tmp_path: Path
     done = game.run()
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, FROZEN)
     assert not Path(game.location("b")).exists()
-
-
-def test_events_that_a_contract_discards_are_counted(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, contract=Contract(kinds="discard_row"))
-    game.drop(event("a", n=1))
-    game.run()
-    game.drop(event("a", n="x"), event("a", n=2))
-    (done,) = game.run().values()
-    assert (done.rows, done.written, done.discarded, done.is_balanced) == (2, 1, 1, True)
 
 
 def test_columns_are_known_to_the_store_before_a_table_has_them(game: Stream) -> None:

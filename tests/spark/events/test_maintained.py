@@ -73,7 +73,7 @@ def test_what_was_joined_is_removed_later_with_the_folders_of_its_appends(game: 
         os.utime(folder, ns=(moment, moment))
     assert remove_empty_folders(game.location("buy"), newest(game.location("buy")) - DAY_MS) == 2
     game.drop(event("buy", n=5))
-    assert game.replay("buy", is_whole=True)["buy"].replayed[0].replaced == 0
+    assert game.replay("buy")["buy"].replayed[0].replaced == 0
     assert (numbers(game), len(table_files(log_of(game)).live)) == ([1, 2, 3, 4, 5], 2)
 
 

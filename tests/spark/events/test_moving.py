@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import TypeCheckpoint
@@ -95,19 +94,6 @@ def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_
     assert (step(vip)["buy"].written, numbers(game)) == (1, [1, 2, 3, 4])
 
 
-def test_a_step_of_the_former_group_that_finds_out_something_late_is_told(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", n=2, item="hat"))
-    game.ingest()
-    late = game.step(execution="late")
-    before = game.types.types("shop")
-    step(other(game, VIP, SHOP))
-    with pytest.raises(ConsumerConflictError):
-        replace(late, repository=_Remembering(game, before)).run()  # type: ignore[arg-type]
-    assert numbers(game) == [1, 2]
-
-
 class _Remembering:
     """What a store told of a group's types at one time, and what it keeps by now."""
 
@@ -119,15 +105,3 @@ class _Remembering:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.game.types, name)
-
-
-def test_a_type_moves_back_to_the_group_that_had_it_first(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", n=2))
-    game.ingest()
-    step(other(game, VIP, SHOP))
-    game.drop(event("buy", n=3))
-    game.ingest()
-    game.groups = ()
-    assert (step(game)["buy"].written, numbers(game)) == (1, [1, 2, 3])

@@ -10,12 +10,11 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
 from lakechime_dagster.silver.results import FROZEN, Part, Replay, TypeResult
-from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, counted, events_of
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.spark.session import session_confs
 from lakechime_dagster.tables.events import Contract
-from tests.support.streams import Stream, event, repository, stream
+from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark
 
@@ -82,26 +81,6 @@ def test_types_at_several_checkpoints_get_what_is_behind_them_and_each_file_is_r
     assert sorted(frame.inputFiles()) == sorted(read)
 
 
-def test_types_that_failed_at_several_times_are_written_by_one_step(game: Stream) -> None:
-    game.drop(*(event(kind, n=0) for kind in "abc"))
-    game.run()
-    blocked = []
-    for number, kind in enumerate("ab", 1):
-        blocked.append(Blocked(game, kind))
-        game.drop(*(event(kind, n=number) for kind in "abc"))
-        game.run()
-    for one in blocked:
-        one.freed()
-    game.drop(*(event(kind, n=3) for kind in "abc"))
-    done = game.run(now_ms=EVER_MS)
-    assert {kind: (one.start, one.rows, one.written, one.error) for kind, one in done.items()} == {
-        "a": (1, 3, 3, ""),
-        "b": (2, 2, 2, ""),
-        "c": (3, 1, 1, ""),
-    }
-    assert [numbers(game, kind) for kind in "abc"] == [[0, 1, 2, 3]] * 3
-
-
 def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_rows(game: Stream) -> None:
     location = Path(game.location("a"))
     location.parent.mkdir(parents=True)
@@ -166,20 +145,6 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     assert (game.types.left("shop"), measured(game, "buy").behind_ts) == ([], None)  # type: ignore[attr-defined]
 
 
-def test_a_part_without_rows_moves_its_type_to_the_end_of_the_part(game: Stream) -> None:
-    far(game).drop(event("buy", n=0), event("other", n=0))
-    game.run()
-    blocked = Blocked(game, "buy")
-    for payload in (event("buy", n=1), event("other", n=1), event("other", n=2)):
-        game.drop(payload)
-        game.ingest()
-    game.run()
-    blocked.freed()
-    ends = [game.run(now_ms=EVER_MS)["buy"] for _ in range(3)]
-    assert [(one.end, one.rows, len(one.commits)) for one in ends] == [(2, 1, 1), (3, 0, 0), (4, 0, 0)]
-    assert numbers(game, "buy") == [0, 1]
-
-
 def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(game: Stream) -> None:
     blocked = put_behind(far(game), "buy", steps=3)
     blocked.freed()
@@ -211,20 +176,10 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
     assert numbers(game, "buy") == [*range(5)]
 
 
-def test_the_table_tells_the_end_of_its_part_when_the_store_is_lost(game: Stream) -> None:
-    blocked = put_behind(far(game), "buy", steps=3)
-    blocked.freed()
-    game.run(now_ms=EVER_MS)
-    assert numbers(game, "buy") == [0, 1]
-    lost = replace(game, types=repository(), start=TypeCheckpoint())
-    lost.run(now_ms=EVER_MS)
-    assert (numbers(lost, "buy"), numbers(lost, "other")) == ([*range(4)], [*range(4)])
-
-
 def test_a_replay_waits_for_a_type_that_catches_up(game: Stream) -> None:
     blocked = put_behind(far(game), "buy", steps=2)
     blocked.freed()
-    asked = {"buy": Replay(replay_id=1, type="buy", is_whole=True)}
+    asked = {"buy": Replay(replay_id=1, type="buy")}
     assert game.run(now_ms=EVER_MS, replays=asked)["buy"].replayed == ()
     done = game.run(now_ms=EVER_MS, replays=asked)["buy"]
     assert (len(done.replayed), numbers(game, "buy")) == (1, [*range(3)])

@@ -73,9 +73,8 @@ def test_twice_is_once_and_nothing_changed_is_no_commit(game: Stream) -> None:
     game.run()
     game.replay("buy")
     before, rows = versions(game, "buy"), game.rows("buy")
-    for is_whole in (False, True):
-        done = game.replay("buy", is_whole=is_whole)["buy"]
-        assert [(one.replaced, one.added) for one in done.replayed] == [(0, 0)]
+    done = game.replay("buy")["buy"]
+    assert [(one.replaced, one.added) for one in done.replayed] == [(0, 0)]
     assert (versions(game, "buy"), game.rows("buy")) == (before, rows)
 
 
@@ -106,12 +105,12 @@ def test_events_that_a_contract_dropped_come_back(spark: SparkSession, tmp_path:
     ]
 
 
-def test_a_whole_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> None:
+def test_a_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> None:
     game.drop(event("buy", price=3), event("buy", price=4))
     game.run()
     game.spark.sql(f"delete from delta.`{game.location('buy')}` where price = 4")
     assert len(game.rows("buy")) == 1
-    (done,) = game.replay("buy", is_whole=True)["buy"].replayed
+    (done,) = game.replay("buy")["buy"].replayed
     assert (done.replaced, done.added) == (0, 1)
     assert len(game.rows("buy")) == 2
 
@@ -142,23 +141,6 @@ def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> N
     result = late.run()
     assert "another attempt was first" in result.types[0].error
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
-
-
-def test_an_attempt_behind_what_a_table_holds_leaves_the_replay_to_a_later_step(game: Stream) -> None:
-    game.drop(event("buy", price=3))
-    game.run()
-    game.drop(event("buy", price="four"))
-    game.ingest()
-    late = game.step(attempt=2, execution="e2", replays={"buy": Replay(replay_id=7, type="buy")})
-    game.drop(event("buy", price=5))
-    game.run()
-    thawed(game)
-    before = versions(game, "buy")
-    replace(late, job=replace(late.job, group=game.group)).run()
-    assert versions(game, "buy") == before
-    game.drop(event("buy", price=6))
-    game.replay("buy")
-    assert [row["price"] for row in game.rows("buy")] == [3, None, 5, 6]
 
 
 class Remembering:

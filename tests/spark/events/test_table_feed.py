@@ -150,13 +150,6 @@ def test_a_row_without_a_payload_is_kept_as_what_is_no_event(fed: Fed) -> None:
     assert [(row["reason"], row["payload"]) for row in fed.rows] == [("not_json", ""), (None, event("a").decode())]
 
 
-def test_bytes_are_read_as_they_are(fed: Fed) -> None:
-    raw = replace(fed.raw, schema=pa.schema([("day", pa.string()), ("value", pa.binary())]))
-    raw.write(("x", event("a")), ("x", b'{"type": "\xfc"}'))
-    fed.run()
-    assert [(row["reason"], row["payload_bytes"]) for row in fed.rows] == [("not_utf8", b'{"type": "\xfc"}'), (None, None)]
-
-
 @pytest.mark.parametrize("change", ["update", "overwrite"])
 def test_more_than_appends_is_refused_and_nothing_of_it_is_taken(fed: Fed, change: str) -> None:
     fed.append(event("a"), event("b"))

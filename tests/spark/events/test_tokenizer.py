@@ -69,15 +69,6 @@ def test_a_jar_that_is_whole_is_not_compiled_again(spark: SparkSession, tmp_path
     assert list(tmp_path.iterdir()) == [jar]
 
 
-def test_source_that_does_not_compile_is_told_in_a_line(spark: SparkSession, tmp_path: Path, other_source: Path) -> None:
-    other_source.write_text(f"no Java, {tmp_path}")
-    said: list[str] = []
-    assert load_tokenizer(spark, tmp_path, said.append) is None
-    (line,) = said
-    assert line.startswith("JSON is read in Python, many times slower, because Spark does not load our tokenizer: org.codehaus.")
-    assert "\n" not in line
-
-
 def test_a_folder_that_cannot_be_written_is_told_in_a_line(spark: SparkSession, tmp_path: Path, other_source: Path) -> None:
     said: list[str] = []
     assert load_tokenizer(spark, other_source / "folder", said.append) is None
