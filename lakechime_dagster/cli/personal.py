@@ -24,8 +24,7 @@ from lakechime_dagster.errors import shown
 from lakechime_dagster.tables.options import column_of
 
 if TYPE_CHECKING:
-    from lakechime_dagster.governance.data import PersonalData
-    from lakechime_dagster.governance.scan import Proposal
+    from lakechime_dagster.governance.data import PersonalData, Proposal
     from lakechime_dagster.governance.tags import Leak, Tagged
     from lakechime_dagster.lineage.service import AskedLineage
 
@@ -80,9 +79,9 @@ def show(
 
 
 def _scan(data: "PersonalData", table: str, sample: int, as_json: bool) -> None:
-    from lakechime_dagster.governance.data import scan
+    from lakechime_dagster.governance.data import scan_table
 
-    found = scan(data, table, sample)
+    found = scan_table(data, table, sample)
     proposals = [{name: getattr(one, name) for name in ("column", "category", "by_name", "values", "valid")} for one in found.proposals]
     if as_json:
         print_json({"table": table, "rows": found.rows, "proposals": proposals, "left_out": found.left_out})
@@ -138,8 +137,7 @@ def request(to: To, as_json: Json = False) -> None:
     Columns with personal data in which subjects cannot be found are listed.
     """
     from lakechime_dagster.governance.data import PersonalData
-    from lakechime_dagster.governance.request_service import answer, check_new, exporting
-    from lakechime_dagster.governance.requests import read_subjects
+    from lakechime_dagster.governance.requests import answer, check_new, exporting, read_subjects
 
     platform = open_platform()
     lake = declared_lake(platform.settings)

@@ -17,8 +17,8 @@ from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.dce.upgrade import check
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind
-from lakechime_dagster.lineage.recording import MANY, key_of
+from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, Consumer, ConsumerKind
+from lakechime_dagster.lineage.recording import MANY
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.tables.lake import Lake
 
@@ -204,14 +204,13 @@ def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[U
     """Who read since then, the last one first, and how many did."""
     last = sa.func.max(READ.last_ms).label("last_ms")
     used = sa.select(READ.consumer_id, last).where(READ.last_ms >= since_ms).group_by(READ.consumer_id).subquery()
-    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
     query = (
         sa.select(schema.consumer, used.c.last_ms)
         .join(used, used.c.consumer_id == schema.consumer.c.consumer_id)
         .order_by(used.c.last_ms.desc(), used.c.consumer_id)
-        .limit(most)
     )
-    rows = connection.execute(query).all()
+    every = connection.execute(query).all()
+    rows = every[:most]
     of = sa.select(READ.consumer_id, DATASET).join_from(schema.read, schema.node, NODE.node_id == READ.node_id).distinct()
     pairs = _pairs(connection, of.where(READ.last_ms >= since_ms), READ.consumer_id, [row.consumer_id for row in rows])
     return [
@@ -223,7 +222,7 @@ def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[U
             link=row.link,
         )
         for row in rows
-    ], total
+    ], len(every)
 
 
 def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ForeignTable], int]:
@@ -239,13 +238,8 @@ def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: i
     used = sa.select(both.c.node_id, sa.func.max(both.c.last_ms).label("last_ms")).where(both.c.node_id.not_in(by_us))
     used = used.group_by(both.c.node_id).subquery()
     query = sa.select(NODE.node_id, NODE.name, used.c.last_ms).join_from(used, schema.node, NODE.node_id == used.c.node_id)
-    rows = connection.execute(query.order_by(used.c.last_ms.desc(), used.c.node_id).limit(most + len(lake))).all()
-    found = [row for row in rows if row.name not in lake][:most]
-    total = connection.execute(sa.select(sa.func.count()).select_from(used)).scalar_one()
-    keys = [key_of(ColumnRef(name)) for name in sorted(lake)]
-    known = sa.select(sa.func.count()).join_from(used, schema.node, NODE.node_id == used.c.node_id)
-    total -= sum(connection.execute(known.where(among(connection, NODE.key, some))).scalar_one() for some in slices(keys, MANY))
-    return _described(connection, found, sa.and_(holds, ~ours), holds), total
+    every = [row for row in connection.execute(query.order_by(used.c.last_ms.desc(), used.c.node_id)) if row.name not in lake]
+    return _described(connection, every[:most], sa.and_(holds, ~ours), holds), len(every)
 
 
 def _described(

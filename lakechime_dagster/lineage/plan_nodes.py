@@ -9,22 +9,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Names, Statement
+from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Statement, Value, together
 from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartError, Node, Place, place_of
-from lakechime_dagster.lineage.plan_expressions import (
-    CONSTANT,
-    EXPRESSIONS,
-    Column,
-    DataSets,
-    Frame,
-    Scope,
-    Value,
-    columns_of,
-    of_tables,
-    read_at,
-    together,
-    value_of,
-)
+from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS, Column, DataSets, Frame, Scope, columns_of, of_tables, read_at, value_of
 from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
 
 NAMELESS = "rows of a data source without a name"

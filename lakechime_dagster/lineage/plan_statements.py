@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from lakechime_dagster.lineage.columns import ColumnLineage, Kind, Names, Source, Statement, joined
+from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Source, Statement, Value, joined, together
 from lakechime_dagster.lineage.plan_dump import Attribute, Dump, Field, MissingPartError, Node, Place, Unknown, deeply, place_of
-from lakechime_dagster.lineage.plan_expressions import CONSTANT, EXPRESSIONS, Frame, Scope, Value, together
+from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS, Frame, Scope
 from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
 from lakechime_dagster.lineage.plan_nodes import Rule as NodeRule
@@ -551,7 +551,7 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: R
         return None, _fetched(reading.read(plan))
     if any(node.name == CLONE for node in plan.walk()):
         raise MissingPartError("a clone, whose plan does not tell what it is of")
-    if plan.name in VARIABLES or any(node.name in rules.nodes for node in plan.walk()):
+    if any(node.name in rules.nodes for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
 
@@ -700,6 +700,8 @@ SILENT = frozenset(
         "CommentOnNamespace",
         "AddCheckConstraint",
         "DropConstraint",
+        "CreateVariable",
+        "SetVariable",
         "DropVariable",
         "OptimizeTableCommand",
         "VacuumTableCommand",
@@ -715,5 +717,4 @@ LOG_COLUMNS = (
 )
 """The columns of a log's actions, and those of the files that a table has by them."""
 
-VARIABLES = ("CreateVariable", "SetVariable")  # of the session, whose values later statements use by name
 CLONE = "CloneTableCommand"

@@ -7,40 +7,11 @@ from functools import cached_property
 from sqlglot import exp
 
 from lakechime_dagster.errors import shown
-from lakechime_dagster.lineage.columns import READ, ColumnRef, Kind, Names, Source, Step, after, outside
+from lakechime_dagster.lineage.columns import CONSTANT, READ, ColumnRef, Kind, Names, Source, Step, Value, after, outside, together
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a value came from: sources, and reasons why it may have come from something else too."""
-
-    sources: frozenset[Source] = frozenset()
-    opaque: frozenset[str] = frozenset()
-
-    def then(self, outer: Kind, is_masking: bool = False) -> "Origin":
-        """The same seen through one more step."""
-        if outer is Kind.IDENTITY and not is_masking:
-            return self
-        return Origin(frozenset(source.then(outer, is_masking) for source in self.sources), self.opaque)
-
-    def __or__(self, other: "Origin") -> "Origin":
-        return Origin(self.sources | other.sources, self.opaque | other.opaque)
-
-
-NOTHING = Origin()
-
-
-def merged(several: Iterable[Origin]) -> Origin:
-    """All of them as one."""
-    found = list(several)
-    if len(found) == 1:
-        return found[0]
-    sources = frozenset(source for one in found for source in one.sources)
-    return Origin(sources, frozenset(reason for one in found for reason in one.opaque))
-
-
-def opaque(*reasons: str) -> Origin:
-    return Origin(opaque=frozenset(reasons))
+def opaque(*reasons: str) -> Value:
+    return Value(opaque=frozenset(reasons))
 
 
 @dataclass(frozen=True)
@@ -54,10 +25,10 @@ class Relation:
         temporary: The temporary table that it is, by what a statement that writes it has as its target.
     """
 
-    columns: tuple[tuple[str, Origin], ...]
+    columns: tuple[tuple[str, Value], ...]
     more: str = ""
     table: str = ""
-    rest: Origin = NOTHING
+    rest: Value = CONSTANT
     temporary: str = ""
 
     @property
@@ -66,25 +37,25 @@ class Relation:
         return self.table or self.temporary
 
     @cached_property
-    def _by_name(self) -> dict[str, Origin]:
-        found: dict[str, Origin] = {}
+    def _by_name(self) -> dict[str, Value]:
+        found: dict[str, Value] = {}
         for name, origin in reversed(self.columns):  # of two of one name the first is meant
             found[name.casefold()] = origin
         return found
 
-    def column(self, name: str) -> Origin | None:
+    def column(self, name: str) -> Value | None:
         """Where a column that is told came from; None where there is none of that name."""
         return self._by_name.get(name.casefold())
 
-    def untold(self, name: str | None) -> Origin:
+    def untold(self, name: str | None) -> Value:
         """Where a column, or with None all that are not told, came from, though it is not told that there is one."""
         ref = ColumnRef(self.table, name)
-        known = Origin(frozenset({Source(ref, Kind.IDENTITY)})) if self.table else NOTHING
+        known = Value(frozenset({Source(ref, Kind.IDENTITY)})) if self.table else CONSTANT
         return known | self.rest | opaque(self.more)
 
-    def all(self) -> Origin:
-        """What all its columns together came from."""
-        return merged([*(origin for _, origin in self.columns), *([self.untold(None)] if self.more else [])])
+    def all(self) -> Value:
+        """What all its columns whole came from."""
+        return together([*(origin for _, origin in self.columns), *([self.untold(None)] if self.more else [])])
 
     def renamed(self, names: Iterable[str]) -> "Relation":
         """The same with other names for its first columns."""
@@ -115,9 +86,9 @@ class Scope:
     outer: "Scope | None" = None
     relations: list[Relation] = field(default_factory=list)
     by_alias: dict[str, Relation] = field(default_factory=dict)
-    joined: dict[str, Origin] = field(default_factory=dict)
-    named: dict[str, Origin] = field(default_factory=dict)
-    windows: dict[str, Origin] = field(default_factory=dict)
+    joined: dict[str, Value] = field(default_factory=dict)
+    named: dict[str, Value] = field(default_factory=dict)
+    windows: dict[str, Value] = field(default_factory=dict)
 
     def add(self, relation: Relation, *aliases: str) -> None:
         """One more relation; of two with the same alias the first keeps it."""
@@ -125,7 +96,7 @@ class Scope:
         for alias in aliases:
             self.by_alias.setdefault(alias.casefold(), relation)
 
-    def column(self, parts: list[str]) -> Origin:
+    def column(self, parts: list[str]) -> Value:
         """Where a column came from, by the parts of its name as written: `alias.column`, `column`, `column.field` and the like."""
         place: Scope | None = self
         passed: list[Relation] = []  # of which the column may be one, though it is found further out
@@ -142,7 +113,7 @@ class Scope:
             return passed[0].untold(parts[-1]) | opaque(*(one.more for one in passed))
         return opaque(f"column {shown('.'.join(parts))} is in none of the tables")
 
-    def _of_alias(self, parts: list[str]) -> Origin | None:
+    def _of_alias(self, parts: list[str]) -> Value | None:
         """`alias.column`, with what stands before an alias, or behind a column, left out."""
         for at in range(1, len(parts)):
             relation = self.by_alias.get(".".join(parts[:at]).casefold()) or self.by_alias.get(parts[at - 1].casefold())
@@ -155,14 +126,14 @@ class Scope:
             return origin if at + 1 == len(parts) else origin.then(Kind.TRANSFORMATION)
         return None
 
-    def _of_name(self, parts: list[str]) -> Origin | None:
+    def _of_name(self, parts: list[str]) -> Value | None:
         """`column`, or a field of one."""
         name = parts[0].casefold()
         origin = self.joined.get(name)
         if origin is None:
             origins = [found for one in self.relations if (found := one.column(name)) is not None]
             if len(origins) > 1:
-                origin = merged(origins) | opaque(f"column {shown(parts[0])} may be of several tables")
+                origin = together(origins) | opaque(f"column {shown(parts[0])} may be of several tables")
             else:
                 origin = origins[0] if origins else self.named.get(name)
         return origin if origin is None or len(parts) == 1 else origin.then(Kind.TRANSFORMATION)
@@ -204,16 +175,16 @@ class SqlSchema:
 
 def _relation(table: str, columns: Sequence[str] | None, is_known: bool) -> Relation:
     if columns is not None:
-        of = tuple((name, Origin(frozenset({Source(ColumnRef(table, name), Kind.IDENTITY)}))) for name in columns)
+        of = tuple((name, Value(frozenset({Source(ColumnRef(table, name), Kind.IDENTITY)}))) for name in columns)
         return Relation(of, table=table)
     reason = f"the columns of {table} are not known" if is_known else f"table {table} is not known"
     return Relation((), reason, table)
 
 
-Column = tuple[str, Origin]
+Column = tuple[str, Value]
 
 
-def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp.Expr, Scope], Origin]) -> Relation:
+def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp.Expr, Scope], Value]) -> Relation:
     """The columns that a list gives; a star over columns that are not known is one of its own, and there may be more."""
     columns: list[Column] = []
     more, rest = "", []
@@ -223,7 +194,7 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
             relations = _of_star(one, scope)
             columns += _spelled(star, relations, scope, origin, is_all=isinstance(one, exp.Star))
         elif star is not None or _chooses(one):
-            every = merged(found for _, found in everything(scope.relations, scope.joined))
+            every = together(found for _, found in everything(scope.relations, scope.joined))
             relations = [Relation((), "which columns it chooses is not followed", rest=every)]
             columns.append(("*", relations[0].untold(None)))
         else:
@@ -236,10 +207,10 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
             if relation.more:
                 more = relation.more
                 rest.append(relation.untold(None))
-    return Relation(tuple(columns), more, rest=merged(rest))
+    return Relation(tuple(columns), more, rest=together(rest))
 
 
-def everything(relations: Iterable[Relation], joined: dict[str, Origin]) -> Iterator[Column]:
+def everything(relations: Iterable[Relation], joined: dict[str, Value]) -> Iterator[Column]:
     """All columns of relations; those that a USING made one come first, once."""
     several = list(relations)
     names = {name.casefold(): name for one in several for name, _ in one.columns}
@@ -283,7 +254,7 @@ def _of_star(one: exp.Expr, scope: Scope) -> list[Relation]:
 
 
 def _spelled(
-    star: exp.Star, relations: list[Relation], scope: Scope, origin: Callable[[exp.Expr, Scope], Origin], is_all: bool
+    star: exp.Star, relations: list[Relation], scope: Scope, origin: Callable[[exp.Expr, Scope], Value], is_all: bool
 ) -> Iterator[Column]:
     left_out = {part.name.casefold() for part in star.args.get("except_") or ()}
     instead = {part.alias.casefold(): part for part in star.args.get("replace") or ()}
@@ -296,7 +267,7 @@ def _spelled(
         yield renamed.get(key, name), origin(instead[key].this, scope) if key in instead else found
 
 
-Ask = Callable[[exp.Expr, Scope], tuple[Relation, Origin]]
+Ask = Callable[[exp.Expr, Scope], tuple[Relation, Value]]
 """What a query inside an expression gives, with the scope around it, and what decides about its rows."""
 
 SAME: Step = (Kind.IDENTITY, False)
@@ -306,13 +277,13 @@ _OF_ANOTHER_ROW = (exp.Lag, exp.Lead)
 _PASSED_ON = (exp.Alias, exp.Paren, exp.Distinct, exp.Tuple, exp.Filter, exp.Window, exp.IgnoreNulls, exp.RespectNulls, exp.Order)
 
 
-def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Origin:
+def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Value:
     """What an expression came from.
 
     A condition that chooses among values is CONDITIONAL, what a window goes by WINDOW. A function that is not known gives its
     arguments, and if it has none the reason that it cannot be told.
     """
-    found: list[Origin] = []
+    found: list[Value] = []
     waiting: list[tuple[exp.Expr, Step]] = [(node, SAME)]
     while waiting:  # not by recursion, as a generated condition may have thousands of parts
         one, step = waiting.pop()
@@ -323,25 +294,25 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Origin:
             found.append((relation.all() | deciding).then(*step))
         elif isinstance(one, exp.Exists):  # its columns tell nothing but that there are rows
             relation, deciding = ask(one.this, scope)
-            found.append((Origin(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), step)))
+            found.append((Value(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), step)))
         elif isinstance(one, exp.Columns):
-            found.append(merged(origin for _, origin in everything(scope.relations, scope.joined)).then(*step))
+            found.append(together(origin for _, origin in everything(scope.relations, scope.joined)).then(*step))
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
             if isinstance(one, exp.Window):
                 found.append(window(one, scope, ask).then(*step))
             waiting.extend((part, after(how, step)) for part, how in _parts(one))
-    return merged(found)
+    return together(found)
 
 
-def window(one: exp.Window, scope: Scope, ask: Ask) -> Origin:
+def window(one: exp.Window, scope: Scope, ask: Ask) -> Value:
     """By what a window groups and sorts, itself or by its name."""
     order = one.args.get("order")
     parts = [*(one.args.get("partition_by") or ()), *(by.this for by in (order.expressions if order else ()))]
     name = one.alias or (one.this.name if isinstance(one.this, exp.Identifier) else "")
     named = scope.windows.get(name.casefold())
-    return merged([*(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts), *([named] if named is not None else [])])
+    return together([*(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts), *([named] if named is not None else [])])
 
 
 def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Step]]:
@@ -415,20 +386,20 @@ class Reading:
     indirect: set[Source] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
-    def decides(self, origin: Origin, kind: Kind) -> None:
+    def decides(self, origin: Value, kind: Kind) -> None:
         """This says which rows there are, in whatever way it does so inside of an expression."""
         self.indirect |= {Source(source.ref, kind) for source in origin.sources}
         self.unknown |= origin.opaque
 
-    def origin(self, node: exp.Expr, scope: Scope) -> Origin:
+    def origin(self, node: exp.Expr, scope: Scope) -> Value:
         return origin_of(node, scope, self.inside)
 
-    def inside(self, node: exp.Expr, scope: Scope) -> tuple[Relation, Origin]:
+    def inside(self, node: exp.Expr, scope: Scope) -> tuple[Relation, Value]:
         """What a query inside of an expression gives, and what decides about its rows: that is a matter of the expression alone."""
         own = self.apart()
         relation = relation_of(node, own, scope.ctes, scope)
         self.inputs |= own.inputs
-        return relation, Origin(frozenset(own.indirect), frozenset(own.unknown))
+        return relation, Value(frozenset(own.indirect), frozenset(own.unknown))
 
     def apart(self) -> "Reading":
         """For a part of which what is found is not yet found for the whole."""
@@ -521,7 +492,7 @@ def relation_of(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | No
         return _sorted(query, relation_of(query.this, reading, within, outer), reading, within)
     scope = Scope(within, outer)
     from_clause(query, scope, reading)  # TABLE t, VALUES …, a join in parentheses
-    return _sorted(query, together(scope), reading, within)
+    return _sorted(query, whole(scope), reading, within)
 
 
 def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
@@ -536,7 +507,7 @@ def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
     for clause in ("having", "qualify", "connect"):
         if query.args.get(clause):
             parts = query.args[clause].iter_expressions()
-            reading.decides(merged(reading.origin(part, scope) for part in parts), Kind.FILTER)
+            reading.decides(together(reading.origin(part, scope) for part in parts), Kind.FILTER)
     for clause in ("order", "sort", "cluster"):
         if query.args.get(clause):
             by = _queries_listed(query.args[clause].expressions, relation, reading, replace(scope, joined={**scope.joined, **names}))
@@ -554,7 +525,7 @@ def _group(query: exp.Select, relation: Relation, reading: Reading, scope: Scope
         return
     if group.args.get("all"):
         plain = [one for one in query.expressions if not one.find(exp.AggFunc)]
-        reading.decides(merged(reading.origin(one, scope) for one in plain if not one.is_star), Kind.GROUP_BY)
+        reading.decides(together(reading.origin(one, scope) for one in plain if not one.is_star), Kind.GROUP_BY)
         return
     several = list(group.expressions)
     for kind in ("rollup", "cube", "grouping_sets"):
@@ -563,16 +534,16 @@ def _group(query: exp.Select, relation: Relation, reading: Reading, scope: Scope
     reading.decides(_queries_listed(several, relation, reading, scope), Kind.GROUP_BY)
 
 
-def _queries_listed(several: Iterable[exp.Expr], relation: Relation, reading: Reading, scope: Scope) -> Origin:
+def _queries_listed(several: Iterable[exp.Expr], relation: Relation, reading: Reading, scope: Scope) -> Value:
     """What a list of GROUP BY or ORDER BY goes by, where a number is a column's place."""
-    found: list[Origin] = []
+    found: list[Value] = []
     for one in several:
         node = one.this if isinstance(one, exp.Ordered) else one
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and 0 < int(node.name) <= len(relation.columns):
             found.append(relation.columns[int(node.name) - 1][1])
         elif not isinstance(node, exp.Literal):
             found.append(reading.origin(node, scope))
-    return merged(found)
+    return together(found)
 
 
 def _sorted(query: exp.Expr, relation: Relation, reading: Reading, ctes: Ctes) -> Relation:
@@ -595,7 +566,7 @@ def _set_operation(query: exp.SetOperation, reading: Reading, ctes: Ctes, outer:
     for one in reversed(chain):
         other = relation_of(one.expression, reading, ctes, outer)
         if not isinstance(one, exp.Union):
-            reading.decides(merged([relation.all(), other.all()]), Kind.JOIN)
+            reading.decides(together([relation.all(), other.all()]), Kind.JOIN)
             continue
         relation = _by_name(relation, other) if one.args.get("by_name") else by_position(relation, other)
         if one.args.get("distinct"):
@@ -617,7 +588,7 @@ def by_position(left: Relation, right: Relation) -> Relation:
 
 def _by_name(left: Relation, right: Relation) -> Relation:
     more = left.more or right.more
-    columns = [(name, origin | (right.column(name) or NOTHING)) for name, origin in left.columns]
+    columns = [(name, origin | (right.column(name) or CONSTANT)) for name, origin in left.columns]
     columns += [(name, origin) for name, origin in right.columns if left.column(name) is None]
     return Relation(tuple(columns), more, rest=left.rest | right.rest)
 
@@ -652,12 +623,12 @@ def _cte(cte: exp.CTE, ctes: Ctes, outer: Scope | None, is_recursive: bool) -> N
     return read
 
 
-def together(scope: Scope) -> Relation:
+def whole(scope: Scope) -> Relation:
     """All columns of a scope as one relation."""
     if len(scope.relations) == 1:
         return scope.relations[0]
     more = next((one.more for one in scope.relations if one.more), "")
-    rest = merged(one.untold(None) for one in scope.relations if one.more)
+    rest = together(one.untold(None) for one in scope.relations if one.more)
     return Relation(tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"), more, rest=rest)
 
 
@@ -671,11 +642,11 @@ def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading
 def _pivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
     """What is neither aggregated nor pivoted is grouped by; the others are the aggregates where the pivoted value is one."""
     fields = [field.this for field in pivot.args.get("fields") or () if isinstance(field, exp.In)]
-    value = merged(reading.origin(one, scope) for one in pivot.expressions)
-    chosen = merged(reading.origin(one, scope).then(Kind.CONDITIONAL) for one in fields)
+    value = together(reading.origin(one, scope) for one in pivot.expressions)
+    chosen = together(reading.origin(one, scope).then(Kind.CONDITIONAL) for one in fields)
     used = {column.name.casefold() for one in (*pivot.expressions, *fields) for column in one.find_all(exp.Column)}
     grouped = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
-    reading.decides(merged(origin for _, origin in grouped), Kind.GROUP_BY)
+    reading.decides(together(origin for _, origin in grouped), Kind.GROUP_BY)
     names = [one.name for one in pivot.args.get("columns") or ()]
     more = relation.more or ("" if names else "the columns of PIVOT are not known")
     return Relation((*grouped, *((name, value | chosen) for name in names)), more, rest=relation.rest | value | chosen)
@@ -683,18 +654,18 @@ def _pivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading)
 
 def _unpivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
     """The listed columns are the values of one; which of them it was is a constant."""
-    columns: dict[str, Origin] = {}
+    columns: dict[str, Value] = {}
     used: set[str] = set()
     for listing in pivot.args.get("fields") or ():
         if not isinstance(listing, exp.In):
             continue
         listed = listing.expressions
         used |= {column.name.casefold() for one in listed for column in one.find_all(exp.Column)}
-        columns[listing.this.name] = NOTHING
-        value = merged(reading.origin(one, scope) for one in listed)
+        columns[listing.this.name] = CONSTANT
+        value = together(reading.origin(one, scope) for one in listed)
         for one in pivot.expressions:
             for name in one.find_all(exp.Identifier):
-                columns[name.name] = columns.get(name.name, NOTHING) | value
+                columns[name.name] = columns.get(name.name, CONSTANT) | value
     kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
     return Relation((*kept, *columns.items()), relation.more, rest=relation.rest)
 
@@ -715,7 +686,7 @@ def from_clause(query: exp.Expr, scope: Scope, reading: Reading) -> None:
     for condition in conditions:  # which may name what a LATERAL VIEW gives
         _decide(condition, scope, reading)
     if query.args.get("match"):
-        every = merged(one.all() for one in scope.relations)
+        every = together(one.all() for one in scope.relations)
         reason = "MATCH_RECOGNIZE is not followed"
         scope.relations, scope.by_alias = [Relation((), reason, rest=every)], {}
         reading.unknown.add(reason)
@@ -754,7 +725,7 @@ def _read(node: exp.Expr, scope: Scope, reading: Reading) -> _Named | None:
         inner = Scope(scope.ctes, scope.outer)  # tables and joins in parentheses
         _add(node.this, inner, reading)
         if alias:
-            return _Named(together(inner), alias)
+            return _Named(whole(inner), alias)
         for relation in inner.relations:
             scope.relations.append(relation)
         scope.by_alias.update(inner.by_alias)
@@ -800,7 +771,7 @@ def _function(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
     inner = node.expressions[0] if isinstance(node, exp.Anonymous) and node.name.lower() == "table" and node.expressions else node
     name = inner.name if isinstance(inner, exp.Anonymous) else inner.key
     names = _MADE_BY.get(name.lower().replace("_", ""))
-    taken = merged(reading.origin(part, scope) for part in inner.iter_expressions()).then(Kind.TRANSFORMATION)
+    taken = together(reading.origin(part, scope) for part in inner.iter_expressions()).then(Kind.TRANSFORMATION)
     if names is not None:
         return Relation(tuple((one, taken) for one in names))
     reason = f"table function {name.lower()}() is not followed"
@@ -818,7 +789,7 @@ def _lateral(node: exp.Lateral, scope: Scope, reading: Reading) -> _Named:
     names = _columns(node)
     if not names:
         return _Named(_function(this, scope, reading), alias)
-    taken = merged(reading.origin(part, scope) for part in this.iter_expressions()).then(Kind.TRANSFORMATION)
+    taken = together(reading.origin(part, scope) for part in this.iter_expressions()).then(Kind.TRANSFORMATION)
     return _Named(Relation(tuple((name, taken) for name in names)), alias)
 
 
@@ -826,25 +797,25 @@ def _unnest(node: exp.Unnest, scope: Scope, reading: Reading) -> _Named:
     """Each array gives one column, or several where its elements are rows."""
     taken = [reading.origin(part, scope).then(Kind.TRANSFORMATION) for part in node.expressions]
     offset = node.args.get("offset")
-    place = [(offset.name if isinstance(offset, exp.Identifier) else "offset", NOTHING)] if offset else []
+    place = [(offset.name if isinstance(offset, exp.Identifier) else "offset", CONSTANT)] if offset else []
     names = _columns(node)
     if len(names) == len(taken):
         columns = list(zip(names, taken, strict=True))
     else:
-        columns = [(name, merged(taken)) for name in names or ([node.alias] if node.alias else [])]
+        columns = [(name, together(taken)) for name in names or ([node.alias] if node.alias else [])]
     more = "" if names else "the columns of UNNEST are not known"
-    return _Named(Relation((*columns, *place), more, rest=merged(taken)), (node.alias,) if node.alias else ())
+    return _Named(Relation((*columns, *place), more, rest=together(taken)), (node.alias,) if node.alias else ())
 
 
 def _values(node: exp.Values, scope: Scope, reading: Reading) -> Relation:
     rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
     width = max((len(row) for row in rows), default=0)
-    places: list[list[Origin]] = [[] for _ in range(width)]
+    places: list[list[Value]] = [[] for _ in range(width)]
     for row in rows:
         for at, value in enumerate(row):
             if not isinstance(value, exp.Literal):
                 places[at].append(reading.origin(value, scope))
-    return Relation(tuple((f"col{at + 1}", merged(origins)) for at, origins in enumerate(places)))
+    return Relation(tuple((f"col{at + 1}", together(origins)) for at, origins in enumerate(places)))
 
 
 def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
@@ -878,9 +849,9 @@ def _common(left: list[Relation], right: list[Relation], reading: Reading) -> li
     return [name for name in dict.fromkeys(names) if any(one.column(name) is not None for one in right)]
 
 
-def _column(several: list[Relation], name: str) -> Origin:
+def _column(several: list[Relation], name: str) -> Value:
     found = [origin for one in several if (origin := one.column(name)) is not None]
-    return found[0] if found else merged(one.untold(name) for one in several if one.more)
+    return found[0] if found else together(one.untold(name) for one in several if one.more)
 
 
 def _columns(node: exp.Expr) -> list[str]:

@@ -15,13 +15,11 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token
 
 from lakechime_dagster.errors import InvalidValueError, shown
-from lakechime_dagster.lineage.columns import READ, ColumnLineage, ColumnRef, Kind, Source, Statement, joined
+from lakechime_dagster.lineage.columns import CONSTANT, READ, ColumnLineage, ColumnRef, Kind, Source, Statement, Value, joined, together
 from lakechime_dagster.lineage.sql_queries import (
-    NOTHING,
     TEMPORARY,
     Ctes,
     Named,
-    Origin,
     Reading,
     Relation,
     Scope,
@@ -30,7 +28,6 @@ from lakechime_dagster.lineage.sql_queries import (
     is_temporary,
     keeping,
     key_of,
-    merged,
     relation_of,
     with_ctes,
     written,
@@ -78,7 +75,7 @@ def inserted(node: exp.Insert, reading: Reading, ctes: Ctes, query: Relation | N
     else:
         left = [name for name in known or () if name.casefold() not in fixed and name.casefold() not in dynamic]
         columns = _by_position(listed or ([*left, *dynamic.values()] if known else None), relation, reading, target)
-    columns = (*columns, *((name, NOTHING) for name in fixed.values()))
+    columns = (*columns, *((name, CONSTANT) for name in fixed.values()))
     found = statement(target, columns, reading, replaces=bool(node.args.get("overwrite")) and not fixed and not dynamic)
     conflict = node.args.get("conflict")
     return found if conflict is None else _on_conflict(conflict, node.this, found, relation.renamed(name for name, _ in columns), reading)
@@ -127,7 +124,7 @@ def changed(node: exp.Update | exp.Delete, reading: Reading, ctes: Ctes) -> list
     if isinstance(node, exp.Delete):
         return [statement(_base(one, None, reading)[0], (), reading) for one in several]
     is_join = bool(node.this.args.get("joins"))
-    written: dict[str, list[tuple[str, Origin]]] = {}
+    written: dict[str, list[tuple[str, Value]]] = {}
     for column, origin in assignments(node.expressions, scope, reading):
         relation, name = _assigned(column, scope, scope.relations if is_join else several)
         target, name = (READ, name) if relation is None else _base(relation, name, reading)
@@ -189,9 +186,9 @@ def _base(relation: Relation, column: str | None, reading: Reading) -> tuple[str
     return READ, column or ""
 
 
-def assignments(several: Iterable[exp.Expr], scope: Scope, reading: Reading) -> list[tuple[exp.Expr, Origin]]:
+def assignments(several: Iterable[exp.Expr], scope: Scope, reading: Reading) -> list[tuple[exp.Expr, Value]]:
     """What `column = value`, or `(column, …) = (value, …)`, gives each column."""
-    found: list[tuple[exp.Expr, Origin]] = []
+    found: list[tuple[exp.Expr, Value]] = []
     for one in several:
         if isinstance(one, exp.EQ) and isinstance(one.this, exp.Column | exp.Identifier | exp.Dot):
             found.append((one.this, reading.origin(one.expression, scope)))
@@ -201,7 +198,7 @@ def assignments(several: Iterable[exp.Expr], scope: Scope, reading: Reading) -> 
     return found
 
 
-def _values(node: exp.Expr, width: int, scope: Scope, reading: Reading) -> list[Origin]:
+def _values(node: exp.Expr, width: int, scope: Scope, reading: Reading) -> list[Value]:
     """What each of several values comes from, which a list or a query gives."""
     if isinstance(node, exp.Tuple):
         return [reading.origin(one, scope) for one in node.expressions]
@@ -213,12 +210,12 @@ def _values(node: exp.Expr, width: int, scope: Scope, reading: Reading) -> list[
     return [origin | deciding for _, origin in relation.columns]
 
 
-def assigned(several: Iterable[exp.Expr], scope: Scope, target: Relation, reading: Reading) -> list[tuple[str, Origin]]:
+def assigned(several: Iterable[exp.Expr], scope: Scope, target: Relation, reading: Reading) -> list[tuple[str, Value]]:
     """What is assigned to each column of the only target, by its name."""
     return [(_assigned(column, scope, [target])[1], origin) for column, origin in assignments(several, scope, reading)]
 
 
-def statement(target: str, columns: Iterable[tuple[str, Origin]], reading: Reading, replaces: bool = False) -> Statement:
+def statement(target: str, columns: Iterable[tuple[str, Value]], reading: Reading, replaces: bool = False) -> Statement:
     """What was found, as a statement; columns of a table are named as it names them, and never by themselves."""
     own = {name.casefold(): name for name in reading.columns(target) or ()} if target else {}
     told = [_lineage(own.get(name.casefold(), name), origin, target) for name, origin in columns]
@@ -241,12 +238,12 @@ def add_target(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
     return relation
 
 
-def _lineage(name: str, origin: Origin, target: str) -> ColumnLineage:
+def _lineage(name: str, origin: Value, target: str) -> ColumnLineage:
     kept = Source(ColumnRef(target, name), Kind.IDENTITY)
     return ColumnLineage(column=name, sources=tuple(origin.sources - {kept}), opaque=tuple(origin.opaque))
 
 
-def _by_position(names: Sequence[str] | None, relation: Relation, reading: Reading, target: str) -> tuple[tuple[str, Origin], ...]:
+def _by_position(names: Sequence[str] | None, relation: Relation, reading: Reading, target: str) -> tuple[tuple[str, Value], ...]:
     if names is None:
         table = target.removeprefix(TEMPORARY)
         reading.unknown.add(f"the columns of {table} are not known; those of the query are taken for them")
@@ -274,12 +271,12 @@ def _on_conflict(conflict: exp.OnConflict, node: exp.Expr, found: Statement, giv
     target = add_target(node, scope, reading)
     scope.by_alias["excluded"] = given
     for key in conflict.args.get("conflict_keys") or ():
-        reading.decides(given.column(key.name) or NOTHING, Kind.JOIN)
+        reading.decides(given.column(key.name) or CONSTANT, Kind.JOIN)
     return found.added(statement(found.target, assigned(conflict.expressions, scope, target, reading), reading))
 
 
 def merge_of(node: exp.Merge, reading: Reading, ctes: Ctes) -> Statement:
-    """All clauses together; that a row of the target is looked up makes it no input."""
+    """All clauses whole; that a row of the target is looked up makes it no input."""
     target = reading.target(node.this)
     scope = Scope(with_ctes(node, reading, ctes))
     from_clause(node.args["using"], scope, reading)
@@ -287,7 +284,7 @@ def merge_of(node: exp.Merge, reading: Reading, ctes: Ctes) -> Statement:
     add_target(node.this, scope, reading)
     if node.args.get("on"):
         reading.decides(reading.origin(node.args["on"], scope), Kind.JOIN)
-    columns: list[tuple[str, Origin]] = []
+    columns: list[tuple[str, Value]] = []
     for when in node.args["whens"].expressions:
         if when.args.get("condition"):
             reading.decides(reading.origin(when.args["condition"], scope), Kind.FILTER)
@@ -295,7 +292,7 @@ def merge_of(node: exp.Merge, reading: Reading, ctes: Ctes) -> Statement:
     return statement(target, columns, reading)
 
 
-def _clause(when: exp.When, source: Relation, scope: Scope, reading: Reading, target: str) -> list[tuple[str, Origin]]:
+def _clause(when: exp.When, source: Relation, scope: Scope, reading: Reading, target: str) -> list[tuple[str, Value]]:
     then = when.args["then"]
     if isinstance(then, exp.Update):
         if any(isinstance(one, exp.Star) for one in then.expressions):
@@ -311,10 +308,10 @@ def _clause(when: exp.When, source: Relation, scope: Scope, reading: Reading, ta
         names = names or list(reading.columns(target) or [f"_col_{at}" for at in range(len(values))])
         given = Scope(scope.ctes, relations=[source], by_alias=scope.by_alias)
         return [(name, reading.origin(value, given)) for name, value in zip(names, values, strict=False) if value is not None]
-    return []  # DELETE, DO NOTHING
+    return []  # DELETE, DO CONSTANT
 
 
-def _all(source: Relation, reading: Reading, target: str) -> list[tuple[str, Origin]]:
+def _all(source: Relation, reading: Reading, target: str) -> list[tuple[str, Value]]:
     """`*`: the columns of the source by their names; all of the target's where it is not known which there are."""
     if not source.more:
         return list(source.columns)
@@ -516,9 +513,9 @@ class _Script:
 
 def _rows(key: str, made: Statement) -> Named:
     """What reading a temporary table gives: its columns, with the sources of all that was written to it."""
-    columns = tuple((one.column, Origin(frozenset(one.sources), frozenset(one.opaque))) for one in made.columns)
+    columns = tuple((one.column, Value(frozenset(one.sources), frozenset(one.opaque))) for one in made.columns)
     more = "; ".join(reason for one in made.columns if one.column == "*" for reason in one.opaque)
-    rest = merged(origin for name, origin in columns if name == "*")
+    rest = together(origin for name, origin in columns if name == "*")
 
     def read(reading: Reading) -> Relation:
         reading.inputs |= set(made.inputs)

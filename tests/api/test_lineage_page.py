@@ -103,19 +103,6 @@ def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: st
     assert links["bronze.weather", "hour", "silver.flights", None] == ["join"]
 
 
-def test_personal_columns_are_told_with_how(address: str) -> None:
-    told = {one["table"]: one["personal"] for one in document(f"{address}/lineage/around?table=silver.flights")["tables"]}
-    delay = [{"column": "delay", "category": "crew", "how": "personal"}]
-    assert told == {
-        "silver.flights": delay,
-        "gold.daily": [{**delay[0], "how": "derived"}],
-        "bronze.weather": [],
-        "bronze.flights": [{**delay[0], "column": "dep_delay"}],
-        "gold.other": [],
-        f"evil.{HOSTILE}": [{**delay[0], "column": HOSTILE}],
-    }
-
-
 def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
     def told(question: str) -> dict[str, Any]:
         return {one["table"]: one["gap"] for one in document(f"{address}/lineage/around?table={question}")["tables"]}

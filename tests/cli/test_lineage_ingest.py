@@ -67,26 +67,3 @@ def test_a_line_that_cannot_be_read_loses_no_other(shop: Cli) -> None:
     assert [one["line"] for one in answer.json["refused"]] == [3, 4, 6]
     (way,) = SqlReads(shop.platform.store.engine).ways()
     assert (way.name, way.documents, way.refused) == ("file", 2, 3)
-
-
-def test_a_wrong_state_of_a_run_is_told_with_its_line_and_what_it_may_be(shop: Cli) -> None:
-    answer = shop("lineage", "ingest", "-", stdin=lines(make_document(), make_document(task="other", state="DONE")))
-    assert (answer.code, answer.out[:16]) == (1, "1 document taken")
-    assert answer.err == "line 2: state 'DONE': Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OTHER'\n"
-
-
-def test_a_file_that_is_taken_again_changes_nothing(shop: Cli) -> None:
-    Path("told.jsonl").write_bytes(b"\xef\xbb\xbf" + lines(make_document(), make_event(outputs=(dataset("s3://x", "y"),))).encode())
-    assert shop("lineage", "ingest", "told.jsonl", "--way", "nightly", "--json").json["records"] == 2
-    assert shop("lineage", "ingest", "told.jsonl", "--way", "nightly", "--json").json["records"] == 0
-
-
-def test_a_file_that_is_not_there_is_told(shop: Cli) -> None:
-    answer = shop("lineage", "ingest", "nothing.jsonl")
-    assert (answer.code, answer.err) == (1, "error: 'nothing.jsonl' cannot be read: No such file or directory\n")
-
-
-def test_a_line_that_is_too_long_is_told_before_it_is_read(shop: Cli) -> None:
-    answer = shop("lineage", "ingest", "-", stdin='{"sql": "' + "x" * 10_000_001 + '"}')
-    assert answer.code == 1
-    assert "is too long; at most 10,000,000" in answer.err

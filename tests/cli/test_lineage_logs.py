@@ -68,10 +68,6 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
 
 
-def test_why_an_audit_table_is_not_read_is_explained_as_of_any_subscription(shop: Cli) -> None:
-    assert "audit.queries has no snapshot yet" in shop("trigger", "show", "audit.queries__read").out
-
-
 def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:
     audited(shop, ("SELECT jane FROM WHERE", 1, "FINISHED", "a", None), (None, 2, "FINISHED", "a", None), (READ, 3, "FINISHED", "a", None))
     answer = shop("lineage", "ingest")
@@ -88,15 +84,6 @@ def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> Non
     shutil.rmtree(shop.home / "warehouse" / "audit")
     audited(shop, (READ, 3, "FINISHED", "joe", None))
     assert shop("lineage", "ingest", "--json").json["logs"][0]["documents"] == 1
-
-
-def test_a_table_that_is_not_there_or_lacks_a_column_is_told(shop: Cli) -> None:
-    assert shop("lineage", "ingest", "--json").json["logs"][0]["documents"] == 0
-    write(shop, "audit/queries", pa.table({"query": ["SELECT 1"]}))
-    answer = shop("lineage", "ingest")
-    assert answer.code == 1
-    assert "audit.queries has no column ended in its files; they have query" in answer.err
-    assert shop("lineage", "ingest", "--table", "shop.orders").code == 3
 
 
 @pytest.mark.parametrize(

@@ -171,13 +171,3 @@ def test_a_folder_that_is_not_new_is_refused(people: Cli, tmp_path: Path, make: 
     name = "out/of/all" if why == "cannot be made" else "out"
     told = people("personal", "request", "--to", name, stdin='{"email": "a@b.c"}')
     assert (told.code, why in told.err) == (1, True), told.err
-
-
-def test_lines_that_are_no_subjects_are_named_by_their_numbers(people: Cli, tmp_path: Path) -> None:
-    told = people("personal", "request", "--to", "out", stdin='{"email": "a@b.c"}\na@b.c\n{"a@b.c": 1}\n')
-    assert told.code == 1
-    assert told.err == (
-        "error: nobody was looked for: line 2 is no JSON; line 3 has a category of which no column is declared or decided to be;"
-        " the lake has customer, email, street\n"
-    )
-    assert not (tmp_path / "out").exists()

@@ -59,13 +59,6 @@ def test_a_line_that_is_no_subject_is_named_by_its_number_and_nobody_is_looked_f
     assert refused.value.__cause__ is None
 
 
-def test_many_wrong_lines_are_told_by_the_first_ones() -> None:
-    with pytest.raises(SubjectsRefusedError, match=r"line 1 is no JSON; .*line 10 is no JSON; and 5 lines more"):
-        read_subjects([b"x"] * 15, CATEGORIES)
-    with pytest.raises(SubjectsRefusedError, match="no subject was given on standard input"):
-        read_subjects([b"", b" \n"], CATEGORIES)
-
-
 @given(st.dictionaries(st.sampled_from(["email", "customer", "fax"]), st.text(min_size=1) | st.integers() | st.floats(), max_size=3))
 def test_a_line_gives_just_its_values_or_a_message_without_them(values: dict[str, object]) -> None:
     marked = {name: f"@@{value}" if isinstance(value, str) else value for name, value in values.items()}

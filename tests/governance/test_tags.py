@@ -74,11 +74,6 @@ def test_values_are_followed_and_what_is_made_of_them() -> None:
     assert [str(ref) for ref in mail.path] == ["people.email", "a.mail", "b.mail"]
 
 
-def test_the_surest_of_several_ways_counts() -> None:
-    both = write("a", {"mail": [("people.email", Kind.TRANSFORMATION, True), ("people.email", Kind.IDENTITY)]})
-    assert reached(followed(TAGS, (), [both])) == {"a.mail": Reach.PERSONAL}
-
-
 def test_what_decides_is_told_apart_and_goes_no_further() -> None:
     first = write("a", {"kind": [("people.email", Kind.CONDITIONAL)]}, indirect=(source("people.email", Kind.FILTER),))
     second = write("b", {"kind": [("a.kind", Kind.IDENTITY)]})
@@ -105,12 +100,6 @@ def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
         },
     )
     assert reached(followed(tags, (), [told])) == {"a.copy": Reach.PERSONAL, "a.read": Reach.UNSURE, "a.user": Reach.PERSONAL}
-
-
-def test_a_part_of_what_is_personal_is_personal_and_fields_beside_it_are_not() -> None:
-    whole = {ColumnRef("orders", "$.user"): "person"}
-    told = write("a", {"mail": [("orders.$.user.email", Kind.IDENTITY)], "price": [("orders.$.price", Kind.IDENTITY)]})
-    assert reached(followed(whole, (), [told])) == {"a.mail": Reach.PERSONAL}
 
 
 def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
@@ -142,11 +131,6 @@ def test_a_tag_does_not_pass_a_column_that_a_person_has_cleared() -> None:
     first = write("a", {"host": [("people.email", Kind.TRANSFORMATION)]})
     second = write("b", {"host": [("a.host", Kind.IDENTITY)]})
     assert reached(followed(TAGS, [ColumnRef("a", "host")], [first, second])) == {}
-
-
-def test_a_circle_ends() -> None:
-    circle = [write("a", {"x": [("b.x", Kind.IDENTITY), ("people.email", Kind.IDENTITY)]}), write("b", {"x": [("a.x", Kind.IDENTITY)]})]
-    assert reached(followed(TAGS, (), circle)) == {"a.x": Reach.PERSONAL, "b.x": Reach.PERSONAL}
 
 
 def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
@@ -259,8 +243,3 @@ def test_a_walk_by_layers_comes_where_going_over_all_statements_comes_by_ways_th
         assert one.path[0] == start
         assert one.path[-1] == one.ref
         assert all(by_ref[ref].reach <= one.reach for ref in one.path)
-
-
-def test_columns_are_found_by_the_names_that_spark_takes_for_one() -> None:
-    read = write("copy", {"door": [("people.KAPI", Kind.IDENTITY)]})
-    assert "copy.door" in reached(followed({ColumnRef("people", "kapı"): "home"}, (), [read]))

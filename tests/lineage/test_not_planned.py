@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,7 @@ from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.support.planned import ORDERS, direct, orders, orders_table, paid, paid_table, planned, towns_table
+from tests.support.planned import ORDERS, direct, orders, orders_table, paid_table, planned
 
 pytestmark = pytest.mark.spark
 __all__ = ["planned"]
@@ -108,33 +107,6 @@ def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Man
     assert active is not None
     assert active.table("of_this_session").count() == 1
     spark.catalog.dropTempView("of_this_session")
-
-
-def test_a_table_that_is_read_beside_is_known_though_its_log_is_read(planned: Callable[..., Manifest], tmp_path: Path) -> None:
-    for _ in range(11):  # with a checkpoint
-        write_deltalake(tmp_path / "beside", pa.table({"id": [1], "more": ["a"]}), mode="append")
-
-    def joins(orders: DataFrame) -> DataFrame:
-        return orders.join(orders.sparkSession.read.format("delta").load(str(tmp_path / "beside")), "id").select("id", "more")
-
-    table = planned(paid_table(joins)).tables["silver.paid"]
-    assert [column.name for column in table.columns] == ["id", "more"]
-
-
-def test_what_reads_a_table_that_acts_is_asked_over_the_columns_that_it_has(planned: Callable[..., Manifest], tmp_path: Path) -> None:
-    def acts(orders: DataFrame) -> DataFrame:
-        orders.count()
-        return paid(orders)
-
-    alone = planned(paid_table(acts), towns_table()).tables
-    assert alone["gold.towns"].unknown == ("not known until silver.paid is",)
-    there = pa.schema([("id", pa.int64()), ("twice", pa.int64()), ("city", pa.string())])
-    write_deltalake(open_platform(load_settings(home=tmp_path)).location("silver.paid"), there.empty_table())
-    made = planned(paid_table(acts), towns_table())
-    assert made.tables["gold.towns"].unknown == ()
-    assert made.tables["silver.paid"].by_name["twice"].opaque == ("not known until it runs: its function acts on rows",)
-    assert direct(made.tables["gold.towns"], "total") == {("silver.paid", "twice", Kind.AGGREGATION)}
-    assert planned(paid_table(acts), towns_table(), before=made, only_manifest=True) == made
 
 
 def test_a_table_that_a_plain_asset_writes_is_not_known_until_it_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -66,21 +66,6 @@ def test_outlines_tell_columns_and_what_is_not_known_of_the_targets_asked_for(en
     assert found.outlines(["gold.daily", "gold.other"]).keys() == {"gold.daily", "gold.other"}
 
 
-def test_a_run_that_tells_of_code_that_was_not_told_before_tells_something_new(engine: Engine) -> None:
-    plain, through = make_statement(delay="s.delay"), make_statement(delay="s.delay", through={"delay": "Python UDF f"})
-    rows = make_statement(delay="s.delay", foreign=("Python UDF f",))
-    lineage = SqlLineage(engine)
-    for at, statement in enumerate((plain, through, rows), 1):
-        lineage.record(make_record(statement, run=str(at), at=at))
-        assert LineageStandings(engine).outlines(["gold.daily"])["gold.daily"][0].not_known == statement.not_known
-
-
-def test_the_same_record_again_changes_nothing(engine: Engine) -> None:
-    lineage = SqlLineage(engine)
-    assert [lineage.record(make_record()) for _ in range(2)] == [True, False]
-    assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1}
-
-
 def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(run="a", at=1), make_record(run="b", at=2)])
     assert rows_of(engine) == {"node": 4, "writer": 1, "told": 1, "input": 1, "edge": 1}
@@ -101,13 +86,6 @@ def test_rows_are_by_older_code_before_the_first_run_of_the_newest(engine: Engin
 
     assert [since(1, "one"), since(2, "one"), since(3, "two"), since(4, "two"), since(5, "one")] == [None, None, "3", "3", "5"]
     assert [since(6, "one", replaced=True), since(7, "one")] == [None, None]
-
-
-def test_two_producers_of_one_target_hold_beside_each_other(engine: Engine) -> None:
-    SqlLineage(engine).record_all([make_record(DELAY, job="one"), make_record(WIND, job="two")])
-    known = LineageStandings(engine)
-    assert [one.producer.job for one in known.of_targets(["gold.daily"])] == ["one", "two"]
-    assert known.of_targets(["bronze.flights"]) == []
 
 
 def test_owners_are_those_of_the_newest_run_in_whatever_order_they_come(engine: Engine) -> None:

@@ -1,6 +1,5 @@
 """The network that is read from a store is that of the statements which hold, also when it is followed change by change."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
@@ -72,12 +71,3 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscript
     part = network_around(engine, ["s"], declared=declared, namespace="lake")
     assert part is not None
     assert told(part) == told(current.network())
-
-
-@pytest.mark.parametrize("many", [1, 2])
-def test_what_is_read_at_once_or_by_parts_is_the_same(sqlite_engine: Engine, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    statements = [make_statement(f"gold.t{number}", a=f"s.c{number}", opaque={"b": "rows of an RDD"}) for number in range(3)]
-    SqlLineage(sqlite_engine).record_all([make_record(one) for one in statements])
-    monkeypatch.setattr("lakechime_dagster.lineage.network_store.MANY", many)
-    monkeypatch.setattr("lakechime_dagster.lineage.network_store.ROWS", many)
-    assert told(network_at(sqlite_engine)) == told(network_of(statements))

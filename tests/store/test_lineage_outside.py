@@ -66,14 +66,3 @@ def test_what_another_deployments_consumers_write_is_an_asset_there_and_not_show
     record = make_record(make_statement("their.table", n="gold.days.n"), namespace="theirs")
     SqlLineage(engine).record(replace(record, consumer="theirs/subscription"))
     assert look(engine).tables == ()
-
-
-def test_both_kinds_share_the_bound_by_when_they_were_used(engine: Engine) -> None:
-    keep(engine, read_by("a", 10, "gold.days.n"), read_by("b", 30, "gold.days.n"))
-    SqlLineage(engine).record(make_record(make_statement("gold.days", n="raw.days.n"), namespace="local", at=20))
-    found = look(engine, most=2)
-    assert ([one.consumer.name for one in found.consumers], [one.table for one in found.tables], found.more) == (["b"], ["raw.days"], 1)
-
-
-def test_a_store_of_which_nobody_told_anything_has_nothing(engine: Engine) -> None:
-    assert look(engine) == Outside()

@@ -207,12 +207,6 @@ def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read()
     assert [hit(name) for name in ("silver.flights.carrier", "bronze.weather.rain", "bronze.carriers.name")] == [[], [], []]
 
 
-def test_only_so_many_steps_and_so_many_hits_are_told_and_the_rest_is_counted() -> None:
-    assert told([ColumnRef("bronze.flights")], depth=1) == ["1 silver.flights DIRECT"]
-    found = hits(network_of(LAKE), [ColumnRef("bronze.flights")], limit=2)
-    assert ([one.table for one in found.hits], found.more, len(found)) == (["silver.flights", "gold.daily"], 2, 4)
-
-
 def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
     found = hits(network_of(LAKE), [ColumnRef("bronze.flights", "dep_delay")])
     dash = next(one for one in found.hits if one.table == "dash.delays")
@@ -222,17 +216,6 @@ def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
         "silver.flights.delay aggregation gold.daily.mean",
         "gold.daily.mean identity dash.delays.mean",
     ]
-
-
-def test_what_leads_to_a_column_is_told_with_the_way_from_there() -> None:
-    found = hits(network_of(LAKE), [ColumnRef("dash.delays", "mean")], upstream=True)
-    assert [f"{one.layer} {one.table} {one.certainty.name}" for one in found.hits] == [
-        "1 gold.daily DIRECT",
-        "2 silver.flights DIRECT",
-        "3 bronze.flights DIRECT",
-        "3 bronze.weather INDIRECT",
-    ]
-    assert [str(step.source) for step in found.hits[2].path] == ["bronze.flights.dep_delay", "silver.flights.delay", "gold.daily.mean"]
 
 
 def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:

@@ -40,11 +40,3 @@ def test_who_reads_a_table_whose_rows_are_hit_is_hit_and_who_reads_nobody_knows_
         ("guess", Certainty.UNSURE),
     ]
     assert [one.certainty for one in hit_by("bronze.weather.wind", read("some", "silver.flights."))] == [Certainty.UNSURE]
-
-
-def test_a_read_of_the_changed_column_itself_is_the_surest_and_the_newest_tells_whose_it_is() -> None:
-    reads = (read("a", "bronze.weather.wind", at=5), Read(**{**vars(read("a", "bronze.weather.wind", at=9)), "owners": ("new",)}))
-    (found,) = hit_by("bronze.weather.wind", *reads)
-    assert (found.certainty, found.last_ms, found.owners) == (Certainty.DIRECT, 9, ("new",))
-    assert found.is_active(9 + 24 * 60 * 60 * 1_000)
-    assert not found.is_active(10 + 24 * 60 * 60 * 1_000)

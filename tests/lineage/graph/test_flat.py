@@ -1,16 +1,13 @@
 """The flattened network is what a search from each table and each column finds."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage import flat
-from lakechime_dagster.lineage.columns import ColumnRef, Statement
+from lakechime_dagster.lineage.columns import Statement
 from lakechime_dagster.lineage.flat import column_pairs, table_pairs
 from lakechime_dagster.lineage.graph import Part, parts_of
 from lakechime_dagster.lineage.network import Certainty, Network, network_of
-from tests.lineage.factories import make_statement
-from tests.lineage.graph.test_answers import LAKE, MANY, walked
+from tests.lineage.graph.test_answers import MANY, walked
 
 Rows = set[tuple[str, str, int, str]]
 DECLARED = st.lists(
@@ -75,17 +72,3 @@ def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(state
                 kind = next(one for one in Certainty if other in found[one])
                 expected |= {(str(ref), str(other), layer, kind.name)} if other.table != ref.table else set()
     assert told(network, columns=True) == expected
-
-
-def test_pairs_are_handed_out_by_parts_that_are_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = network_of(LAKE)
-    whole, of_columns = told(network, columns=False), told(network, columns=True)
-    monkeypatch.setattr(flat, "CHUNK", 1)
-    assert len(list(table_pairs(network))) > 1
-    assert (told(network, columns=False), told(network, columns=True)) == (whole, of_columns)
-
-
-def test_a_circle_ends() -> None:
-    network = network_of([make_statement("a.b", x="c.d.x"), make_statement("c.d", x="a.b.x")])
-    assert told(network, columns=False) == {("a.b", "c.d", 1, "DIRECT"), ("c.d", "a.b", 1, "DIRECT")}
-    assert network.ref(0) == ColumnRef(network.labels[0])

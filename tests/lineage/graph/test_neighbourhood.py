@@ -40,8 +40,3 @@ def test_never_more_than_asked_for_are_shown_and_the_rest_is_counted() -> None:
     many = network_of([make_statement(f"gold.t{number:03}", a="silver.hub.a") for number in range(300)])
     around = neighbourhood(many, "silver.hub", limit=150)
     assert (len(around.tables), around.more, around.tables[0].more) == (150, 151, 151)
-
-
-def test_a_table_that_nothing_is_told_of_is_alone() -> None:
-    around = neighbourhood(NETWORK, "bronze.unread")
-    assert ([(one.table, one.layer) for one in around.tables], around.links, around.more) == ([("bronze.unread", 0)], (), 0)

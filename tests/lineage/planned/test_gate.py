@@ -50,10 +50,6 @@ def found(*after: PlannedTable) -> set[tuple[Class, str, str | None]]:
     return {(one.kind, one.table, one.column) for one in compare(before, new)}
 
 
-def test_equal_manifests_give_no_finding() -> None:
-    assert found() == set()
-
-
 def test_another_value_hits_the_readers_of_the_column_alone() -> None:
     assert found(with_column(PAID, "twice", digest="other")) == {
         (Class.VALUES, "silver.paid", "twice"),
@@ -100,17 +96,6 @@ def test_a_wider_number_and_a_new_field_inform_and_the_way_back_breaks(was: obje
     assert (Class.BREAKS, "bronze.orders", "amount") in {(one.kind, one.table, one.column) for one in narrowed}
 
 
-def test_a_wider_number_that_is_computed_otherwise_has_other_values_too() -> None:
-    narrow = with_column(PAID, "twice", type="integer")
-    wide = with_column(PAID, "twice", type="long", digest="other")
-    findings = compare(make_manifest(SOURCE, narrow, TOWNS), make_manifest(SOURCE, wide, TOWNS))
-    assert {(one.kind, one.table) for one in findings} == {
-        (Class.INFORMS, "silver.paid"),
-        (Class.VALUES, "silver.paid"),
-        (Class.VALUES, "gold.towns"),
-    }
-
-
 def test_what_may_be_null_within_a_column_informs() -> None:
     before, after = with_column(SOURCE, "city", type=struct(ADDRESS)), with_column(SOURCE, "city", type=struct(ADDRESS, is_nullable=False))
     (finding,) = compare(make_manifest(before), make_manifest(after))
@@ -149,23 +134,6 @@ def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(why:
     assert kinds == {(Class.UNSURE, "silver.paid", "twice"), (Class.UNSURE, "gold.towns", "total")}
 
 
-def test_other_code_that_says_which_rows_there_are_is_unsure_for_all_of_them() -> None:
-    before = replace(PAID, foreign=("Python UDF is_paid",))
-    kinds = {
-        (one.kind, one.table, one.column)
-        for one in compare(make_manifest(SOURCE, before), make_manifest(SOURCE, replace(before, code="other")))
-    }
-    assert kinds == {(Class.UNSURE, "silver.paid", None)}
-
-
-def test_who_reads_other_columns_by_code_that_nobody_looks_into_is_not_hit() -> None:
-    scored = make_table(
-        "gold.scored", make_column("score", "silver.paid.id", foreign=("Python UDF score",)), reads="silver.paid", foreign=("mapInPandas",)
-    )
-    changed = with_column(PAID, "twice", digest="other")
-    assert {one.table for one in compare(make_manifest(SOURCE, PAID, scored), make_manifest(SOURCE, changed, scored))} == {"silver.paid"}
-
-
 def test_cosmetic_changes_are_silent_and_nullability_and_order_inform() -> None:
     assert found(replace(PAID, code="written in other words")) == set()
     assert found(with_column(PAID, "id", nullable=False)) == {(Class.INFORMS, "silver.paid", "id")}
@@ -202,25 +170,11 @@ def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_
     }
 
 
-def test_an_input_beside_the_declared_ones_counts_though_the_reader_is_no_longer_known() -> None:
-    before = make_table("gold.towns", make_column("total", "silver.paid.twice"), reads="silver.paid")
-    after = replace(before, columns=(), inputs=(), unknown=("not known until bronze.other is",))
-    other = with_column(PAID, "twice", digest="other")
-    findings = compare(make_manifest(SOURCE, PAID, before), make_manifest(SOURCE, other, after))
-    assert (Class.VALUES, "gold.towns", "total") in {(one.kind, one.table, one.column) for one in findings}
-
-
 def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
     both = make_table("gold.both", make_column("n", "gold.towns.total", opaque=("RDD",)), reads="gold.towns silver.paid")
     changed = with_column(PAID, "twice", digest="other")
     findings = compare(make_manifest(SOURCE, PAID, TOWNS, both), make_manifest(SOURCE, changed, TOWNS, both))
     assert (Class.VALUES, "gold.both", "n") in {(one.kind, one.table, one.column) for one in findings}
-
-
-def test_other_code_of_what_was_not_known_before_is_unsure() -> None:
-    known = make_table("gold.unknown", make_column("id", "silver.paid.id"), reads="silver.paid", code="other")
-    findings = compare(make_manifest(SOURCE, PAID, UNKNOWN), make_manifest(SOURCE, PAID, known))
-    assert (Class.UNSURE, "gold.unknown", None) in {(one.kind, one.table, one.column) for one in findings}
 
 
 @pytest.mark.parametrize(
@@ -295,18 +249,6 @@ def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(ref: Colu
     assert (gone.kind, finding.kind) == (Class.INFORMS, kind)
 
 
-def test_a_table_that_is_gone_breaks_a_dashboard_that_read_a_column_of_it() -> None:
-    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("gold.towns", "total"),), at_ms=7)
-    (gone,) = compare(make_manifest(SOURCE, PAID, TOWNS), make_manifest(SOURCE, PAID))
-    (finding,) = raised([gone], [read], 7)
-    assert (gone.kind, finding.kind, [*readers_of([finding], [read])]) == (Class.INFORMS, Class.BREAKS, [finding.key])
-
-
-def test_it_is_told_why_nobody_knows_who_reads() -> None:
-    findings = [Finding(kind=Class.BREAKS, table="gold.towns", column=None, what="w")]
-    assert "Not known: who else reads it, since there is no store yet." in markdown(findings, {}, not_known="there is no store yet")
-
-
 @pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
 def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(accepted: str) -> None:
     told = markdown([Finding(kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted)], {})
@@ -320,15 +262,3 @@ def test_hostile_names_make_no_cell_and_no_tag() -> None:
     assert "<script" not in told
     row = next(line for line in told.splitlines() if "a\\|b" in line)
     assert row.replace("\\|", "").count("|") == 8
-
-
-def test_hostile_names_turn_no_text_and_end_no_code() -> None:
-    several = [
-        Finding(kind=Class.ROWS, table="gold.\u202egnp`", column="a\u2066\u2028b", what="w\u200b", owner="team:\ufeffops"),
-        Finding(kind=Class.VALUES, table="gold.other", column=None, what="w", accepted="as \u202esaid"),
-    ]
-    told = markdown(several, {"gold.\u202egnp`": "on \u202d"}, not_known="\u2029nobody tells")
-    assert [one for one in told if not one.isprintable() and one != "\n"] == []
-    assert "### team:\\ufeffops" in told
-    assert "| gold.\\u202egnp' | a\\u2066 b | w\\u200b |" in told
-    assert "- gold.\\u202egnp': `lakechime backfill run --dry-run --columns gold.\\u202egnp'.a\\u2066 b`" in told

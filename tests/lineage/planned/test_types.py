@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakechime_dagster.lineage.manifest import fits, misfit, paths_of, said
+from lakechime_dagster.lineage.manifest import fits, misfit
 
 INTEGERS = ("byte", "short", "integer", "long")
 
@@ -86,12 +86,3 @@ def test_nothing_else_fits(earlier: object, later: object) -> None:
 )
 def test_what_does_not_fit_is_told_where_it_is(earlier: object, later: object | None, expected: object) -> None:
     assert misfit(earlier, later) == expected
-
-
-def test_fields_within_are_told_as_paths() -> None:
-    assert [*paths_of("a", "long")] == ["a"]
-    assert [*paths_of("a", struct(b=array(ADDRESS), c=mapping("string", ADDRESS)))] == ["a", "a.b", "a.b.city", "a.b.zip", "a.c"]
-
-
-def test_a_type_is_said_as_people_write_it() -> None:
-    assert said(mapping("string", array(struct(id="long")))) == "map<string, array<struct<id: bigint>>>"

@@ -27,10 +27,3 @@ def test_it_is_a_table_of_the_lake_by_its_alias_alone_and_not_by_a_like_name() -
     assert place.named(Names(tables=("shop.orders",))) == ("mysql://db:3306/shop.orders", False)
     aliased = Names(tables=("bronze.orders",), aliases={"mysql://db:3306/shop.*": "bronze.*"})
     assert place.named(aliased) == ("bronze.orders", True)
-
-
-def test_a_table_of_another_catalog_is_none_of_the_lake_by_a_like_name() -> None:
-    names = Names(tables=("bronze.orders",))
-    fields = {"identifier": ("bronze", "orders")}
-    assert place_of({**fields, "catalog": {"o": "SparkCatalog", "catalog": "ice"}}).named(names) == ("catalog/ice.bronze.orders", False)
-    assert place_of({**fields, "catalog": {"o": "DeltaCatalog", "catalog": "spark_catalog"}}).named(names) == ("bronze.orders", True)

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from lakechime_dagster.lineage.plan import Digests, digests_of
-from lakechime_dagster.lineage.plan_dump import Field, Node, dump_of
+from lakechime_dagster.lineage.plan_dump import Field, Node
 from lakechime_dagster.lineage.plan_statements import statements_of
 from tests.lineage.plans.factories import Node as Made
 from tests.lineage.plans.factories import alias, column, literal, make_dump, project, table
@@ -121,16 +121,6 @@ def test_another_generator_is_other_rows_and_other_columns_of_its_own() -> None:
     assert differing(EXPLODED, exploded(LAKE_TABLE, (5, "tag"), outer=True)) == {"rows", "tag"}
 
 
-def test_what_a_generator_calls_its_columns_and_carries_along_says_nothing() -> None:
-    wider = exploded(table("bronze.orders", at=3, id=1, tags=2), (7, "piece"))
-    assert differing(project(EXPLODED, alias(column(5), "tag", 9)), project(wider, alias(column(7), "tag", 9))) == set()
-
-
-def test_the_columns_of_a_generator_are_apart() -> None:
-    several = made(exploded(LAKE_TABLE, (5, "k"), (6, "v"))).columns
-    assert several["k"] != several["v"]
-
-
 def lateral(right: Made, kind: str = "inner") -> Made:
     subquery = {"n": "LateralSubquery", "f": {"plan": right}}
     output = [*LAKE_TABLE["out"], *right["out"]]
@@ -190,23 +180,3 @@ def test_rows_that_differ_by_a_column_that_is_left_out_later_are_others() -> Non
     upper, lower = ({"n": name, "f": {"child": column(2)}} for name in ("Upper", "Lower"))
     assert differing(towns(upper), towns(lower)) == {"rows"}
     assert differing(towns(upper), towns(upper)) == set()
-
-
-def test_a_part_that_many_have_is_looked_at_once() -> None:
-    nodes: list[Made] = [LAKE_TABLE]
-    for place in range(64):  # each twice below the next
-        nodes.append({"n": "Union", "f": {"children": [{"#": place}, {"#": place}]}, "out": LAKE_TABLE["out"]})
-    plan = dump_of({"v": 1, "name": "result", "error": None, "plan": {"#": 64}, "nodes": nodes}).plan
-    assert plan is not None
-    assert digests_of(plan).columns.keys() == {"id", "tags"}
-
-
-def test_a_read_of_several_folders_says_which_and_not_how_many_partitions_they_have() -> None:
-    def read(*roots: str) -> Digests:
-        relation = {"o": "HadoopFsRelation", "roots": [f"file:/lake/{root}" for root in roots]}
-        plan = make_dump({"n": "LogicalRelation", "f": {"relation": relation}, "out": [[1, "id"]]}).plan
-        assert plan
-        return digests_of(plan)
-
-    assert read("days/day=1", "days/day=2") == read("days/day=1", "days/day=2", "days/day=3")
-    assert read("days", "prices") != read("days", "rates")

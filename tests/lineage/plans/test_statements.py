@@ -37,29 +37,6 @@ def test_code_that_nobody_looks_into_may_have_taken_what_an_action_fetched_with_
     assert [(one.foreign, one.opaque) for one in only(action, result).columns] == [(("Python UDF score",), (DRIVER,))]
 
 
-def test_a_condition_of_an_action_goes_through_the_driver_too() -> None:
-    filtered: Node = {"n": "Filter", "f": {"condition": column(2, "amount"), "child": ORDERS}}
-    action = make_dump(
-        {"n": "Aggregate", "f": {"groupingExpressions": [], "aggregateExpressions": [], "child": filtered}, "out": []}, "count"
-    )
-    assert (
-        Source(ColumnRef("orders", "amount"), Kind.DRIVER) in only(action, make_dump(project(ORDERS, column(1, "id")))).columns[0].sources
-    )
-
-
-def test_a_delete_after_an_action_is_decided_by_what_it_fetched() -> None:
-    action = make_dump(project(table("people", city=7), column(7, "city")), "collectToPython")
-    condition = {"n": "EqualTo", "f": {"left": column(1, "id"), "right": literal()}}
-    delete: Node = {"n": "DeleteCommand", "f": {"target": ORDERS, "tahoeFileIndex": {"o": "", "path": "/orders"}, "condition": condition}}
-    statement = only(action, make_dump(delete | {"out": []}, "command"))
-    assert Source(ColumnRef("people", "city"), Kind.DRIVER) in statement.indirect
-
-
-def test_an_action_afterwards_changes_nothing() -> None:
-    result, action = make_dump(project(ORDERS, column(1, "id"))), make_dump(ORDERS, "collectToPython")
-    assert only(result, action) == only(result)
-
-
 def test_a_job_without_a_plan_is_told_and_makes_constants_unsure() -> None:
     job = make_dump(None, "job", error="a job of an RDD")
     answer = found(job, make_dump(project(ORDERS, column(1, "id"), alias(literal(), "one", 3))))
@@ -87,21 +64,12 @@ def test_a_self_join_renews_the_ids_of_one_side_of_a_checkpoint_but_not_its_rdd(
     assert [one.sources[0].ref.column for one in only(kept, make_dump(join)).columns] == ["id", "amount", "id", "amount"]
 
 
-def test_rows_of_another_rdd_are_told_to_be_so() -> None:
-    kept = make_dump(ORDERS, "checkpoint")
-    assert [one.opaque for one in only(kept, make_dump(rdd(41, x=9))).columns] == [("rows of an RDD",)]
-
-
 def test_plans_of_any_depth_are_read() -> None:
     plan = ORDERS
     for number in range(10, 3010):
         sum_of_two = {"n": "Add", "f": {"left": column(number - 1 if number > 10 else 2), "right": literal()}}
         plan = project(plan, alias(sum_of_two, "sum", number))
     assert said(only(make_dump(plan))) == "  writes made from orders\n  sum: transformation orders.amount"
-
-
-def test_a_column_whose_name_was_not_dumped_is_called_by_its_place() -> None:
-    assert [one.column for one in only(make_dump(project(ORDERS, column(1, "id"), alias(literal(), "", 3)))).columns] == ["id", "column 2"]
 
 
 def test_a_table_of_the_lake_is_known_by_where_it_is_or_what_it_is_called() -> None:

@@ -1,5 +1,4 @@
-from lakechime_dagster.lineage.columns import Kind
-from lakechime_dagster.lineage.plan_expressions import Value
+from lakechime_dagster.lineage.columns import Kind, Value
 from lakechime_dagster.lineage.plan_statements import without
 from tests.lineage.factories import source
 

@@ -27,16 +27,6 @@ def names_of(dump: Dump) -> list[str]:
 
 
 @pytest.mark.tier1
-def test_a_plan_is_cut_at_the_inner_alias_of_an_input(spark: SparkSession, dumper: PlanDumper) -> None:
-    below = spark.range(3).withColumn("below", F.lit(1))
-    dump = nested(dumper.of(below.alias("lc:bronze.a").alias("a").where("a.id > 1").select("id")))
-    tables = [node for node in nodes_of(dump["plan"]) if node["n"] == "Table"]
-    assert [node["f"]["name"] for node in tables] == ["bronze.a"]
-    assert [name for _, name in tables[0]["out"]] == ["id", "below"]
-    assert "Range" not in names_of(dump)
-
-
-@pytest.mark.tier1
 def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) -> None:
     rows = spark.createDataFrame([("secret row", 1)], "s string, n int")
     rows.createOrReplaceTempView("personal_rows")
@@ -60,16 +50,6 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
     assert "secret" not in told, told[max(0, told.find("secret") - 200) : told.find("secret") + 50]
 
 
-@pytest.mark.tier1
-def test_ids_tell_columns_apart_through_aliases(spark: SparkSession, dumper: PlanDumper) -> None:
-    dump = nested(dumper.of(spark.range(3).alias("lc:t").select((F.col("id") + 1).alias("more"))))
-    (alias,) = [node for node in nodes_of(dump["plan"]) if node["n"] == "Alias"]
-    (table,) = [node for node in nodes_of(dump["plan"]) if node["n"] == "Table"]
-    read = [node for node in nodes_of(alias) if node["n"] == "AttributeReference"]
-    assert dump["plan"]["out"] == [[alias["f"]["exprId"], "more"]]
-    assert [node["f"]["exprId"] for node in read] == [table["out"][0][0]]
-
-
 def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) -> None:
     frame = spark.range(1)
     for _ in range(120):
@@ -82,15 +62,6 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
         node, depth = node["f"]["child"], depth + 1
     assert (depth, node["n"]) == (120, "Range")
     assert wide["error"] is None
-
-
-def test_what_several_nodes_share_is_told_once(spark: SparkSession, dumper: PlanDumper) -> None:
-    frame = spark.range(3).alias("lc:t")
-    for at in range(20):
-        frame = frame.where(F.col("id") > F.lit(at).cast("long"))
-    dump = dumper.of(frame)
-    columns = [node for node in dump["nodes"] if node["n"] == "AttributeReference"]
-    assert (len(columns), names_of(nested(dump)).count("AttributeReference")) == (1, 20)
 
 
 def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
@@ -133,24 +104,6 @@ def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDu
     with dumper.watched() as watched:
         assert spark.range(3).rdd.count() == 3
     assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [("job", None)]
-
-
-def test_to_look_for_the_columns_of_files_is_no_job_of_the_program(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
-    spark.range(3).write.parquet(f"{tmp_path}/files")
-    with dumper.watched() as watched:
-        spark.read.parquet(f"{tmp_path}/files")
-        spark.sql(f"SELECT * FROM parquet.`{tmp_path}/files`")
-    assert watched.dumps == []
-
-
-def test_two_dumpers_of_one_jvm_share_what_listens(spark: SparkSession, dumper: PlanDumper) -> None:
-    other = PlanDumper(spark.newSession())
-    assert other._listener.equals(dumper._listener)
-    with dumper.watched() as here:
-        spark.range(3).count()
-    with other.watched() as there:
-        pass
-    assert (len(here.dumps), len(there.dumps)) == (1, 0)
 
 
 def test_what_is_too_much_to_keep_is_told(spark: SparkSession, dumper: PlanDumper) -> None:

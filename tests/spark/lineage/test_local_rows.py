@@ -1,7 +1,5 @@
 """Rows that Spark was given: those of a text of SQL are constants, those of a program may have come from anywhere."""
 
-from typing import Any, cast
-
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -47,15 +45,3 @@ def test_whose_rows_these_are_is_told_through_joins_and_queries_of_themselves(sp
     of_program, of_text = spark.createDataFrame(pa.table(NUMBERS)), spark.sql("SELECT * FROM VALUES (1), (2) AS t(a)")
     assert opaque(spark.sql(query, rows=of_program)) == {PROGRAM}
     assert opaque(spark.sql(query, rows=of_text)) == set()
-
-
-def test_rows_of_both_kinds_are_told_apart_in_one_plan(spark: SparkSession) -> None:
-    both = spark.createDataFrame(pa.table(NUMBERS)).join(spark.sql("SELECT a AS b FROM VALUES (1), (2) AS t(a)"))
-    (statement,) = statements_of([dump_of(PlanDumper(spark).of(both))], Names(), "made").statements
-    assert {column.column: column.opaque for column in statement.columns} == {"a": (PROGRAM,), "b": ()}
-
-
-def test_no_rows_are_constants(spark: SparkSession) -> None:
-    java, jvm = cast(Any, spark)._jsparkSession, cast(Any, spark)._jvm
-    assert opaque(DataFrame(java.emptyDataFrame(), spark)) == set()
-    assert opaque(DataFrame(java.createDataFrame(jvm.java.util.ArrayList(), cast(Any, spark.range(1))._jdf.schema()), spark)) == set()

@@ -96,13 +96,6 @@ def test_events_that_spark_drops_are_told(spark: SparkSession) -> None:
     assert unknown(watched) == ()
 
 
-def test_events_that_come_too_late_are_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumps, "FLUSH", 50)
-    with listening(spark, {}) as dumper, held_up(spark), dumper.watched() as watched:
-        spark.sql("SELECT 1").collect()
-    assert "Spark's events did not come in time" in unknown(watched)
-
-
 @pytest.mark.parametrize(("bound", "kept"), [("2_000", 2), ("1", 0)])
 def test_plans_that_are_too_large_to_keep_are_counted(spark: SparkSession, bound: str, kept: int) -> None:
     with listening(spark, {"32 << 20": bound}) as dumper, dumper.watched() as watched:

@@ -54,11 +54,6 @@ def test_a_glob_and_a_partition_are_of_the_table_or_of_the_folder_that_they_are_
     assert sources(read(both, folder), folder) == {"days.id", "file/folder/others/days.id"}
 
 
-def test_a_folder_that_a_program_says_is_the_base_is_the_source(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.option("basePath", f"{folder}/others").parquet(f"{folder}/others/prices", f"{folder}/others/rates")
-    assert sources(read(frame, folder), folder) == {"file/folder/others.id"}
-
-
 def test_a_stream_of_files_is_of_their_folder(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     for name in ("a.csv", "b.csv"):
@@ -69,11 +64,6 @@ def test_a_stream_of_files_is_of_their_folder(spark: SparkSession, tmp_path: Pat
         stream.start(f"{tmp_path}/made").awaitTermination()
     (statement,) = statements_of(map(dump_of, watched.dumps), Names()).statements
     assert statement.inputs == (f"file{tmp_path}/files",)
-
-
-def test_a_count_is_one_of_all_paths(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.parquet(f"{folder}/lake/orders", f"{folder}/others/rates").agg(F.count("*").alias("n"))
-    assert sources(read(frame, folder), folder, "n") == {"orders", "file/folder/others/rates"}
 
 
 def test_of_very_many_files_the_folders_are_told_and_never_is_a_table_hidden(spark: SparkSession, tmp_path: Path) -> None:

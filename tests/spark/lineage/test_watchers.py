@@ -28,19 +28,6 @@ def told(watched: Watched) -> list[str]:
     return [dump["error"] or next(node["f"]["name"] for node in dump["nodes"] if node["n"] == "Table") for dump in watched.dumps]
 
 
-def test_who_watches_within_another_takes_nothing_from_it(spark: SparkSession) -> None:
-    dumper = PlanDumper(spark)
-    with dumper.watched() as outer:
-        execute(spark, "before")
-        with dumper.watched() as inner:
-            execute(spark, "inside")
-            in_thread(lambda: execute(spark, "thread inside"))
-        execute(spark, "after")
-        in_thread(lambda: execute(spark, "thread after"))
-    assert told(outer) == ["before", "inside", "thread inside", "after", "thread after"]
-    assert told(inner) == ["inside", "thread inside"]
-
-
 def beside_each_other(spark: SparkSession, between: Callable[[], None] = lambda: None) -> list[Watched]:
     """Two who watch in two threads, the first of whom begins and ends first; what happens between, both are there for."""
     dumper, first_is_there, both_are_there, first_is_gone = PlanDumper(spark), *(threading.Event() for _ in range(3))
