@@ -248,16 +248,18 @@ class Notifications:
             if again:
                 is_due = sa.or_(is_due, sa.and_(row.state == MessageState.SENDING.value, row.claimed_ts <= now - LEASE_MS))
             values = {"state": MessageState.SENDING.value, "claimed_ts": now, "attempts": row.attempts + 1}
-            claimed = sa.update(message_table).where(row.message_id == one.message_id, is_due).values(values).returning(row.message_id)
+            this = (row.message_id == one.message_id, row.attempts == one.attempts)
+            claimed = sa.update(message_table).where(*this, is_due).values(values).returning(row.message_id)
             is_open = self._one(connection, one.change_id).state is ChangeState.ANNOUNCED
             return is_open and connection.execute(claimed).first() is not None
 
     def complete(self, one: KeptMessage, problem: str | None) -> None:
-        """Keep what became of a message that was claimed."""
+        """Keep what became of a message that was claimed; nothing where another sender has claimed it since."""
         state = MessageState.SENT if problem is None else MessageState.WAITING
         values = {"state": state.value, "problem": problem or ""}
         with writing(self.engine) as connection:
-            connection.execute(sa.update(message_table).where(message_table.c.message_id == one.message_id).values(values))
+            this = (message_table.c.message_id == one.message_id, message_table.c.attempts == one.attempts + 1)
+            connection.execute(sa.update(message_table).where(*this).values(values))
 
     def _insert(self, connection: Connection, change: Change, who: str, source: str | None) -> list[int]:
         """The number of a new change; nothing if its source has one."""

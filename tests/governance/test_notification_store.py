@@ -116,11 +116,14 @@ def test_what_a_dead_sender_may_have_sent_is_sent_again_only_where_a_person_says
     several, kept = announced(engine)
     (one,) = several.messages(kept.change_id)
     assert several.claim(one)
-    assert not several.claim(one, again=True)  # its lease is not over
+    assert not several.claim(several.messages(kept.change_id)[0], again=True)  # its lease is not over
     with writing(engine) as connection:
         connection.execute(sa.update(message_table).values(claimed_ts=0))
-    assert not several.claim(one)
-    assert several.claim(one, again=True)
+    (lost,) = several.messages(kept.change_id)
+    assert not several.claim(lost)
+    assert several.claim(lost, again=True)
+    several.complete(one, None)  # too late: another one has it
+    assert [each.state for each in several.messages(kept.change_id)] == [MessageState.SENDING]
 
 
 def test_an_owner_who_was_notified_acknowledges_once(engine: Engine) -> None:
