@@ -161,10 +161,10 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
     return {
         "asked": planned.asked.to_json(),
         "requests": [_request(request) | {"partition": requests.partitions.get(request.number)} for request in requests.requests],
-        "held": dict(requests.held),
+        "blocked": dict(requests.held),
         "pending": dict(requests.pending),
         "refused": dict(requests.refused),
-        "spared": {**planned.found.spared, **requests.spared},
+        "unaffected": {**planned.found.spared, **requests.spared},
         "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
         "consumers": len(requests.requests),
         "consumers_of_everything": len(planned.everything.requests),

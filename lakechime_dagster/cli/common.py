@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def open_platform(*, dry_run: bool = False) -> "Platform":
-    """Store, ledger and table logs of this deployment; for a dry run nothing is made that is not there."""
+    """Store, ledger and table logs of this deployment; a dry run creates nothing."""
     from lakechime_dagster.runtime import platform
 
     return platform.open_dry_platform() if dry_run else platform.open_platform()
@@ -139,7 +139,7 @@ def subscription_known(platform: "Platform", name: str, module: str | None, *, d
 
 
 def _loaded(what: str, load: Callable[[], Result]) -> Result:
-    """What a user's module declares; what it prints while it is imported does not mix with a command's result."""
+    """What a user's module declares; its output during the import goes to standard error."""
     root = project_folder()
     for folder in (str(root), str(root / "src")):
         if folder not in sys.path:
@@ -156,7 +156,7 @@ def _loaded(what: str, load: Callable[[], Result]) -> Result:
 MAX_LIMIT = 2**31 - 1  # of rows; what every database takes
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; else only show what would happen.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")]
 Who = Annotated[str | None, typer.Option("--who", help="Who does it; the user of the operating system unless given.")]
@@ -169,7 +169,9 @@ Module = Annotated[
 ]
 Since = Annotated[str | None, typer.Option("--since", help="Rows from this day or time on, by the time column; all unless given.")]
 Until = Annotated[str | None, typer.Option("--until", help="Rows before this day or time.")]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="The column by which rows are of a day, if no partition tells.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time-column", help="The column that holds the day of a row, where no partition level does.")
+]
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -222,8 +224,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 def print_documents(documents: Iterable[Mapping[str, Any]], facts: str, *, empty: str = "") -> None:
     """Documents as rows; `facts` names their columns, apart by blanks."""
     names = facts.split()
-    heads = [name.removesuffix("_ts").replace("_", " ") for name in names]
-    print_table(heads, [[shown_fact(name, one.get(name)) for name in names] for one in documents], empty=empty)
+    print_table([*map(_head, names)], [[shown_fact(name, one.get(name)) for name in names] for one in documents], empty=empty)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -231,7 +232,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value is not None and value not in ("", [], {}):
-            table.add_row(_cell(name), _cell(shown_fact(name, value)))
+            table.add_row(_cell(_head(name)), _cell(shown_fact(name, value)))
     console().print(table)
 
 
@@ -247,6 +248,10 @@ def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
 def would(dry_run: bool) -> str:
     """The verb of what is done, or would be."""
     return "would be" if dry_run else "is"
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_ts").replace("_", " ")
 
 
 def _cell(value: object) -> str:

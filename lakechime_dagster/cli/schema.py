@@ -99,9 +99,9 @@ def type_named(platform: "Platform", name: str, group: str | None) -> "GroupedTy
         having = " and ".join(one.group.name for one in found)
         raise common.wrong("--group", f"{shown(name)} is a type of {having}; say which")
     if not found:
-        where = f"event group {group}" if group is not None else "any event group"
+        where = f"event group {group} has no" if group is not None else "no event group has an"
         names = sorted({one.known.type for one in several})
-        raise NotFoundError(f"{where} has no event of type {shown(name)}; {remedy(name, names)}")
+        raise NotFoundError(f"{where} event of type {shown(name)}; {remedy(name, names)}")
     return found[0]
 
 

@@ -4,13 +4,24 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from lakechime_dagster.cli.common import Json, declared_lake, one_line, open_platform, print_facts, print_json, print_table, say, when
+from lakechime_dagster.cli.common import (
+    Json,
+    declared_lake,
+    one_line,
+    open_platform,
+    print_documents,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    when,
+)
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.settings import Settings, default_home, lake_name, own_definitions
 
 
 def status(as_json: Json = False) -> None:
-    """Show the store, the lake, the warm driver, and per trigger what waits, is open or is held."""
+    """Show the store, the lake, the warm driver, and per trigger what waits, is open or is blocked."""
     from lakechime_dagster.dce.upgrade import newest_version
     from lakechime_dagster.runtime.alarms import kept
     from lakechime_dagster.triggers.progress import overview
@@ -42,7 +53,7 @@ def status(as_json: Json = False) -> None:
             "paused": subscription.row.paused_ts is not None,
             "waiting": subscription.waiting,
             "open": subscription.open,
-            "held": subscription.held,
+            "blocked": subscription.held,
             "stale": subscription.stale,
         }
         for subscription in subscriptions
@@ -52,12 +63,11 @@ def status(as_json: Json = False) -> None:
         return
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
-    rows = [[one["name"], "paused" if one["paused"] else "", one["waiting"], one["open"], one["held"], one["stale"]] for one in triggers]
-    print_table(["trigger", "", "events waiting", "open", "held", "stale"], rows, empty="no trigger has been active yet")
+    print_documents(triggers, "name paused waiting open blocked stale", empty="no trigger has been active yet")
     if alarms:
         say("")
-        told = [[one.table, one.check, one.severity, when(one.since_ms), one_line(one.text)] for one in alarms]
-        print_table(["table", "fails", "severity", "since", "as"], told, empty="no check fails")
+        failing = [[one.table, one.check, one.severity, when(one.since_ms), one_line(one.text)] for one in alarms]
+        print_table(["table", "fails", "severity", "since", "as"], failing, empty="no check fails")
 
 
 def _lake_source(settings: Settings) -> str:

@@ -52,9 +52,9 @@ def expire(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Fold old events into what partition triggers need of them, and remove them; what a consumer still needs stays.
+    """Compact old events to what partition triggers need of them, and remove them; what a consumer still needs stays.
 
-    A trigger that is declared no more needs its events until `lakechime trigger forget`.
+    A trigger that is no longer declared needs its events until `lakechime trigger forget`.
     """
     from lakechime_dagster.triggers.retention import expire as expired
     from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs, tags_needed
@@ -83,11 +83,11 @@ def expire(
     if as_json:
         print_json({"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables})
         return
-    would = "would be folded and removed" if dry_run else "folded and removed"
-    say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} held back")
+    would = "would be compacted" if dry_run else "compacted"
+    say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} still needed")
     if lost := sorted({tag for one in report.tables for tag in one.lost_tags}):
         say(f"tags that no trigger asks for {'would go' if dry_run else 'are gone'} with them: {', '.join(lost)}")
-        say("a trigger that asks for one of them later does not find it on these events; --keep-tag keeps it")
+        say("a trigger that requires one of them later does not find it on these events; --keep-tag keeps it")
     if tables:
         rows = [[one["table"], one["folded"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
         print_table(["table", "removed", "needed", "by", "forced"], rows, empty="")

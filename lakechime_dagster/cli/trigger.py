@@ -71,7 +71,9 @@ def show(
         if as_json:
             print_json({"triggers": triggers})
         else:
-            print_documents(triggers, "name state waiting open held consumers condition", empty="no trigger is declared here or recorded")
+            print_documents(
+                triggers, "name state waiting open blocked consumers condition", empty="no trigger is declared here or recorded"
+            )
         return
     subscription, known = subscriptions.get(name), seen.get(name)
     problem = group_problem(name, module)
@@ -306,7 +308,7 @@ def _summary(name: str, subscription: "Subscription | None", seen: "Subscription
         "condition": condition,
         "waiting": seen.waiting if seen else None,
         "open": seen.open if seen else 0,
-        "held": seen.held if seen else 0,
+        "blocked": seen.held if seen else 0,
         "stale": seen.stale if seen else 0,
         "consumers": seen.consumers if seen else 0,
         "paused_reason": row.paused_reason if row else None,

@@ -94,15 +94,6 @@ def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime
     assert (one["state"], one["behind"], one["due_ts"]) == ("ok", 0, None)
 
 
-def test_a_stream_that_was_made_anew_is_before_all_checkpoints(lakechime: Cli, bought: Game) -> None:
-    shutil.rmtree(bought.location)
-    (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["checkpoint"], one["newest"], one["behind"]) == (1, None, None)
-    bought.come(HAT)
-    (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["newest"], one["behind"]) == (0, 1)
-
-
 def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechime: Cli, bought: Game) -> None:
     (Path(bought.location) / "_delta_log" / "00000000000000000000.json").write_text('{"commitInfo": \n')
     for answer in (lakechime("schema", "show", "--json"), lakechime("schema", "show", "shop_buy", "--json")):
@@ -168,16 +159,6 @@ def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cl
     assert told["not_json"]["_ingested_at"] == told["not_json"]["sent_at"] == "2024-02-29T00:00:00+00:00"
 
 
-def test_a_stream_that_refused_nothing_or_holds_nothing_says_so(lakechime: Cli, game: Game) -> None:
-    assert lakechime("schema", "show", "game").out == "game.events has refused nothing\n"
-    game.come(HAT)
-    game.step()
-    assert lakechime("schema", "show", "game").out == "game.events has refused nothing\n"
-    assert lakechime("schema", "show", "shop").out.endswith("\ntypes of shop that wait or failed:\nnone\n")
-    document = lakechime("schema", "show", "shop", "--json").json
-    assert (document["total"], document["refused"], document["types"]) == (0, [], [])
-
-
 # what is not there
 
 
@@ -234,17 +215,6 @@ def test_what_cannot_be_decided_says_why(lakechime: Cli, decided: Game, words: t
     assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop", "shop_buy")) == ([], [])
 
 
-def test_what_a_contract_refuses_may_be_allowed_for_a_type(lakechime: Cli, decided: Game) -> None:
-    told = lakechime("schema", "decide", "shop_buy", "kinds", "evolve", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "of": ["kinds"], "says": "evolve", "dry_run": False}
-    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
-    assert [(one.of, one.says) for one in event_hints(lakechime.platform).holding("shop")] == [
-        ("tables", "evolve"),
-        ("columns", "evolve"),
-        ("kinds", "evolve"),
-    ]
-
-
 def test_a_dry_run_decides_nothing(lakechime: Cli, decided: Game) -> None:
     would = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY, "--dry-run")
     assert "/gift of shop_buy would be json from the next execution on" in would.out
@@ -269,33 +239,6 @@ def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided:
         close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2)])
     (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
     assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
-
-
-def test_a_rebuild_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided: Game) -> None:
-    told = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY)
-    assert told.out == (
-        "rebuild 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
-        " `lakechime schema show shop.shop_buy` shows the result\n"
-    )
-    asked = lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json
-    assert (asked["replay"], asked["rebuild"]) == (1, True)
-    replays = event_replays(lakechime.platform)
-    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy", is_rebuild=True)}
-    with writing(replays.engine) as connection:
-        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2, removed=1)])
-    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
-    assert (shown["rebuild"], shown["replaced"], shown["added"], shown["removed"]) == (True, 4, 2, 1)
-
-
-def test_a_type_without_a_table_has_nothing_to_replay_into(lakechime: Cli, decided: Game) -> None:
-    decided.come(event("shop_fly"))
-    decided.step(waits={"shop_fly": "frozen"})
-    answer = lakechime("schema", "replay", "shop_fly", *WHY)
-    assert answer.code != 0
-    assert "'shop_fly' has no table in event group shop" in " ".join(answer.err.split())
-    answer = lakechime("schema", "replay", "shop_fly", "--rebuild", *WHY, "--dry-run")
-    assert "shop_fly has no table" in " ".join(answer.err.split())
-    assert event_replays(lakechime.platform).open("shop") == {}
 
 
 def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> None:
@@ -380,20 +323,6 @@ def test_a_reprocess_that_waits_may_be_cancelled(lakechime: Cli, refusing: Game)
     assert "cancelled" in lakechime("schema", "show", "game").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "answer"),
-    [
-        (("gama",), "the lake declares no stream 'gama' of events; did you mean game?"),
-        (("game", "--cancel"), "no request to reprocess game.events is open"),
-    ],
-)
-def test_what_cannot_be_reprocessed_is_told(lakechime: Cli, refusing: Game, arguments: tuple[str, ...], answer: str) -> None:
-    told = lakechime("schema", "replay", "--quarantine", *arguments, *WHY_REFUSING)
-    assert told.code != 0
-    assert answer in " ".join(told.err.replace("│", " ").split())
-    assert event_reprocesses(lakechime.platform).of("game.events") == []
-
-
 WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
 WRONG = Verified(
     type="shop_sell",
@@ -465,13 +394,6 @@ def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, 
     asked = lakechime("schema", "verify", "shop", "--values")
     assert "shop.shop_sell: lacks a@7 /name Ann\\x1b" in asked.out
     assert "may be personal data" in asked.err
-
-
-def test_a_type_that_could_not_be_looked_at_ends_with_one(lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch) -> None:
-    looking(monkeypatch, Verified(type="shop_buy", table="shop.shop_buy", unread="OSError: no room"))
-    answer = lakechime("schema", "verify", "shop_buy", "--json")
-    (one,) = answer.json["types"]
-    assert (answer.code, one["unread"], one["faults"], one["table"]) == (1, "OSError: no room", {}, "shop.shop_buy")
 
 
 def test_a_name_of_nothing_is_answered_with_those_that_there_are(lakechime: Cli, compared: Game) -> None:

@@ -57,13 +57,6 @@ def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, ord
     assert lakechime("dce", "list", "--json").json["events"] == pushed
 
 
-def test_reconcile_makes_the_levels_of_a_table_known(lakechime: Cli, orders: Path) -> None:
-    write(lakechime.home / "warehouse" / "bronze" / "flights", rows((DAY, 1, 1, "x")), partition_by=["day", "hour"])
-    lakechime("table", "reconcile", "bronze.orders", "bronze.flights")
-    levels = {one.name: one.levels.as_dict() for one in lakechime.platform.store.tables()}
-    assert levels == {"bronze.orders": {"day": "date", "hour": "int"}, "bronze.flights": {"flight_date": "date", "hour": "int"}}
-
-
 def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orders: Path) -> None:
     names = ("bronze.nothing", "bronze.orders", "bronze.neither")
     answer = lakechime("table", "reconcile", *names, "--json")

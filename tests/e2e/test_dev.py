@@ -49,7 +49,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")
     backfill, readers = done["backfill"], {"silver.flights", "gold.daily_delays"}
     assert {order["table"] for order in done["orders"]} == readers
-    assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["spared"])
+    assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["unaffected"])
     await_found(
         lambda: RequestState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,
         "a consumer is at work",
