@@ -97,7 +97,7 @@ def test_what_was_not_taken_is_sent_again_and_what_was_is_not(cli: Cli, mail_ser
     drafted(cli)
     mail_server.refused.add("ana@example.com")
     sent = send(cli, "--yes")
-    assert (sent.code, "$MAIL: mailto://… did not take it" in sent.out, "1 message of 2 not taken" in sent.err) == (1, True, True)
+    assert (sent.code, "$MAIL: mailto://… did not take it" in sent.out, "1 message of 2 not delivered" in sent.err) == (1, True, True)
     assert (states(cli)[0], len(webhook.told)) == (("ana@example.com", "waiting"), 1)
     assert "(waiting: $MAIL: mailto://… did not take it" in send(cli).out
     mail_server.refused.clear()

@@ -144,7 +144,7 @@ def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought:
 
 def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
     game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
-    document = lakechime("schema", "show", "game", "--json").json
+    document = lakechime("schema", "show", "game", "--quarantine", "--json").json
     assert document.keys() == {"stream", "table", "total", "reasons", "refused", "reprocessing"}
     assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
     told = {one["reason"]: one for one in document["refused"]}
@@ -283,19 +283,19 @@ def test_a_reprocess_is_asked_for_once_and_its_end_is_told(lakechime: Cli, refus
     assert lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING, "--json").json["reprocessing"] == 1
     reprocesses = event_reprocesses(lakechime.platform)
     assert reprocesses.open("game.events") == 1
-    assert "waiting" in lakechime("schema", "show", "game").out
+    assert "waiting" in lakechime("schema", "show", "game", "--quarantine").out
     reprocesses.close("e1", Reprocessed(reprocess_id=1, rows=2))
-    (shown,) = lakechime("schema", "show", "game", "--json").json["reprocessing"]
+    (shown,) = lakechime("schema", "show", "game", "--quarantine", "--json").json["reprocessing"]
     assert (shown["number"], shown["rows"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
 
 
 def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakechime: Cli, refusing: Game) -> None:
-    assert lakechime("schema", "show", "game", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
+    assert lakechime("schema", "show", "game", "--quarantine", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
     moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
     row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
     data = pa.Table.from_pylist([row], schema=SCHEMA)
     write_deltalake(refusing.location, data, mode="append", schema_mode="merge")
-    document = lakechime("schema", "show", "game", "--json").json
+    document = lakechime("schema", "show", "game", "--quarantine", "--json").json
     assert (document["total"], document["reasons"]) == (2, {"not_json": 1, "type_missing": 1})
     assert sorted(one["_src"] for one in document["refused"]) == ["a.jsonl@1", "a.jsonl@2"]
 
@@ -320,7 +320,7 @@ def test_a_reprocess_that_waits_may_be_cancelled(lakechime: Cli, refusing: Game)
     assert (would.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game would be cancelled\n", 1)
     done = lakechime("schema", "replay", "game", "--quarantine", "--cancel", *WHY_REFUSING)
     assert (done.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game is cancelled\n", None)
-    assert "cancelled" in lakechime("schema", "show", "game").out
+    assert "cancelled" in lakechime("schema", "show", "game", "--quarantine").out
 
 
 WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
