@@ -18,11 +18,12 @@ from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver import store_schema as event_schema
-from lakechime_dagster.silver.requests import event_replays, event_types
+from lakechime_dagster.silver.dry_run import WouldReplay, would_replay
+from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
 from lakechime_dagster.silver.results import Replayed
 from lakechime_dagster.silver.schema import KnownType
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers import schema
@@ -289,3 +290,21 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
         "shop.gift": 1,
         "shop.sell": 4,
     }
+
+
+@spark
+def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
+    game.step(buy(1))
+    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
+    game.step(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
+    assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
+    event_hints(game.platform).end("shop", "shop.buy", "columns")
+    group = next(one for one in lake().groups if one.name == "shop")
+    would = would_replay(game.platform, group, game.known("shop.buy"), print)
+    assert would == WouldReplay(replaced=1, added=0, gained=(("price", "long"),))
+    assert game.tick("shop").run_requests == []
+    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="prices matter"))
+    game.step()
+    assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
+    would = would_replay(game.platform, group, game.known("shop.buy"), print, is_whole=True)
+    assert would == WouldReplay(replaced=0, added=0, gained=())

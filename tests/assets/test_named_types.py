@@ -6,8 +6,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from lakechime_dagster.assets.events import type_checks
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
@@ -92,3 +94,9 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
     assert checks(third, BUY) == checks(third, SELL) == {"rows_add_up": True, "is_written": True}
     shown_by_sensor = game.tick("ev__events").asset_events
     assert {one.asset_key for one in shown_by_sensor} & {BUY, SELL} == set()
+
+
+def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
+    (table,) = (one for one in lake().sources if one.name == "shop.shop__buy")
+    one = TypeResult(type="shop.buy", table="shop__buy", start=0, end=1, rows=3, written=2)
+    assert [(check.check_name, check.passed) for check in type_checks(table, one)] == [("rows_add_up", False), ("is_written", True)]

@@ -9,11 +9,10 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.many import Launch, run_many
+from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
-from lakechime_dagster.silver.requests import event_reprocesses, event_types, requested_of_group, requested_of_stream
-from lakechime_dagster.silver.results import AT_ONCE, Reprocessed, TypeResult
-from lakechime_dagster.silver.schema import KnownType, registered
+from lakechime_dagster.silver.requests import event_reprocesses, requested_of_stream
+from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
@@ -95,23 +94,6 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
 
 
-def test_a_group_is_launched_for_events_that_a_step_left_once_they_are_due(world: World, platform: Platform) -> None:
-    subscription = Subscription(name="shop", trigger=SnapshotTrigger(["lake.t"]), job="anything", requests=requested_of_group("shop"))
-    launches, accepts = {"shop": Launch(subscription, anything, [])}, {"shop": lambda key: True}
-    sweep, types = Sweep(platform.evaluator, [subscription]), event_types(platform)
-    world.change("lake.t", 1)
-    run_many(platform, sweep, launches, AllSucceed(), accepts)
-    learning = registered(KnownType(type="buy", table="buy"))
-    assert learning is not None
-    types.learn("shop", [learning])
-    for execution, due_ts in (("e1", 10**15), ("e2", AT_ONCE)):
-        assert run_many(platform, sweep, launches, AllSucceed(), accepts).launches == ()
-        with writing(world.engine) as connection:
-            types.complete(connection, "shop", execution, [TypeResult(type="buy", table="buy", start=0, end=0, due_ts=due_ts)], "u")
-    (launched,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
-    assert launched.reason == "left by a step, and due: buy"
-
-
 def in_a_minute(sweep: Sweep) -> None:
     sweep.noted_ts -= TICK_NOTE_MS
 
@@ -170,3 +152,16 @@ def break_log(location: str) -> None:
     log = Path(location) / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not json\n")
+
+
+@pytest.mark.tier2
+def test_the_sensor_requests_a_run_of_the_subscriptions_job_with_its_tags(
+    world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakechime_dagster.sensors.many.open_platform", lambda: platform)
+    sensor = many_sensor("triggers", list(launches.values()))
+    world.change("lake.t3", 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    [request] = result.run_requests or []
+    assert (request.job_name, request.tags["lakechime/consumer"]) == ("anything", "subscription-3")

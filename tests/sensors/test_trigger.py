@@ -15,8 +15,10 @@ from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.dead_runs import end_dead_run
+from lakechime_dagster.runtime.names import EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.sensors.tick import DagsterRuns, RunState
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
@@ -327,3 +329,20 @@ def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
         assert location.tick().run_requests == []
         location.change(1, partition=("2013-01-01",), cluster="eu")
         assert len(location.tick().run_requests) == 1
+
+
+def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Location) -> None:
+    asset.change(1)
+    request = only(asset.tick().run_requests)
+    execution = asset.platform.ledger.execution(request.tags[EXECUTION_TAG])
+    assert execution is not None
+    assert DagsterRuns(lambda: asset.instance).of_attempt(execution) is None
+    job = asset.definitions.resolve_job_def("features_job")
+    run = asset.instance.create_run_for_job(job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
+    found = DagsterRuns(lambda: asset.instance).of_attempt(execution)
+    assert found is not None
+    assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)
+    asset.platform.ledger.begin(execution.execution_id, "elsewhere")
+    begun = asset.platform.ledger.execution(execution.execution_id)
+    assert begun is not None
+    assert DagsterRuns(lambda: asset.instance).of_attempt(begun) == found

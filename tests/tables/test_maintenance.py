@@ -22,8 +22,10 @@ from lakechime_dagster.tables.maintenance_plan import (
     OldFile,
     Plan,
     Reader,
+    Subject,
     TableFiles,
     plan,
+    plan_together,
 )
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
@@ -360,3 +362,14 @@ def test_raised_as_often_as_may_be_it_keeps_enough_and_is_lowered_to_what_it_was
         assert raised(now, age * ONE_DAY, ahead * ONE_DAY) == {}
     after = {name: value for name, value in {**now, **lowered(now)}.items() if value is not None}
     assert after == given
+
+
+def test_tables_that_are_planned_together_share_a_budget_that_goes_where_it_saves_most() -> None:
+    poor, good = (
+        Subject(files=TableFiles(table=name, live=live), readers=(), policy=POLICY)
+        for name, live in (("poor", tuple(make_file(9) for _ in range(3))), ("good", tuple(make_file(1) for _ in range(8))))
+    )
+    made = {one.table: one for one in plan_together([poor, good], 20, NOW)}
+    assert {name: [action.bytes for action in one.actions] for name, one in made.items()} == {"poor": [], "good": [8]}
+    assert [one.why for one in made["poor"].refused] == ["20 bytes are the budget of a run, of which 12 bytes are left"]
+    assert [one.rewrites for one in plan_together([poor, good], 35, NOW)] == [27, 8]

@@ -6,12 +6,10 @@ from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import expire, needs
-from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, one
 
@@ -121,28 +119,6 @@ def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(w
 
     assert not world.decide(subscription).fires
     assert Sweep(world.evaluator, [subscription, tagged]).decisions() == {}
-
-
-def test_an_explanation_of_a_past_time_counts_what_was_folded_only_from_when_it_came(world: World) -> None:
-    condition = PartitionCondition.of(ORDERS, {"shop": "a"}, PartitionLevels.of({"shop": "string"}))
-    once = every(days=1, start="2013-01-01", until="2013-01-01")
-    subscriptions = [a_subscription(), Subscription(name="shops", trigger=PartitionTrigger(condition, once))]
-    world.change("bronze.other", version=0)
-    world.let_pass(7_200_000)
-    for subscription in subscriptions:
-        world.evaluator.activate(subscription)
-    world.let_pass(3_600_000)
-    world.change(version=1, partition=["a"])
-    world.let_pass(3_600_000)
-    before, since = world.store.now() - 5_400_000, world.store.now() - 1_800_000
-    told = [[world.decide(subscription, at).sentence for at in (before, since)] for subscription in subscriptions]
-    for subscription in [*subscriptions, *subscriptions]:  # fire, then look through
-        world.tick_of_the_sensor(subscription)
-    fold(world)
-
-    assert world.store.fetch(EventQuery()) == []
-    assert [[world.decide(subscription, at).fires for at in (before, since)] for subscription in subscriptions] == [[False, True]] * 2
-    assert [world.decide(subscription, since).sentence for subscription in subscriptions] == [sentences[1] for sentences in told]
 
 
 # Repeats of what was folded
