@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
 from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load_service import repaired
@@ -98,3 +99,20 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(
     found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
     assert faults(found) == {"12": Fault.MISSING}
     assert (found.is_passed, len(waited)) == (True, 2)
+
+
+@pytest.mark.tier3
+def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    before = looked_at.state_of
+
+    def ahead(table: looked_at.FollowedTable) -> looked_at.TableState:
+        monkeypatch.setattr(looked_at, "state_of", before)
+        shop.update(7, "after the cut")
+        shop.delete(8)
+        shop.insert(11)
+        shop.follow()
+        return before(table)
+
+    monkeypatch.setattr(looked_at, "state_of", ahead)
+    found = look(shop)
+    assert (found.is_same, found.left_out, found.is_passed) == (True, 3, True)
