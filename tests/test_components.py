@@ -27,7 +27,7 @@ from lakechime_dagster.runtime.resource import declared_subscriptions, lake_of_d
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
 from lakechime_dagster.tables.databases import Canal, Database, Debezium, Limits, Monitor
 from lakechime_dagster.tables.declare import sql_table
-from lakechime_dagster.tables.events import Contract, GroupOptions, PathRule, event_group, event_stream
+from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.names import Account
@@ -87,8 +87,6 @@ groups:
       kinds: freeze
       is_double_first: true
       pins: {/price: double}
-      paths: {/payload/*: {columns: rescue}}
-      exclude: [field]
     types: {shop.buy: {tables: freeze}}
     columns: {/user/email: email}
     options: {verify: {days: 1}, description: Buys}
@@ -184,8 +182,6 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                     kinds="freeze",
                     is_double_first=True,
                     pins={"/price": "double"},
-                    paths={"/payload/*": PathRule(columns="rescue")},
-                    exclude=["field"],
                 ),
                 types={"shop.buy": Contract(tables="freeze")},
                 columns={"/user/email": personal("email")},

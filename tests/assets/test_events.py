@@ -27,6 +27,7 @@ from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, eve
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers import schema
+from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_table import Location
 from tests.support.follows import read
 from tests.support.streams import event
@@ -306,5 +307,3 @@ def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
     event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="prices matter"))
     game.step()
     assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
-    would = would_replay(game.platform, group, game.known("shop.buy"), print, is_whole=True)
-    assert would == WouldReplay(replaced=0, added=0, gained=())
