@@ -401,14 +401,14 @@ AuditTable = Annotated[str | None, typer.Option("--table", help="Read only this 
 @app.command()
 def ingest(
     file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="JSON lines, or - for standard input.")] = None,
-    way: Annotated[str, typer.Option("--way", help="By which name it is counted what came, and since when.")] = "file",
+    way: Annotated[str, typer.Option("--way", help="The name of this way of recording, of which documents are counted.")] = "file",
     table: AuditTable = None,
     as_json: Json = False,
 ) -> None:
-    """Take JSON lines, each {producer, task, sql, dialect, …} or a run event of OpenLineage, as POST /lineage takes them.
+    """Record JSON lines, each {producer, task, sql, dialect, …} or a run event of OpenLineage, as POST /lineage does.
 
-    Without a file it reads what came into the declared audit tables since the last time.
-    A line that cannot be read is told and loses no other; a repeat changes nothing. Exit code 1 if any was refused.
+    Without a file, new rows of the declared audit tables are read. A line that cannot be read is reported and does not stop the
+    others; a repeat changes nothing. The exit code is 1 when a line was refused.
     """
     from lakechime_dagster.lineage.ingest import lineage_ingest
 
@@ -424,15 +424,13 @@ def ingest(
         print_json({**vars(taken), "outside": sorted(taken.outside), "refused": refused})
     else:
         say(
-            f"{count(taken.documents, 'document')} taken, {taken.repeated:,} of them told nothing new;"
+            f"{count(taken.documents, 'document')} read, {taken.repeated:,} without anything new;"
             f" {count(taken.records, 'write')} and {count(taken.reads, 'read')} recorded"
         )
         if taken.outside:
             some = sorted(taken.outside)[:MAX_TOLD]
             more = f", and {len(taken.outside) - MAX_TOLD:,} more" if len(taken.outside) > MAX_TOLD else ""
-            note(
-                f"not in the lake: {', '.join(shown(name)[1:-1] for name in some)}{more}; aliases of the lake say what else they are called"
-            )
+            note(f"not in the lake: {', '.join(shown(name)[1:-1] for name in some)}{more}; declare aliases for other names of tables")
         for one in taken.refused[:MAX_TOLD]:
             note(f"line {one.line}: {one.problem}")
         if len(taken.refused) > MAX_TOLD:
@@ -484,7 +482,7 @@ def _read_logs(table: str | None, as_json: bool) -> None:
     if not found:
         say("no audit table is declared; write Lake(…, query_logs=[QueryLog(…)])")
     for name, one in found.items():
-        taken = f"{count(one.documents, 'statement')} taken, {count(one.records, 'write')} and {count(one.reads, 'read')} recorded"
+        taken = f"{count(one.documents, 'statement')} read, {count(one.records, 'write')} and {count(one.reads, 'read')} recorded"
         say(f"{name}: {taken}, {len(one.refused):,} could not be read")
         for refused in one.refused[:MAX_ROWS_TOLD]:
             note(f"{name}, row {refused.line} of these: {refused.problem}")
@@ -517,18 +515,18 @@ def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:
     from lakechime_dagster.lineage.flat import TABLE, flatten
 
     platform = open_platform()
-    told = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, anew=rebuild)
+    flat = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, anew=rebuild)
     if as_json:
-        counts = {"tables": told.tables, "columns": told.columns, "refused": told.refusal} if told else {}
-        print_json({"table": TABLE, "written": told is not None, **counts})
+        counts = {"tables": flat.tables, "columns": flat.columns, "refused": flat.refusal} if flat else {}
+        print_json({"table": TABLE, "written": flat is not None, **counts})
         return
-    if told is None:
-        say(f"{TABLE} tells already all that is known")
+    if flat is None:
+        say(f"{TABLE} is up to date")
         return
-    of_columns = "" if told.columns is None else f" and {count(told.columns, 'pair')} that begin with a column"
-    say(f"{TABLE} tells {count(told.tables, 'pair')} of tables{of_columns}")
-    if told.refusal:
-        note(f"warning: {told.refusal}")
+    of_columns = "" if flat.columns is None else f" and {count(flat.columns, 'pair')} that begin with a column"
+    say(f"{TABLE} holds {count(flat.tables, 'pair')} of tables{of_columns}")
+    if flat.refusal:
+        note(f"warning: {flat.refusal}")
 
 
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; lineage.json beside workspace.yaml unless given.")]

@@ -242,7 +242,7 @@ def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
 def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
     recorded("lineage", "export", "--format", "table")
     assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is False
-    assert "tells already all" in recorded("lineage", "export", "--format", "table").out
+    assert "is up to date" in recorded("lineage", "export", "--format", "table").out
     assert recorded("lineage", "export", "--format", "table", "--rebuild", "--json").json["written"] is True
     more = make_statement("lab.more", a="silver.flights.wind")
     SqlLineage(recorded.platform.store.engine).record(make_record(more, job="more"))

@@ -41,7 +41,7 @@ def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None
         make_event(inputs=(dataset("hive", "hive.shop.orders"),), outputs=(dataset("s3://out", "elsewhere"),)),
     )
     answer = shop("lineage", "ingest", "-", stdin=documents)
-    assert (answer.code, answer.out) == (0, "3 documents taken, 0 of them told nothing new; 2 writes and 1 read recorded\n")
+    assert (answer.code, answer.out) == (0, "3 documents read, 0 without anything new; 2 writes and 1 read recorded\n")
     assert "not in the lake: s3://out/elsewhere" in answer.err
     engine = shop.platform.store.engine
     (found,) = LineageStandings(engine).of_targets(["gold.days"])

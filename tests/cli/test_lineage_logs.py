@@ -56,7 +56,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     audited(shop, ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None), (READ, 9, "finished", None, "Sales"))
     (second,) = shop("lineage", "ingest", "--table", "audit.queries", "--json").json["logs"]
     assert (second["documents"], second["records"], second["reads"]) == (2, 1, 1)
-    assert shop("lineage", "ingest").out == "audit.queries: 0 statements taken, 0 writes and 0 reads recorded, 0 could not be read\n"
+    assert shop("lineage", "ingest").out == "audit.queries: 0 statements read, 0 writes and 0 reads recorded, 0 could not be read\n"
     engine = shop.platform.store.engine
     readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
     assert readers == {
@@ -71,7 +71,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
 def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:
     audited(shop, ("SELECT jane FROM WHERE", 1, "FINISHED", "a", None), (None, 2, "FINISHED", "a", None), (READ, 3, "FINISHED", "a", None))
     answer = shop("lineage", "ingest")
-    assert answer.out == "audit.queries: 1 statement taken, 0 writes and 1 read recorded, 2 could not be read\n"
+    assert answer.out == "audit.queries: 1 statement read, 0 writes and 1 read recorded, 2 could not be read\n"
     assert "row 1 of these: sql" in answer.err
     assert "jane" not in answer.err
     (way,) = SqlReads(shop.platform.store.engine).ways()
