@@ -517,8 +517,14 @@ def _shares(parts: Sequence[LakePart], defs_module: str) -> dict[LakePart, dg.De
         from lakechime_dagster.definitions import build_definitions
     levels = _levels(parts)
     declared = {part: part.declared(levels) for part in parts}
-    built = build_definitions(_lake_of(parts, [one for several in declared.values() for one in several], defs_module))
-    owners = {asset_key(name): part for part, several in declared.items() for one in several for name in _names(one)}
+    names = {name: part for part, several in declared.items() for one in several for name in _names(one)}
+    try:
+        built = build_definitions(_lake_of(parts, [one for several in declared.values() for one in several], defs_module))
+    except DeclarationError as error:
+        if error.declared not in names:
+            raise
+        raise DeclarationError(f"{names[error.declared].folder}: {error.declared}", error.field, error.remedy) from error
+    owners = {asset_key(name): part for name, part in names.items()}
     assets: dict[LakePart, list[Any]] = {part: [] for part in parts}
     for asset in built.assets or ():
         keys = asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key] if isinstance(asset, dg.AssetSpec) else []

@@ -302,6 +302,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[module]
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", "broker:9092")
+
+
 def scaffold(project: Path, kind: str, name: str) -> Path:
     """What `dg scaffold defs` writes."""
     from dagster.components.component_scaffolding import scaffold_object
@@ -320,8 +325,7 @@ def features() -> None: ...
 """
 
 
-def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP", "broker:9092")
+def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project: Path) -> None:
     files = {kind: scaffold(project, kind, kind.lower()) for kind in KINDS}
     (project / "project_of_components/defs/features.py").write_text(FEATURES)
     tree = dg.ComponentTree.for_project(project)
@@ -368,6 +372,14 @@ def test_conditions_are_typed_by_tables_of_other_files_and_tables_of_python_take
     assert isinstance(table, LakeTable)
     assert isinstance(table.trigger, PartitionTrigger)
     assert table.trigger.conditions[0].levels == PartitionLevels.of({"day": "date"})
+
+
+def test_a_table_that_does_not_fit_the_others_is_named_with_its_folder(project: Path) -> None:
+    scaffold(project, "CDCTableComponent", "customers")
+    folder = scaffold(project, "SqlTableComponent", "revenue").parent
+    with pytest.raises(Exception) as refused:  # of Dagster's own class
+        lake_of_definitions("project_of_components.definitions")
+    assert str(refused.value.__cause__).startswith(f"{folder}: gold.revenue, sql: reads bronze.orders, which is not in the lake")
 
 
 def test_a_project_has_one_lake(project: Path) -> None:
