@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 
 from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.silver.bronze import COLUMNS, scan
-from lakechime_dagster.silver.tokenizer import load_tokenizer
+from lakechime_dagster.silver.bronze import COLUMNS, load_tokenizer, scan
 from lakechime_dagster.spark.driver import open_driver
 
 MESSAGES = 300_000

@@ -21,7 +21,6 @@ from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_na
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import ON_SPARK, Attempted, SparkAttempt, SparkResource, account_confs, spark_of
-from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.requests import (
     Fares,
     complete_group,
@@ -32,7 +31,7 @@ from lakechime_dagster.silver.requests import (
     event_types,
     types_of,
 )
-from lakechime_dagster.silver.results import REBUILT, Fault, GroupResult, Reprocessed, TypeResult, Verified
+from lakechime_dagster.silver.results import REBUILT, EventJob, Fault, GroupJob, GroupResult, Reprocessed, TypeResult, Verified
 from lakechime_dagster.silver.schema import NOWHERE, Broke, KnownType, TypeCheckpoint, table_columns
 from lakechime_dagster.silver.store import KeptBreak
 from lakechime_dagster.tables.events import EventGroup, EventTable
@@ -109,7 +108,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
 
     @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
-        from lakechime_dagster.silver.dry_run import verified
+        from lakechime_dagster.silver.service import verified
 
         platform = lakechime.platform()
         return conserved(verified(platform, group, context.log.info, seed=platform.store.now()))

@@ -12,8 +12,8 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses, requested_of_group, requested_of_stream
+from lakechime_dagster.silver.results import EventJob, GroupJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position

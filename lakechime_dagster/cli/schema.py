@@ -573,8 +573,8 @@ def replay(
 
 def _reprocess(platform: "Platform", name: str, by: "By", *, cancel: bool, dry_run: bool, as_json: bool) -> None:
     """Request that the refused rows of a stream are parsed again; those that are events now are added to its table, once."""
-    from lakechime_dagster.silver.dry_run import would_reprocess
     from lakechime_dagster.silver.requests import event_reprocesses
+    from lakechime_dagster.silver.service import would_reprocess
 
     stream = stream_named(name, platform.settings)
     table, reprocesses = stream.table, event_reprocesses(platform)
@@ -596,7 +596,7 @@ def _reprocess(platform: "Platform", name: str, by: "By", *, cancel: bool, dry_r
 
 
 def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from lakechime_dagster.silver.dry_run import would_replay
+    from lakechime_dagster.silver.service import would_replay
 
     if not one.known.checkpoint.commits:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to replay into")
@@ -607,8 +607,7 @@ def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]
 
 
 def _would_rebuild(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    from lakechime_dagster.silver.dry_run import would_rebuild
-    from lakechime_dagster.silver.service import Streamed
+    from lakechime_dagster.silver.service import Streamed, would_rebuild
 
     if not one.known.layout_version:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to rebuild")
@@ -645,7 +644,7 @@ def verify(name: OfName = None, sample: Sample = 100, values: Values = False, gr
     Events are compared by their `_src`, and values in a new sample of rows of each type. It starts Spark and reads everything;
     nothing is written, and runs continue. The exit code is 1 when something is wrong, or a type could not be read.
     """
-    from lakechime_dagster.silver.dry_run import verified
+    from lakechime_dagster.silver.service import verified
 
     platform = open_platform()
     found = [

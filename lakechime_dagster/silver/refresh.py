@@ -9,9 +9,8 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
-from lakechime_dagster.silver.job import GroupJob
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
-from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupResult, Part, Replay, TypeResult, planned
+from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupJob, GroupResult, Part, Replay, TypeResult, planned
 from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypeCheckpoint, kept_of, learned, registered
 from lakechime_dagster.silver.slices import (
     NOTHING,

@@ -1,4 +1,4 @@
-"""What an execution of a group read and did, type by type, and whether each event is in its table once."""
+"""What an execution of a stream or a group is to read, and what it did, type by type, and whether each event is in its table once."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed
 from lakechime_dagster.silver.schema import Column, Holds, Layout
 from lakechime_dagster.silver.shape import Rescue, shaped
-from lakechime_dagster.tables.events import Contract
+from lakechime_dagster.sources.job import FeedJob
+from lakechime_dagster.tables.events import Contract, EventGroup
 from lakechime_dagster.triggers.consumers import Committed
 
 Leaves = Counter[tuple[str, Any]]
@@ -291,6 +293,45 @@ class Reprocessed:
     def of(cls, facts: Mapping[str, Any]) -> "Reprocessed | None":
         """What a commit tells; None where it has reprocessed nothing."""
         return cls(reprocess_id=int(facts["reprocess"]), rows=int(facts["reprocessed"])) if "reprocess" in facts else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventJob(FeedJob):
+    """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
+
+    `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are. `reprocess` is the number
+    of the one that somebody asked for; None where what is refused is left as it is.
+    """
+
+    type_field: tuple[str, ...]
+    producer_field: tuple[str, ...] = ()
+    classes: str = ""
+    reprocess: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupJob:
+    """One execution of a group: what its stream's table has up to a snapshot, for each type from its own checkpoint on.
+
+    Attributes:
+        groups: All of the stream's, of which each type is one's.
+        bronze: Where the stream's table lies.
+        end: Up to where it is read.
+        warehouse: The folder of folders, one of each group, in which tables lie by their names.
+        replays: What somebody wants to be read again, by type.
+        max_catchup: As of `reading.planned`.
+    """
+
+    group: EventGroup
+    groups: tuple[EventGroup, ...]
+    bronze: str
+    end: SnapshotCheckpoint
+    warehouse: str
+    deployment: str
+    execution_id: str = ""
+    attempt: int = 1
+    replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)
+    max_catchup: int = MAX_CATCHUP
 
 
 TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides

@@ -17,8 +17,7 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, shape_of, variation_of, within_columns
-from lakechime_dagster.silver.job import GroupJob
-from lakechime_dagster.silver.results import REBUILT, Part, Replayed
+from lakechime_dagster.silver.results import REBUILT, GroupJob, Part, Replayed
 from lakechime_dagster.silver.rows import RESCUED
 from lakechime_dagster.silver.schema import KnownType, Prototype, TypeCheckpoint, personal_columns
 from lakechime_dagster.spark.commit import CommitLostError, Target, TargetLog, keep_listed, properties_of, retrying

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.silver import dry_run
+from lakechime_dagster.silver import service as dry_run
 from lakechime_dagster.silver.bronze import WouldReprocess
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses
 from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, Replay, Replayed, Reprocessed, Verified
@@ -302,7 +302,7 @@ def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakech
 
 def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Game, monkeypatch: pytest.MonkeyPatch) -> None:
     would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
-    monkeypatch.setattr("lakechime_dagster.silver.dry_run.would_reprocess", lambda platform, table, log: would)
+    monkeypatch.setattr("lakechime_dagster.silver.service.would_reprocess", lambda platform, table, log: would)
     told = lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING)
     assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
     assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]

@@ -15,9 +15,8 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import ingest_events
-from lakechime_dagster.silver.job import EventJob, GroupJob
 from lakechime_dagster.silver.refresh import GroupStep
-from lakechime_dagster.silver.results import GroupResult, Replay, TypeResult
+from lakechime_dagster.silver.results import EventJob, GroupJob, GroupResult, Replay, TypeResult
 from lakechime_dagster.silver.schema import SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.sources.files import FilesFeed

@@ -11,10 +11,9 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.silver import bronze
-from lakechime_dagster.silver.bronze import ingest_events
+from lakechime_dagster.silver.bronze import ingest_events, load_tokenizer
 from lakechime_dagster.silver.event import scanned
-from lakechime_dagster.silver.job import EventJob
-from lakechime_dagster.silver.tokenizer import load_tokenizer
+from lakechime_dagster.silver.results import EventJob
 from lakechime_dagster.sources.files import FilesFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
 from lakechime_dagster.spark.job import Outcome, TableResult

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.silver.bronze import COLUMNS, scan
+from lakechime_dagster.silver.bronze import COLUMNS, Tokenizer, load_tokenizer, scan
 from lakechime_dagster.silver.event import scanned
-from lakechime_dagster.silver.tokenizer import Tokenizer, load_tokenizer
 from tests.spark.events.payloads import Chance, odd
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.bronze import MADE_ANEW, TRACKED, ingest_events
-from lakechime_dagster.silver.job import EventJob
+from lakechime_dagster.silver.results import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId

@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from lakechime_dagster.silver import tokenizer
-from lakechime_dagster.silver.bronze import scan
-from lakechime_dagster.silver.tokenizer import SOURCE, load_tokenizer
+from lakechime_dagster.silver.bronze import SOURCE, load_tokenizer, scan
 from lakechime_dagster.spark.warm import start_warm_driver
 from tests.spark.drivers.test_standalone import master
 from tests.support.spark import run_client, small_settings
