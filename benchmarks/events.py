@@ -18,7 +18,7 @@ from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.rows import from_payload
-from lakechime_dagster.silver.schema import Layout, Observed, next_layout
+from lakechime_dagster.silver.schema import Observed, TypeSchema, next_schema
 from lakechime_dagster.silver.slices import Slices
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.tables.events import event_group, event_stream
@@ -36,7 +36,7 @@ def one_table(play: Stream) -> None:
     seen = Observed()
     for known in play.types.types(play.group.name).values():
         seen = seen.joined(known.observed)
-    parsed = from_payload(F.col("payload"), next_layout(Layout(), seen, play.group.contract)).alias("p")
+    parsed = from_payload(F.col("payload"), next_schema(TypeSchema(), seen, play.group.contract)).alias("p")
     rows = slices.after(slices.version - 1).select("_src", "_ingested_at", parsed).select("_src", "_ingested_at", "p.*")
     rows.write.format("delta").mode("append").save(str(play.folder / "one"))
 

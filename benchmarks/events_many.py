@@ -25,8 +25,8 @@ from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from benchmarks._queries import query_per_type
 from benchmarks.json_hash import TYPES, messages
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.silver.rows import schema_of
-from lakechime_dagster.silver.schema import Layout, next_layout
+from lakechime_dagster.silver.rows import payload_type
+from lakechime_dagster.silver.schema import TypeSchema, next_schema
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.tables.events import event_group, event_stream, table_of
 from lakechime_dagster.tables.sources import JsonLines
@@ -120,7 +120,7 @@ class Batches:
     def schemas(self) -> dict[str, StructType]:
         """What the events of each type are made of."""
         known = self.play.types.types(self.play.group.name)
-        return {name: schema_of(next_layout(Layout(), one.observed, self.play.group.contract)) for name, one in known.items()}
+        return {name: payload_type(next_schema(TypeSchema(), one.observed, self.play.group.contract)) for name, one in known.items()}
 
     def _expect(self, locations: Mapping[str, str]) -> None:
         """All tables have the rows of all files, each those of its type."""

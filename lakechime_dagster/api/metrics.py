@@ -69,17 +69,17 @@ def _of_types(found: Measures) -> Iterator[Metric]:
                 metric.add_metric([group, OTHER], sum(number(one) for one in others if one.group == group))
             yield metric
     yield _values_rescued(named, others)
-    layout = GaugeMetricFamily("lakechime_type_layout_version", "The type's newest schema version.", labels=["group", "type"])
+    schema = GaugeMetricFamily("lakechime_type_schema_version", "The type's newest schema version.", labels=["group", "type"])
     commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
     lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
     unread = found.waiting_since
     for one in named:
         labels = [one.group, one.type]
-        layout.add_metric(labels, one.layout)
+        schema.add_metric(labels, one.schema_version)
         if one.commit_ts is not None:
             commit.add_metric(labels, _seconds(one.commit_ts))
         lag.add_metric(labels, _lag(found.now, one.behind_ts, unread.get(one.group)))
-    yield from (layout, commit, lag)
+    yield from (schema, commit, lag)
 
 
 def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures]) -> Metric:

@@ -58,7 +58,7 @@ PANELS = (
     Panel("Open executions", "lakechime_group_open_seconds", GROUP, "s"),
     Panel("Seconds by phase", "sum by (group, phase) (rate(lakechime_group_phase_seconds_total[5m]))", "{{group}}: {{phase}}"),
     Panel("Variations", "lakechime_type_variations", TYPE),
-    Panel("Schema versions", "lakechime_type_layout_version", TYPE),
+    Panel("Schema versions", "lakechime_type_schema_version", TYPE),
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
     Panel("Conflicts in an hour", "increase(lakechime_type_conflicts_total[1h])", TYPE),
     Panel("Failed executions in an hour", "increase(lakechime_type_failures_total[1h])", TYPE),

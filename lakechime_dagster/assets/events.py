@@ -22,7 +22,7 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import ON_SPARK, Attempted, SparkAttempt, SparkResource, account_confs, spark_of
 from lakechime_dagster.silver.requests import (
-    Fares,
+    TypeState,
     complete_group,
     event_breaks,
     event_hints,
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTHING_BREAKS = "nothing_breaks"
-ABOUT_BREAKS = "No field went on in a sibling, and no values were kept out of all columns by a contract or a cap, lately."
+ABOUT_BREAKS = "No field went on in a variant column, and no values were kept out of all columns by a contract or a cap, lately."
 RECENT_MS = 120_000  # so long the check fails at least, as alarms look from time to time
 MAX_NAMED_BREAKS = 5  # in a sentence
 MAX_BREAKS = 200
 
 _HOW = {
-    Broke.SIBLING: "goes to a sibling",
+    Broke.VARIANT: "goes to a variant column",
     Broke.FROZEN: "is kept out by the contract",
     Broke.CAP: "is kept out, as the table has as many columns as it may",
-    Broke.RELAYOUT: "has other columns, as its table was made anew",
+    Broke.REBUILT: "has other columns, as its table was made anew",
 }
 
 
@@ -83,7 +83,7 @@ def _break_facts(one: KeptBreak) -> dict[str, Any]:
         "kind": change.kind,
         "how": change.how.value,
         "producer": change.producer,
-        "layout": one.layout_version,
+        "schema": one.schema_version,
     }
 
 
@@ -219,7 +219,7 @@ def type_metadata(platform: Platform, group: EventGroup, written: Mapping[Source
     found: dict[str, dict[str, Any]] = {}
     for table, one in written.items():
         assert one.committed is not None
-        columns = [dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].layout)]
+        columns = [dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].schema)]
         rows = _rows_at(platform, table, int(one.committed.version))
         found[table.name] = {
             "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns=columns)),
@@ -512,7 +512,7 @@ def _standing(platform: Platform, group: EventGroup) -> GroupResult:
                 end=one.known.checkpoint.version,
                 home=one.known.home,
                 put_off=one.known.error,
-                waits=one.reason if one.fares is Fares.WAITS else "",
+                waits=one.reason if one.state is TypeState.WAITS else "",
             )
             for one in types_of(platform, group)
         )
@@ -533,7 +533,7 @@ def _of_type(one: TypeResult) -> dict[str, Any]:
         "rows rescued": one.rescued,
         "rows discarded": one.discarded,
         "columns added": one.columns_added,
-        "layout": one.layout,
+        "schema version": one.schema_version,
         "commit": version,
         "table": one.table,
         **(replays if one.replayed else {}),

@@ -167,7 +167,7 @@ def _list(platform: "Platform", group: str | None, as_json: bool) -> None:
         say(f"group {name} failed, and its events wait in the stream's table: {problem}")
     rows = [one | {"state": state_shown(one)} for one in documents]
     empty = f"no event was read yet for {', '.join(one.name for one in groups)}" if groups else NO_STREAM
-    print_documents(rows, "group type table layout_version columns checkpoint behind written rescued state", empty=empty)
+    print_documents(rows, "group type table schema_version columns checkpoint behind written rescued state", empty=empty)
 
 
 def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bool, *, is_raw: bool) -> None:
@@ -182,7 +182,7 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         payloads = stream.payloads([row["source"] for row in variations])
         variations = [row | {"payload": payloads.get(row["source"])} for row in variations]
     facts = document(one, newest_of(stream)) | {
-        "layout": one.known.layout.to_json(),
+        "schema": one.known.schema.to_json(),
         "observed": _observed(one),
         "variations_kept": len(kept),
         "variations": variations,
@@ -190,7 +190,7 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         "hints": _hints(platform, one),
         "replays": _replays(platform, one),
         "breaking": _breaking(platform, one),
-        "layouts": _layouts(platform, one),
+        "schemas": _schemas(platform, one),
     }
     if as_json:
         print_json(facts)
@@ -216,8 +216,8 @@ def document(one: "GroupedType", newest: "TypeCheckpoint | None") -> dict[str, A
         "group": one.group.name,
         "type": known.type,
         "table": one.table,
-        "layout_version": known.layout_version,
-        "columns": known.layout.leaves,
+        "schema_version": known.schema_version,
+        "columns": known.schema.leaves,
         "checkpoint": known.checkpoint.version if known.checkpoint.version >= 0 else None,
         "newest": newest.version if newest else None,
         "behind": one.behind(newest) if newest else None,
@@ -225,7 +225,7 @@ def document(one: "GroupedType", newest: "TypeCheckpoint | None") -> dict[str, A
         "rescued": known.rescued,
         "discarded": known.discarded,
         "waiting": known.pending,
-        "state": one.fares.value,
+        "state": one.state.value,
         "reason": one.reason,
         "left": one.left,
         "failures": known.failures,
@@ -253,7 +253,7 @@ def tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, s
     for one in columns:
         holds, inner = _holds(one)
         field = json.dumps(one.field, ensure_ascii=False) if one.field != one.name else ""
-        yield INDENT * level + one.name, holds, field, column_of(one.field) if one.is_sibling else ""
+        yield INDENT * level + one.name, holds, field, column_of(one.field) if one.is_variant else ""
         yield from tree(inner, level + 1)
 
 
@@ -277,7 +277,7 @@ def _contract(platform: "Platform", one: "GroupedType") -> dict[str, Any]:
     return one.group.with_hints(event_hints(platform).holding(one.group.name)).contract_of(one.known.type).to_json()
 
 
-def _layouts(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
+def _schemas(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
     """The schema versions, the newest first: what each gained, or lost by a rebuild, when and by whom."""
     from lakechime_dagster.silver.requests import event_types
 
@@ -297,7 +297,7 @@ def _breaking(platform: "Platform", one: "GroupedType") -> list[dict[str, Any]]:
             "kind": each.breaking.kind,
             "how": each.breaking.how.value,
             "producer": each.breaking.producer,
-            "layout": each.layout_version,
+            "schema": each.schema_version,
             "made_ts": each.made_ts,
         }
         for each in reversed(event_breaks(platform).of(one.group.name, one.known.type))
@@ -352,8 +352,8 @@ def _print_decided(told: Mapping[str, Any]) -> None:
     replays = [one | {"kind": _kind(one), "done": _ended(one, "replaced")} for one in told["replays"]]
     sections = (
         ("contract", [{"of": of, "rule": rule} for of, rule in contract_shown(told["contract"])], "of rule"),
-        ("breaking changes", told["breaking"], "made_ts path kind how producer layout"),
-        ("schema versions", told["layouts"], "version made_ts actor decision"),
+        ("breaking changes", told["breaking"], "made_ts path kind how producer schema"),
+        ("schema versions", told["schemas"], "version made_ts actor decision"),
         ("decisions", told["hints"], "of says who made_ts reason"),
         ("replays", replays, "replay kind asked_ts who reason done replaced added removed"),
     )
@@ -379,14 +379,14 @@ def _print_type(one: "GroupedType", told: Mapping[str, Any]) -> None:
             "type": told["type"],
             "group": told["group"],
             "table": told["table"],
-            "schema version": told["layout_version"],
+            "schema version": told["schema_version"],
             "checkpoint": checkpoint,
             "rows": f"{told['written']:,} written, {told['rescued']:,} of them with rescued data",
             "state": state_shown(told),
         }
     )
     say("\ncolumns:")
-    print_table(["column", "holds", "field", "variant of"], tree(one.known.layout.columns), empty="none")
+    print_table(["column", "holds", "field", "variant of"], tree(one.known.schema.columns), empty="none")
     say("\nobserved, with the versions in which the first and the last kind were seen first:")
     rows = [[row["path"], ", ".join(row["kinds"]), row["first"], row["last"]] for row in told["observed"]]
     print_table(["path", "kinds", "first", "last"], rows, empty="nothing")
@@ -407,7 +407,7 @@ def _print_variations(told: Mapping[str, Any], table: str, *, is_raw: bool) -> N
 
 def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool) -> None:
     """Refused rows by reason, and the newest ones, cut at 200 characters; of a group also the types that wait or failed."""
-    from lakechime_dagster.silver.requests import Fares, types_of
+    from lakechime_dagster.silver.requests import TypeState, types_of
     from lakechime_dagster.silver.service import Streamed
 
     group, stream = _named(name, platform.settings)
@@ -424,7 +424,7 @@ def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool)
     }
     if group is not None:
         newest = newest_of(streamed)
-        told |= {"group": name, "types": [document(one, newest) for one in types_of(platform, group) if one.fares is not Fares.OK]}
+        told |= {"group": name, "types": [document(one, newest) for one in types_of(platform, group) if one.state is not TypeState.OK]}
     if as_json:
         print_json(told)
     else:
@@ -609,7 +609,7 @@ def _would_replay(platform: "Platform", one: "GroupedType", told: dict[str, Any]
 def _would_rebuild(platform: "Platform", one: "GroupedType", told: dict[str, Any]) -> tuple[dict[str, Any], str]:
     from lakechime_dagster.silver.service import Streamed, would_rebuild
 
-    if not one.known.layout_version:
+    if not one.known.schema_version:
         raise NotFoundError(f"{printable(one.known.type)} has no table, so that there is nothing to rebuild")
     newest = Streamed(platform, one.group.stream.table).newest()
     if newest is None:

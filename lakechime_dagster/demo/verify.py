@@ -20,7 +20,7 @@ from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, announce
 from lakechime_dagster.demo.plan import TABLES, Written, content_of
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
-from lakechime_dagster.tables.events import SIBLING, EventGroup, EventStream, checked_groups, field_of, owner_of
+from lakechime_dagster.tables.events import VARIANT, EventGroup, EventStream, checked_groups, field_of, owner_of
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
@@ -285,12 +285,12 @@ def _of_bronze(row: Row) -> dict[str, Any]:
 
 
 def _without_null(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an event by their names, of columns and siblings too; null is as if the field were missing."""
+    """Fields of an event by their names, of columns and variant columns too; null is as if the field were missing."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         inner = _without_null(value) if isinstance(value, dict) else value
         if inner is not None and inner != {}:
-            found[field_of(name.partition(SIBLING)[0])] = inner
+            found[field_of(name.partition(VARIANT)[0])] = inner
     return found
 
 

@@ -8,7 +8,7 @@ from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
-from lakechime_dagster.silver.schema import Column, Layout
+from lakechime_dagster.silver.schema import Column, TypeSchema
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
@@ -96,7 +96,7 @@ def record_types(running: RunningExecution, group: EventGroup, types: Iterable[T
         return
     known, stream = event_types(running.platform).types(group.name), group.stream.table
     told = [
-        of_type(table, stream.name, paths_of(known[name].layout), stream.type_field) for name, table in written.items() if name in known
+        of_type(table, stream.name, paths_of(known[name].schema), stream.type_field) for name, table in written.items() if name in known
     ]
     _record(running, told, (group.owner,) if group.owner else ())
 
@@ -153,9 +153,9 @@ def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
     return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema.read_from is not None else names
 
 
-def paths_of(layout: Layout) -> dict[str, list[tuple[str, ...]]]:
+def paths_of(schema: TypeSchema) -> dict[str, list[tuple[str, ...]]]:
     """By column of a type's table the paths of the fields that are in it; what arrays hold is told by the array."""
-    return {column.name: [*_leaves(column, ())] for column in layout.columns}
+    return {column.name: [*_leaves(column, ())] for column in schema.columns}
 
 
 def _leaves(column: Column, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ class TypeMeasures:
 
     Attributes:
         reasons: Why values were rescued: how many of each.
-        conflicts: Siblings that its layout has.
+        conflicts: Variant columns that its schema has.
         is_failing: The step that tried it last could not write it.
         behind: Rows behind its checkpoint, as the step counted them that tried it last.
     """
@@ -39,7 +39,7 @@ class TypeMeasures:
     variations: int
     pending: int
     behind: int
-    layout: int
+    schema_version: int
     commit_ts: int | None
     behind_ts: int | None
 
@@ -131,7 +131,7 @@ def _types(deployment: str) -> sa.Select[Any]:
         kind.variations,
         kind.pending,
         kind.rows_behind,
-        kind.layout_version,
+        kind.schema_version,
         kind.commit_ts,
         kind.behind_ts,
     )
@@ -154,7 +154,7 @@ def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
         variations=row.variations,
         pending=row.pending,
         behind=row.rows_behind,
-        layout=row.layout_version,
+        schema_version=row.schema_version,
         commit_ts=row.commit_ts,
         behind_ts=row.behind_ts,
     )

@@ -153,7 +153,7 @@ class PartStep:
             end=start if waits else part.end,
             rows=rows,
             pending=rows,
-            layout=one.layout_version,
+            schema_version=one.schema_version,
             waits=waits,
         )
         return self._read_on(self.writer.with_earlier(result, one, self.looked.ahead.get(name)), part)
@@ -257,10 +257,10 @@ class GroupStep:
             is_rebuilt = asked is not None and asked.is_rebuild
             if self.slices.is_anew(one.checkpoint) and not is_rebuilt:
                 unread[name] = self._anew(one)
-            if self.job.attempt > 1 or not one.layout_version or is_rebuilt:
+            if self.job.attempt > 1 or not one.schema_version or is_rebuilt:
                 try:
                     found = self.writer.tables.ahead(one)
-                    if found is not None and found.schema_version > one.layout_version:  # another attempt has found out more meanwhile
+                    if found is not None and found.schema_version > one.schema_version:  # another attempt has found out more meanwhile
                         one = self.repository.types(self.job.group.name).get(name, one)
                 except LakeChimeError as error:
                     failed[name] = error
@@ -306,14 +306,14 @@ class GroupStep:
 
     def _waits(self, one: KnownType, known: Mapping[str, KnownType]) -> str:
         """Why a type gets no table; empty where it has or gets one."""
-        if one.checkpoint.commits or one.layout_version:
+        if one.checkpoint.commits or one.schema_version:
             return ""
         if self._is_frozen(one):
             return FROZEN
         group = self.job.group
-        new = sorted(name for name, other in known.items() if not other.layout_version and not self._is_frozen(other))
+        new = sorted(name for name, other in known.items() if not other.schema_version and not self._is_frozen(other))
         waiting = [name for name in new if name not in group.allowed]
-        tables = sum(1 for other in known.values() if other.layout_version) + len(new) - len(waiting)
+        tables = sum(1 for other in known.values() if other.schema_version) + len(new) - len(waiting)
         return TYPE_CAP if one.type in waiting and tables + waiting.index(one.type) >= group.contract.max_types else ""
 
     def _is_frozen(self, one: KnownType) -> bool:
@@ -345,7 +345,7 @@ class GroupStep:
             home=one.home,
             start=start,
             end=start,
-            layout=one.layout_version,
+            schema_version=one.schema_version,
             put_off=one.error,
             due_ts=0 if one.error else AT_ONCE,
         )

@@ -67,7 +67,7 @@ class TypeReplayer:
             if found.is_empty:
                 return replace(result, replayed=(*result.replayed, done))
             assert found.changes is not None
-            changes = found.changes.withColumn(NUMBER, F.lit(known.layout_version))
+            changes = found.changes.withColumn(NUMBER, F.lit(known.schema_version))
             commit_metadata = self.tables.replay_commit_metadata(known, done)
             held = commit(self.spark, target, commit_metadata, lambda: lambda: merge(self.spark, target, changes))
         if held is None or not self.tables.is_own(held):
@@ -89,7 +89,7 @@ class TypeReplayer:
         """The rows that the events give by now, and those that are there."""
         group, events = self.tables.job.group, of_types(self.slices.after(-1), [known.type])
         variations = self.repository.variations(group.name, [known.type])[known.type]
-        covered = [name for name, one in variations.items() if covers(known.layout, one)]
+        covered = [name for name, one in variations.items() if covers(known.schema, one)]
         rows = rows_of(events, known, group.contract_of(known.type), covered).drop(NUMBER)
         return rows, _widened(self.tables.target(known).read(self.spark), rows.schema)
 
@@ -122,7 +122,7 @@ class Anew:
     """A type's table as its events give it by now.
 
     Attributes:
-        known: With the layout that is made anew.
+        known: With the schema that is made anew.
         rows: All of them.
         count: The events.
     """
@@ -183,7 +183,7 @@ class TypeRebuilder:
         found = prototypes(events, wanted, self.slices.version, wanted if count.is_cut else ()).get(known.type, [])
         variations |= kept_of(found)
         learning = relearned(known, found, contract)
-        version = self.repository.learn(group.name, [learning])[known.type] if is_kept else known.layout_version
+        version = self.repository.learn(group.name, [learning])[known.type] if is_kept else known.schema_version
         after = learning.known_after(known, version)
         covered, _ = covered_by(after, variations, count)
         return Anew(known=after, rows=rows_of(events, after, contract, covered), count=count)
@@ -231,7 +231,7 @@ class TypeRebuilder:
                 rescued=result.rescued + found.rescued,
                 discarded=result.discarded + found.events - found.came,
                 replayed=(*result.replayed, found.done),
-                layout=anew.known.layout_version,
+                schema_version=anew.known.schema_version,
             )
             if found.is_same:
                 return reached

@@ -68,8 +68,8 @@ CATCHES_UP = "catches up"
 NEVER_WRITTEN = "nothing was written yet"
 
 
-class Fares(StrEnum):
-    """How a type fares.
+class TypeState(StrEnum):
+    """The state of a type.
 
     Attributes:
         OK: Its table holds what came up to its checkpoint.
@@ -95,26 +95,26 @@ class GroupedType:
         return f"{self.known.home or self.group.name}.{self.known.table}"
 
     @property
-    def fares(self) -> Fares:
+    def state(self) -> TypeState:
         if self.known.error:
-            return Fares.FAILED
-        return Fares.OK if self.known.checkpoint.commits else Fares.WAITS
+            return TypeState.FAILED
+        return TypeState.OK if self.known.checkpoint.commits else TypeState.WAITS
 
     @property
     def reason(self) -> str:
         """Why it is not OK; empty where it is."""
-        match self.fares:
-            case Fares.OK:
+        match self.state:
+            case TypeState.OK:
                 return ""
-            case Fares.FAILED:
+            case TypeState.FAILED:
                 return self.known.error
-            case Fares.WAITS:
+            case TypeState.WAITS:
                 return self.known.waits or NEVER_WRITTEN
 
     @property
     def left(self) -> str:
         """Why a step left events of it that need nobody, as it catches up; empty where none are."""
-        return CATCHES_UP if self.fares is Fares.OK and self.known.due_ts else ""
+        return CATCHES_UP if self.state is TypeState.OK and self.known.due_ts else ""
 
     def behind(self, newest: TypeCheckpoint) -> int:
         """How many versions of the stream's table came behind its checkpoint; all, where that table was made anew since."""

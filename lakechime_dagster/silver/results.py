@@ -9,7 +9,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed
-from lakechime_dagster.silver.schema import Column, Holds, Layout
+from lakechime_dagster.silver.schema import Column, Holds, TypeSchema
 from lakechime_dagster.silver.shape import Rescue, shaped
 from lakechime_dagster.sources.job import FeedJob
 from lakechime_dagster.tables.events import Contract, EventGroup
@@ -42,13 +42,13 @@ def leaves_of(value: Any, pointer: str = "") -> Leaves:
             return Counter([(pointer, ("text", str(value)))])
 
 
-def read_back(row: Mapping[str, Any], rescued: str | None, layout: Layout) -> Leaves:
+def read_back(row: Mapping[str, Any], rescued: str | None, schema: TypeSchema) -> Leaves:
     """The leaves of a row (its values as Python has them, structs as maps) and of its `_rescued`.
 
     Raises:
         ValueError: `_rescued`, or a column that keeps text of JSON, is none.
     """
-    found = leaves_of(_fields(row, layout.columns))
+    found = leaves_of(_fields(row, schema.columns))
     told: Leaves = Counter()
     pointers: list[str] = []
     for one in parsed(rescued or "[]"):
@@ -168,7 +168,7 @@ class Verified:
         return not self.faults
 
 
-def value_faults(payload: str, row: Mapping[str, Any], source: str, layout: Layout, contract: Contract) -> list[Example]:
+def value_faults(payload: str, row: Mapping[str, Any], source: str, schema: TypeSchema, contract: Contract) -> list[Example]:
     """The values of an event that its row lacks, and those that the row has beside them.
 
     Values that the contract leaves out are not looked for: of an event that has some, only what the row has beside them is told.
@@ -178,10 +178,10 @@ def value_faults(payload: str, row: Mapping[str, Any], source: str, layout: Layo
         return [Example(fault=Fault.DIFFERS, source=source, value=f"its event is none: {event}")]
     told = leaves_of(event.fields)
     try:
-        found = read_back(row, row.get("_rescued"), layout)
+        found = read_back(row, row.get("_rescued"), schema)
     except ValueError as error:
         return [Example(fault=Fault.DIFFERS, source=source, pointer="/_rescued", value=str(error))]
-    leaves_out = shaped(event, layout, contract).discarded > 0
+    leaves_out = shaped(event, schema, contract).discarded > 0
     lacking = [] if leaves_out else _examples(Fault.LACKS, source, told - found)
     return lacking + _examples(Fault.DIFFERS, source, found - told)
 
@@ -254,7 +254,7 @@ class Replay:
     """That somebody wants a type's earlier events read again.
 
     Attributes:
-        is_rebuild: The table is made anew from them, with a layout that is made anew too.
+        is_rebuild: The table is made anew from them, with a schema that is made anew too.
     """
 
     replay_id: int
@@ -372,7 +372,7 @@ class TypeResult:
     discarded: int = 0
     pending: int = 0
     waits: str = ""
-    layout: int = 0
+    schema_version: int = 0
     columns_added: int = 0
     commits: tuple[Committed, ...] = ()
     error: str = ""

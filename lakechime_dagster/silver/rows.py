@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.silver.event import JsonEvent, event_of
-from lakechime_dagster.silver.schema import Column, Holds, KnownType, Layout
+from lakechime_dagster.silver.schema import Column, Holds, KnownType, TypeSchema
 from lakechime_dagster.silver.shape import shaped
 from lakechime_dagster.tables.events import Contract
 
@@ -45,26 +45,26 @@ JSON_OPTIONS = {
 }
 
 
-def schema_of(layout: Layout) -> StructType:
+def payload_type(schema: TypeSchema) -> StructType:
     """The columns of a payload as its table has them."""
-    return _struct(layout.columns, is_by_field=False)
+    return _struct(schema.columns, is_by_field=False)
 
 
-def from_row(text: SparkColumn, layout: Layout) -> SparkColumn:
+def from_row(text: SparkColumn, schema: TypeSchema) -> SparkColumn:
     """A struct of the columns from a row as `schema.shape` gives it."""
-    return F.from_json(text, schema_of(layout), JSON_OPTIONS)
+    return F.from_json(text, payload_type(schema), JSON_OPTIONS)
 
 
-def from_payload(text: SparkColumn, layout: Layout) -> SparkColumn:
-    """The same from the payload of an event whose values are all in the columns of their fields; siblings are null."""
-    options = JSON_OPTIONS | {_CORRUPT: _unmet(layout.columns)}
-    return F.from_json(text, _struct(layout.columns, is_by_field=True), options).cast(schema_of(layout))
+def from_payload(text: SparkColumn, schema: TypeSchema) -> SparkColumn:
+    """The same from the payload of an event whose values are all in the columns of their fields; variant columns are null."""
+    options = JSON_OPTIONS | {_CORRUPT: _unmet(schema.columns)}
+    return F.from_json(text, _struct(schema.columns, is_by_field=True), options).cast(payload_type(schema))
 
 
 def _struct(columns: Sequence[Column], *, is_by_field: bool) -> StructType:
-    """The type of an object; by the names of fields a sibling has one that no field has."""
+    """The type of an object; by the names of fields a variant column has one that no field has."""
     unmet = _unmet(columns)
-    names = [(unmet + one.name if one.is_sibling else one.field) if is_by_field else one.name for one in columns]
+    names = [(unmet + one.name if one.is_variant else one.field) if is_by_field else one.name for one in columns]
     return StructType([StructField(name, _type(one, is_by_field=is_by_field)) for name, one in zip(names, columns, strict=True)])
 
 
@@ -94,7 +94,7 @@ _SHAPED = StructType(
 
 
 def rows_of(events: DataFrame, known: KnownType, contract: Contract, covered: Collection[str] | None) -> DataFrame:
-    """The rows of a type's events under its layout, whose columns stand behind TECHNICAL.
+    """The rows of a type's events under its schema, whose columns stand behind TECHNICAL.
 
     Args:
         events: With `_src`, `_ingested_at`, `hash`, `flags` and `payload`.
@@ -102,25 +102,25 @@ def rows_of(events: DataFrame, known: KnownType, contract: Contract, covered: Co
         contract: What becomes of values that no column takes.
         covered: The variations whose events without flags are all in the columns of their fields; None where all events are so.
     """
-    layout, version = known.layout, known.layout_version
+    schema, version = known.schema, known.schema_version
     if covered is None:
-        return _native(events, layout, version)
+        return _native(events, schema, version)
     is_covered = F.col("flags").isNull() & F.col("hash").isin(*covered) if covered else F.lit(False)
     others = _shaped(events.where(~is_covered), known, contract)
-    return _native(events.where(is_covered), layout, version).unionByName(others) if covered else others
+    return _native(events.where(is_covered), schema, version).unionByName(others) if covered else others
 
 
-def _native(events: DataFrame, layout: Layout, version: int) -> DataFrame:
-    payload = from_payload(F.col("payload"), layout)
+def _native(events: DataFrame, schema: TypeSchema, version: int) -> DataFrame:
+    payload = from_payload(F.col("payload"), schema)
     return _renamed(events.withColumn("_payload", payload).withColumn("_rescued", F.lit(None).cast("string")), version)
 
 
 def _shaped(events: DataFrame, known: KnownType, contract: Contract) -> DataFrame:
     read = events.select("_src", "_ingested_at", "hash", "payload")
-    layout, version = known.layout, known.layout_version
-    shape = _Shape(to_arrow_schema(_SHAPED), layout, contract)
+    schema, version = known.schema, known.schema_version
+    shape = _Shape(to_arrow_schema(_SHAPED), schema, contract)
     told = read.mapInArrow(shape, _SHAPED)  # type: ignore[arg-type]
-    return _renamed(told.withColumn("_payload", from_row(F.col("row"), layout)).withColumnRenamed("rescued", "_rescued"), version)
+    return _renamed(told.withColumn("_payload", from_row(F.col("row"), schema)).withColumnRenamed("rescued", "_rescued"), version)
 
 
 def _renamed(rows: DataFrame, version: int) -> DataFrame:
@@ -130,10 +130,10 @@ def _renamed(rows: DataFrame, version: int) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Brings events into a layout; those that the contract drops are left out."""
+    """Brings events into a schema; those that the contract drops are left out."""
 
     out: pa.Schema
-    layout: Layout
+    schema: TypeSchema
     contract: Contract
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +142,7 @@ class _Shape:
             for at, payload in enumerate(batch.column("payload").to_pylist()):
                 event = event_of(payload)
                 assert isinstance(event, JsonEvent)  # as its row has no reason
-                one = shaped(event, self.layout, self.contract)
+                one = shaped(event, self.schema, self.contract)
                 if not one.is_discarded:
                     kept.append(at)
                     rows.append(one.row)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.silver.event import ELEMENT, ROOT, Kind, Variation, field_path
-from lakechime_dagster.tables.events import SIBLING, Contract, Mode, Pin, column_of, is_matched, overlap
+from lakechime_dagster.tables.events import VARIANT, Contract, Mode, Pin, column_of, is_matched, overlap
 from lakechime_dagster.tables.names import folded
 
 SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
@@ -149,7 +149,7 @@ class Column:
         name: In the table; empty of an element.
         field: Of the event, as spelled; empty of an element too.
         fields: Of an object, in the order in which they came.
-        is_sibling: It holds what the column of the field cannot.
+        is_variant: It holds what the column of the field cannot.
         is_map: An object whose fields turned out to be ids, so that it gets no more of them.
     """
 
@@ -158,7 +158,7 @@ class Column:
     holds: Holds
     fields: tuple["Column", ...] = ()
     element: "Column | None" = None
-    is_sibling: bool = False
+    is_variant: bool = False
     is_map: bool = False
 
     def takes(self, kind: Kind) -> bool:
@@ -178,17 +178,17 @@ class Column:
         return sum(one.leaves for one in self.fields) if self.holds is Holds.OBJECT else 1
 
     @property
-    def siblings(self) -> int:
-        """How many siblings it is and has within."""
+    def variants(self) -> int:
+        """How many variant columns it is and has within."""
         within = (*self.fields, *((self.element,) if self.element else ()))
-        return int(self.is_sibling) + sum(one.siblings for one in within)
+        return int(self.is_variant) + sum(one.variants for one in within)
 
     def to_json(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"name": self.name, "field": self.field, "holds": self.holds.value}
         wire |= {"fields": [one.to_json() for one in self.fields]} if self.fields else {}
         wire |= {"element": self.element.to_json()} if self.element else {}
         wire |= {"map": True} if self.is_map else {}
-        return wire | {"sibling": True} if self.is_sibling else wire
+        return wire | {"variant": True} if self.is_variant else wire
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Column":
@@ -198,13 +198,13 @@ class Column:
             holds=Holds(wire["holds"]),
             fields=tuple(map(cls.from_json, wire.get("fields", ()))),
             element=cls.from_json(wire["element"]) if "element" in wire else None,
-            is_sibling=wire.get("sibling", False),
+            is_variant=wire.get("variant", False),
             is_map=wire.get("map", False),
         )
 
 
 @dataclass(frozen=True)
-class Layout:
+class TypeSchema:
     """The payload's columns of a table, in their order."""
 
     columns: tuple[Column, ...] = ()
@@ -218,25 +218,25 @@ class Layout:
         return self.leaves >= contract.column_cap
 
     @property
-    def siblings(self) -> int:
-        """How many columns hold what the column of their field cannot, at any depth; as layouts only grow, it never falls."""
-        return sum(column.siblings for column in self.columns)
+    def variants(self) -> int:
+        """How many columns hold what the column of their field cannot, at any depth; as schemas only grow, it never falls."""
+        return sum(column.variants for column in self.columns)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [column.to_json() for column in self.columns]
 
     @classmethod
-    def from_json(cls, wire: list[dict[str, Any]]) -> "Layout":
+    def from_json(cls, wire: list[dict[str, Any]]) -> "TypeSchema":
         return cls(tuple(map(Column.from_json, wire)))
 
 
-def next_layout(layout: Layout, observed: Observed, contract: Contract) -> Layout:
-    """The layout that has a checkpoint for all that was observed, so far as the contract and the caps let it; it only adds.
+def next_schema(schema: TypeSchema, observed: Observed, contract: Contract) -> TypeSchema:
+    """The schema that has a checkpoint for all that was observed, so far as the contract and the caps let it; it only adds.
 
-    The same layout, observed and contract give the same one, and it gives itself again.
+    The same schema, observed and contract give the same one, and it gives itself again.
     """
-    grower = _Grower(contract, room=contract.column_cap - layout.leaves)
-    return Layout(grower.fields(layout.columns, tree_of(observed), ROOT, 1, is_new=not layout.columns))
+    grower = _Grower(contract, room=contract.column_cap - schema.leaves)
+    return TypeSchema(grower.fields(schema.columns, tree_of(observed), ROOT, 1, is_new=not schema.columns))
 
 
 def change_of(own: Collection[Any]) -> str:
@@ -296,10 +296,10 @@ class _Grower:
             if is_held or not self._may_add(held, is_new=is_new):
                 continue
             own = column_of(name)
-            new = self._new(f"{own}{SIBLING}{holds}" if held else own, name, holds, node, path, level)
+            new = self._new(f"{own}{VARIANT}{holds}" if held else own, name, holds, node, path, level)
             if new is not None and not any(folded(one.name) == folded(new.name) for one in grown):
                 self.room -= new.leaves
-                grown.append(replace(new, is_sibling=bool(held)))
+                grown.append(replace(new, is_variant=bool(held)))
         arrays = [one for one in grown if one.field == name and one.holds is Holds.ARRAY]
         lacking = [one for one in arrays if _lacks_numbers(one, node)]
         if lacking == arrays != []:
@@ -307,11 +307,11 @@ class _Grower:
         return grown
 
     def _array_of_all_numbers(self, array: Column, taken: Collection[str]) -> list[Column]:
-        """The sibling of an array of whole numbers, or of fractions, once it came with the others; none where it may not be added."""
-        name = f"{column_of(array.field)}{SIBLING}{Holds.ARRAY}_{Holds.DOUBLE}"
+        """The variant column of an array of whole numbers, or of fractions, once it came with the others; none if it may not be added."""
+        name = f"{column_of(array.field)}{VARIANT}{Holds.ARRAY}_{Holds.DOUBLE}"
         if self.contract.kinds != Mode.EVOLVE or self.room <= 0 or folded(name) in taken:
             return []
-        new = replace(_of_doubles(array), name=name, is_sibling=True)
+        new = replace(_of_doubles(array), name=name, is_variant=True)
         self.room -= new.leaves
         return [new]
 
@@ -363,7 +363,7 @@ class _Grower:
         return column if self.room > 0 else None
 
     def _element(self, node: Node, path: str, level: int) -> Column | None:
-        """The column of an array's elements: of the first kind that gives one, as elements have no siblings."""
+        """The column of an array's elements: of the first kind that gives one, as elements have no variant columns."""
         if node.element is None:
             return None
         inner, path = node.element, path + ELEMENT
@@ -395,7 +395,7 @@ def is_name_taken(columns: Sequence[Column], field: str) -> bool:
 def is_capped(
     is_full: bool, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
 ) -> bool:
-    """Whether a value, or whatever tells of several, has no column at a path as the layout is full, or it lies too deep.
+    """Whether a value, or whatever tells of several, has no column at a path as the schema is full, or it lies too deep.
 
     Not so where nothing within it asks for a column.
     """
@@ -426,9 +426,9 @@ _SQL_TYPES: Mapping[Holds, str] = {
 }
 
 
-def table_columns(layout: Layout) -> list[tuple[str, str]]:
-    """The columns of the table of a layout with their types, the technical ones first."""
-    return [*TECHNICAL.items(), *((one.name, column_type(one)) for one in layout.columns)]
+def table_columns(schema: TypeSchema) -> list[tuple[str, str]]:
+    """The columns of the table of a schema with their types, the technical ones first."""
+    return [*TECHNICAL.items(), *((one.name, column_type(one)) for one in schema.columns)]
 
 
 def column_type(column: Column) -> str:
@@ -447,16 +447,16 @@ class Broke(StrEnum):
     """How a change breaks something.
 
     Attributes:
-        SIBLING: Values of a field that had a column go to a sibling of it.
+        VARIANT: Values of a field that had a column go to a variant column of it.
         FROZEN: The contract keeps them out of all columns.
         CAP: The table has as many columns as it may, or as deep ones.
         RELAYOUT: A rebuild made the table's columns anew.
     """
 
-    SIBLING = "sibling"
+    VARIANT = "variant"
     FROZEN = "frozen"
     CAP = "cap"
-    RELAYOUT = "relayout"
+    REBUILT = "rebuilt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -465,7 +465,7 @@ class Breaking:
 
     Attributes:
         path: Empty of the whole event.
-        kind: Of the values, or what the sibling holds.
+        kind: Of the values, or what the variant column holds.
         producer: Who sent the event that brought it; None where nobody is told, or a person let it in.
     """
 
@@ -476,9 +476,9 @@ class Breaking:
 
 
 def breaking(
-    observed: Observed, before: Layout, found: Iterable[tuple[Variation, str | None]], layout: Layout, contract: Contract
+    observed: Observed, before: TypeSchema, found: Iterable[tuple[Variation, str | None]], schema: TypeSchema, contract: Contract
 ) -> tuple[Breaking, ...]:
-    """What breaks with variations, each with its producer, that lead from what was observed, and a layout, to a further layout.
+    """What breaks with variations, each with its producer, that lead from what was observed, and a schema, to a further schema.
 
     At most MAX_BREAKING are told.
     """
@@ -489,43 +489,43 @@ def breaking(
         new = variation.kinds - seen
         seen |= new
         brought |= dict.fromkeys(new, producer)
-        kept_out = _Walk(layout, contract).kept_out(layout.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
+        kept_out = _Walk(schema, contract).kept_out(schema.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
         told = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
         several += islice(told, MAX_BREAKING)
-    siblings = (
-        Breaking(path=path, kind=column.holds.value, how=Broke.SIBLING, producer=_who(brought, path, column))
-        for path, column in _siblings(before.columns, layout.columns, ROOT)
+    variants = (
+        Breaking(path=path, kind=column.holds.value, how=Broke.VARIANT, producer=_who(brought, path, column))
+        for path, column in _variants(before.columns, schema.columns, ROOT)
     )
-    return tuple(islice((*siblings, *several), MAX_BREAKING))
+    return tuple(islice((*variants, *several), MAX_BREAKING))
 
 
 def _who(brought: dict[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
     return next((producer for (where, kind), producer in brought.items() if where == path and column.takes(kind)), None)
 
 
-def _siblings(before: Sequence[Column], after: Sequence[Column], path: str) -> Iterator[tuple[str, Column]]:
-    """The siblings that only the later columns have, of fields that had a column, each with its path."""
+def _variants(before: Sequence[Column], after: Sequence[Column], path: str) -> Iterator[tuple[str, Column]]:
+    """The variant columns that only the later columns have, of fields that had a column, each with its path."""
     had, fields = {one.name: one for one in before}, {one.field for one in before}
     for one in after:
         here = field_path(path, one.field)
         if one.name in had:
-            yield from _siblings_within(had[one.name], one, here)
-        elif one.is_sibling and one.field in fields:
+            yield from _variants_within(had[one.name], one, here)
+        elif one.is_variant and one.field in fields:
             yield here, one
 
 
-def _siblings_within(before: Column, after: Column, path: str) -> Iterator[tuple[str, Column]]:
+def _variants_within(before: Column, after: Column, path: str) -> Iterator[tuple[str, Column]]:
     if after.holds is Holds.OBJECT:
-        yield from _siblings(before.fields, after.fields, path)
+        yield from _variants(before.fields, after.fields, path)
     elif after.element is not None and before.element is not None:
-        yield from _siblings_within(before.element, after.element, path + ELEMENT)
+        yield from _variants_within(before.element, after.element, path + ELEMENT)
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """Goes through a variation and the columns of a layout at once."""
+    """Goes through a variation and the columns of a schema at once."""
 
-    layout: Layout
+    schema: TypeSchema
     contract: Contract
 
     def kept_out(self, columns: Sequence[Column], node: Node, path: str) -> Iterator[tuple[str, Kind, Broke]]:
@@ -554,7 +554,7 @@ class _Walk:
         if mode is Mode.FREEZE:
             return Broke.FROZEN
         may_grow = mode is Mode.EVOLVE and not is_element
-        return Broke.CAP if may_grow and is_capped(self.layout.is_full(self.contract), path, node, _kinds, _below) else None
+        return Broke.CAP if may_grow and is_capped(self.schema.is_full(self.contract), path, node, _kinds, _below) else None
 
 
 def _kinds(node: Node) -> Iterable[Kind]:
@@ -591,7 +591,7 @@ class KnownType:
     Attributes:
         table: The name of its table within its home.
         home: The group in whose folder its table lies; empty where that is the one that has it.
-        layout: The columns of its payload, of which `layout_version` is the number; 0 before the first.
+        schema: The columns of its payload, of which `schema_version` is the number; 0 before the first.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
         due_ts: When events that a step left are read at the latest: those of a failed type, and of one that catches up. 0 where none are.
         told_ts: When people were told of it last.
@@ -603,8 +603,8 @@ class KnownType:
     table: str
     home: str = ""
     checkpoint: TypeCheckpoint = field(default_factory=TypeCheckpoint)
-    layout: Layout = field(default_factory=Layout)
-    layout_version: int = 0
+    schema: TypeSchema = field(default_factory=TypeSchema)
+    schema_version: int = 0
     observed: Observed = field(default_factory=Observed)
     failures: int = 0
     due_ts: int = 0
@@ -650,13 +650,13 @@ def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What a step found out of one type: the observed that includes it, and the layout that has a checkpoint for it.
+    """What a step found out of one type: the observed that includes it, and the schema that has a checkpoint for it.
 
     Attributes:
         checkpoint: From which a new type is read.
         prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
-        before: The number of the layout to which it was added.
-        decision: What the layout gained, or lost, for people.
+        before: The number of the schema to which it was added.
+        decision: What the schema gained, or lost, for people.
         breaking: What of it breaks something.
     """
 
@@ -667,19 +667,19 @@ class Learning:
     prototypes: tuple[Prototype, ...]
     enlarging: int
     observed: Observed
-    layout: Layout
-    is_new_layout: bool
+    schema: TypeSchema
+    is_new_schema: bool
     before: int
     decision: str = ""
     breaking: tuple[Breaking, ...] = ()
 
-    def known_after(self, known: KnownType, layout_version: int) -> KnownType:
+    def known_after(self, known: KnownType, schema_version: int) -> KnownType:
         """The type as the store knows it then."""
-        return replace(known, layout=self.layout, layout_version=layout_version, observed=self.observed)
+        return replace(known, schema=self.schema, schema_version=schema_version, observed=self.observed)
 
     def columns_added(self, known: KnownType) -> int:
-        """How many columns of single values the layout gained."""
-        return self.layout.leaves - known.layout.leaves
+        """How many columns of single values the schema gained."""
+        return self.schema.leaves - known.schema.leaves
 
 
 class SchemaRepository(Protocol):
@@ -702,10 +702,10 @@ class SchemaRepository(Protocol):
         ...
 
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
-        """Keep what was found out, all in one transaction, before any table is touched; the number of each type's layout.
+        """Keep what was found out, all in one transaction, before any table is touched; the number of each type's schema.
 
         Raises:
-            ConsumerConflictError: A type's layout is not what this was added to, or another group has the type by now: read anew, and
+            ConsumerConflictError: A type's schema is not what this was added to, or another group has the type by now: read anew, and
                 decide again.
         """
         ...
@@ -715,11 +715,11 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) ->
     """What variations that were not known tell of a type; None where there is nothing to keep, as the type is known already."""
     found = [one for one in found if not one.is_joined or known.observed.is_enlarged_by(one.variation)]
     observed, enlarging, others = _joined(known.observed, found)
-    layout = next_layout(known.layout, observed, contract)
-    is_new = layout != known.layout
-    if not found and not is_new and known.layout_version:
+    schema = next_schema(known.schema, observed, contract)
+    is_new = schema != known.schema
+    if not found and not is_new and known.schema_version:
         return None
-    decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.layout, layout)) or "no column"
+    decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.schema, schema)) or "no column"
     return Learning(
         type=known.type,
         table=known.table,
@@ -728,20 +728,20 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) ->
         prototypes=(*enlarging, *others),
         enlarging=len(enlarging),
         observed=observed,
-        layout=layout,
-        is_new_layout=is_new or not known.layout_version,
-        before=known.layout_version,
+        schema=schema,
+        is_new_schema=is_new or not known.schema_version,
+        before=known.schema_version,
         decision=decision,
-        breaking=breaking(known.observed, known.layout, [(one.variation, one.producer) for one in found], layout, contract),
+        breaking=breaking(known.observed, known.schema, [(one.variation, one.producer) for one in found], schema, contract),
     )
 
 
 def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning:
-    """What all events of a type tell of it, with a layout that is made anew: the same in whatever order and split they came."""
+    """What all events of a type tell of it, with a schema that is made anew: the same in whatever order and split they came."""
     observed, enlarging, others = _joined(known.observed, found)
-    layout = next_layout(Layout(), observed, contract)
-    told = [*(f"+ {name} {holds}" for name, holds in gained(known.layout, layout))]
-    told += [f"- {name} {holds}" for name, holds in gained(layout, known.layout)]
+    schema = next_schema(TypeSchema(), observed, contract)
+    told = [*(f"+ {name} {holds}" for name, holds in gained(known.schema, schema))]
+    told += [f"- {name} {holds}" for name, holds in gained(schema, known.schema)]
     return Learning(
         type=known.type,
         table=known.table,
@@ -750,12 +750,12 @@ def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) 
         prototypes=(*enlarging, *others),
         enlarging=len(enlarging),
         observed=observed,
-        layout=layout,
-        is_new_layout=layout != known.layout,
-        before=known.layout_version,
+        schema=schema,
+        is_new_schema=schema != known.schema,
+        before=known.schema_version,
         decision="\n".join(["rebuild", *told]),
-        breaking=(Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.RELAYOUT),)
-        if known.layout_version and layout != known.layout
+        breaking=(Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.REBUILT),)
+        if known.schema_version and schema != known.schema
         else (),
     )
 
@@ -772,7 +772,7 @@ def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, l
 
 def registered(known: KnownType) -> Learning | None:
     """A type that waits for a table, kept with its checkpoint, so that nothing of it is lost once it gets one; None where it has one."""
-    if known.layout_version:
+    if known.schema_version:
         return None
     return Learning(
         type=known.type,
@@ -782,14 +782,14 @@ def registered(known: KnownType) -> Learning | None:
         prototypes=(),
         enlarging=0,
         observed=known.observed,
-        layout=known.layout,
-        is_new_layout=False,
+        schema=known.schema,
+        is_new_schema=False,
         before=0,
     )
 
 
-def gained(before: Layout, after: Layout) -> list[tuple[str, str]]:
-    """The columns of single values that only the later layout has: the name, with those that it lies in, and what it holds.
+def gained(before: TypeSchema, after: TypeSchema) -> list[tuple[str, str]]:
+    """The columns of single values that only the later schema has: the name, with those that it lies in, and what it holds.
 
     One that a rebuild made to hold something else is another.
     """
@@ -812,20 +812,20 @@ def columns_of(columns: Sequence[Column], within: str = "") -> Iterator[tuple[st
 _WHOLE = (Holds.JSON, Holds.ARRAY, Holds.OBJECT)
 
 
-def personal_columns(layout: Layout, patterns: Iterable[str]) -> tuple[str, ...]:
-    """The columns, or fields of structs by dotted names, at a path that a pattern matches, and all within one; siblings too.
+def personal_columns(schema: TypeSchema, patterns: Iterable[str]) -> tuple[str, ...]:
+    """The columns, or fields of structs by dotted names, at a path that a pattern matches, and all within one; variant columns too.
 
     A column that holds a value whole, as text or as an array, is personal where a pattern leads into it.
     """
-    return tuple(name for name, _ in personal_leaves(layout, patterns))
+    return tuple(name for name, _ in personal_leaves(schema, patterns))
 
 
-def personal_leaves(layout: Layout, patterns: Iterable[str]) -> list[tuple[str, str]]:
+def personal_leaves(schema: TypeSchema, patterns: Iterable[str]) -> list[tuple[str, str]]:
     """The same, each with the pattern that says so, the first one."""
     several = tuple(patterns)
     return [
         (name, found)
-        for name, path, is_whole in _columns(layout.columns, ROOT, ())
+        for name, path, is_whole in _columns(schema.columns, ROOT, ())
         if (found := next((one for one in several if _says(one, path, is_whole)), None)) is not None
     ]
 

@@ -13,7 +13,7 @@ from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
 from lakechime_dagster.silver.results import EventJob, GroupJob, Replay, Verified
-from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, gained, next_layout
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, gained, next_schema
 from lakechime_dagster.tables.events import REFUSED_BEFORE, EventGroup, EventTable
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: C
 
     with _reading(platform, group, known.checkpoint, log) as (spark, slices, tables):
         hinted = tables.job.group
-        layout = next_layout(known.layout, known.observed, hinted.contract_of(known.type))
+        schema = next_schema(known.schema, known.observed, hinted.contract_of(known.type))
         replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
-        with replayer.difference(replace(known, layout=layout)) as found:
-            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.layout, layout)))
+        with replayer.difference(replace(known, schema=schema)) as found:
+            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.schema, schema)))
 
 
 def would_rebuild(
@@ -152,8 +152,8 @@ def would_rebuild(
             added=found.done.added + found.came,
             removed=found.done.removed,
             is_same=found.is_same,
-            gained=tuple(gained(known.layout, anew.known.layout)),
-            lost=tuple(gained(anew.known.layout, known.layout)),
+            gained=tuple(gained(known.schema, anew.known.schema)),
+            lost=tuple(gained(anew.known.schema, known.schema)),
         )
 
 

@@ -12,8 +12,8 @@ from lakechime_dagster.silver.json import Fields, Fraction, has_half, json_strin
 from lakechime_dagster.silver.schema import (
     Column,
     Holds,
-    Layout,
     Node,
+    TypeSchema,
     change_of,
     is_capped,
     is_name_taken,
@@ -87,23 +87,23 @@ class Shaped:
         return f"[{','.join(parts)}]"
 
 
-def shaped(event: JsonEvent, layout: Layout, contract: Contract) -> Shaped:
+def shaped(event: JsonEvent, schema: TypeSchema, contract: Contract) -> Shaped:
     """The row of an event."""
-    shaper = _Shaper(layout, contract)
-    row = shaper.fields(event.fields, layout.columns, ROOT, "")
+    shaper = _Shaper(schema, contract)
+    row = shaper.fields(event.fields, schema.columns, ROOT, "")
     return Shaped(row, tuple(shaper.rescued), shaper.discarded, shaper.is_discarded)
 
 
-def covers(layout: Layout, variation: Variation, flags: Sequence[Flag] = ()) -> bool:
+def covers(schema: TypeSchema, variation: Variation, flags: Sequence[Flag] = ()) -> bool:
     """Whether each value of each event of a variation is in the column of its field, as any reader of JSON brings it there.
 
     It is so of no event with a flag: what is there twice, or is no text of UTF-8, such a reader loses.
     """
-    return not flags and _covers(layout.columns, tree_of(observed_of(variation, 0)))
+    return not flags and _covers(schema.columns, tree_of(observed_of(variation, 0)))
 
 
 def _covers(columns: Sequence[Column], node: Node) -> bool:
-    found = {column.field: column for column in columns if not column.is_sibling}
+    found = {column.field: column for column in columns if not column.is_variant}
     found |= {column.field: column for column in columns if column.holds is Holds.JSON}  # which holds objects, if it is there
     fields = {column.field for column in columns}
     return all(
@@ -129,7 +129,7 @@ def _takes_all(column: Column, node: Node) -> bool:
 class _Shaper:
     """Goes through an event once."""
 
-    layout: Layout
+    schema: TypeSchema
     contract: Contract
     rescued: list[Rescued] = field(default_factory=list)
     discarded: int = 0
@@ -183,7 +183,7 @@ class _Shaper:
             return
         may_grow = mode is Mode.EVOLVE and not is_element
         is_new = reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow
-        if is_new and is_capped(self.layout.is_full(self.contract), path, value, _kinds, _below):
+        if is_new and is_capped(self.schema.is_full(self.contract), path, value, _kinds, _below):
             reason = Rescue.CAP
         elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
             reason = Rescue.OVERFLOW

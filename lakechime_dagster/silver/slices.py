@@ -160,8 +160,8 @@ class Ahead:
 
     @property
     def schema_version(self) -> int:
-        """The number of the layout that the newest of them was written with."""
-        return max(int(one.commit_metadata.facts.get("layout", 0)) for one in self.commits)
+        """The number of the schema that the newest of them was written with."""
+        return max(int(one.commit_metadata.facts.get("schema_version", 0)) for one in self.commits)
 
 
 def ahead_of(checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
@@ -191,7 +191,7 @@ def append_after(checkpoint: TypeCheckpoint, target: Target, rows: DataFrame, co
     Args:
         checkpoint: Behind which the rows lie; the commit metadata's step follows its commits.
         target: The table, which the first write makes.
-        rows: With all columns of their layout.
+        rows: With all columns of their schema.
         count: Of the rows, about; few are written as one file.
         commit_metadata: Of this attempt.
 
@@ -261,7 +261,7 @@ class TypeTables:
         home = self._home(known)
         name, location = f"{home}.{known.table}", f"{self.job.warehouse}/{home}/{known.table}"
         paths = self.job.group.personal
-        hidden = (*personal_columns(known.layout, paths), RESCUED) if paths else ()
+        hidden = (*personal_columns(known.schema, paths), RESCUED) if paths else ()
         return Target(name=name, location=location, log=self.open_log(location, name), personal=hidden)
 
     def ahead(self, known: KnownType) -> Ahead | None:
@@ -278,20 +278,20 @@ class TypeTables:
 
     def commit_metadata(self, known: KnownType, checkpoint: TypeCheckpoint, start: int, end: int, rows: int) -> CommitMetadata:
         """What this attempt's commit of what lies behind a checkpoint says: the version behind which it reads, its last one, the events."""
-        facts = {"type": known.type, "after": start, "layout": known.layout_version, "rows": rows}
-        return self._commit_metadata(known, checkpoint, end, facts, {"schema_version": str(known.layout_version)})
+        facts = {"type": known.type, "after": start, "schema_version": known.schema_version, "rows": rows}
+        return self._commit_metadata(known, checkpoint, end, facts, {"schema_version": str(known.schema_version)})
 
     def replay_commit_metadata(self, known: KnownType, done: Replayed) -> CommitMetadata:
         """What this attempt's commit of a replay says: how many rows it replaced and added, behind the type's checkpoint none."""
         facts = {
             "type": known.type,
-            "layout": known.layout_version,
+            "schema_version": known.schema_version,
             "rows": 0,
             "replay": done.replay_id,
             "replaced": done.replaced,
             "added": done.added,
         }
-        tags = {"schema_version": str(known.layout_version), "cause": "replay"}
+        tags = {"schema_version": str(known.schema_version), "cause": "replay"}
         return self._commit_metadata(known, known.checkpoint, known.checkpoint.version, facts, tags)
 
     def rebuild_commit_metadata(self, known: KnownType, start: int, end: int, rows: int, written: int, done: Replayed) -> CommitMetadata:
@@ -301,7 +301,7 @@ class TypeTables:
         facts = {
             "type": known.type,
             "after": start,
-            "layout": known.layout_version,
+            "schema_version": known.schema_version,
             "rows": rows,
             "written": written,
             "replay": done.replay_id,
@@ -310,7 +310,7 @@ class TypeTables:
             "added": done.added,
             "removed": done.removed,
         }
-        tags = {"schema_version": str(known.layout_version), "cause": "rebuild", "breaking": "true"}
+        tags = {"schema_version": str(known.schema_version), "cause": "rebuild", "breaking": "true"}
         return self._commit_metadata(known, known.checkpoint, end, facts, tags)
 
     def _commit_metadata(

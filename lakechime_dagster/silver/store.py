@@ -12,7 +12,7 @@ from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
 from lakechime_dagster.silver import store_schema
 from lakechime_dagster.silver.event import Kind, Variation
 from lakechime_dagster.silver.results import AT_ONCE, GroupResult, Replay, Replayed, Reprocessed, TypeResult
-from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Layout, Learning, Observed, Seen, TypeCheckpoint
+from lakechime_dagster.silver.schema import Breaking, Broke, KnownType, Learning, Observed, Seen, TypeCheckpoint, TypeSchema
 from lakechime_dagster.tables.events import EventGroup, Hint, owner_of
 from lakechime_dagster.triggers.interventions import By
 
@@ -64,7 +64,7 @@ class KeptBreak:
 
     type: str
     breaking: Breaking
-    layout_version: int
+    schema_version: int
     made_ts: int
 
 
@@ -93,12 +93,12 @@ class Breaks:
         return [_kept(row) for row in connection.execute(rows)]
 
 
-def keep_breaks(connection: Connection, type_id: int, layout_version: int, several: Sequence[Breaking], now: int) -> None:
-    """Keep what a step found out of a type, in the transaction that keeps its layout."""
+def keep_breaks(connection: Connection, type_id: int, schema_version: int, several: Sequence[Breaking], now: int) -> None:
+    """Keep what a step found out of a type, in the transaction that keeps its schema."""
     rows = [
         {
             "type_id": type_id,
-            "layout_version": layout_version,
+            "schema_version": schema_version,
             "path": one.path,
             "kind": one.kind,
             "how": one.how.value,
@@ -121,7 +121,7 @@ def tell_breaks(connection: Connection, deployment: str, group: str, now: int) -
 
 def _kept(row: Any) -> KeptBreak:
     one = Breaking(path=row.path, kind=row.kind, how=Broke(row.how), producer=row.producer)
-    return KeptBreak(type=row.type, breaking=one, layout_version=row.layout_version, made_ts=row.made_ts)
+    return KeptBreak(type=row.type, breaking=one, schema_version=row.schema_version, made_ts=row.made_ts)
 
 
 _OPEN = store_schema.type_replay.c.done_ts.is_(None)
@@ -156,7 +156,7 @@ class Replays:
         """
         with writing(self.engine) as connection:
             now = now_ms(connection)
-            may_have = store_schema.event_type.c.layout_version > 0  # a table, of which a store that was lost may not know
+            may_have = store_schema.event_type.c.schema_version > 0  # a table, of which a store that was lost may not know
             has_table = sa.or_(store_schema.event_type.c.commits > 0, may_have) if is_rebuild else store_schema.event_type.c.commits > 0
             written = (store_schema.event_type.c.type.in_(list(types)), has_table)
             of_types = sa.select(store_schema.event_type).where(*self._is(group), *written).with_for_update()
@@ -239,11 +239,11 @@ ENGINE = "lakechime"  # the actor of what no person decided
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutVersion:
-    """A layout of a type, why it was made, by whom and when."""
+class SchemaVersion:
+    """A schema of a type, why it was made, by whom and when."""
 
     version: int
-    layout: Layout
+    schema: TypeSchema
     decision: str
     actor: str
     made_ts: int
@@ -280,8 +280,8 @@ class SqlEventTypes:
         """What is known of a group's types, by name."""
         with reading(self.engine) as connection:
             rows = list(connection.execute(self._of(group)))
-            layouts = {row.type_id: row.columns for row in connection.execute(_newest_layouts().where(*self._is(group)))}
-        return {row.type: _known(row, layouts.get(row.type_id, [])) for row in rows}
+            schemas = {row.type_id: row.columns for row in connection.execute(_newest_schemas().where(*self._is(group)))}
+        return {row.type: _known(row, schemas.get(row.type_id, [])) for row in rows}
 
     def known_names(self) -> set[str]:
         """The types that any group of the stream knows."""
@@ -314,17 +314,17 @@ class SqlEventTypes:
         return found
 
     def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
-        """Keep what was found out, all or nothing; the number of each type's layout.
+        """Keep what was found out, all or nothing; the number of each type's schema.
 
         Raises:
-            ConsumerConflictError: a type's layout is another one than what was found out was added to.
+            ConsumerConflictError: a type's schema is another one than what was found out was added to.
         """
         versions: dict[str, int] = {}
         with writing(self.engine) as connection:
             now = now_ms(connection)
             for one in several:
                 type_id = self._type_id(connection, group, one, now)
-                versions[one.type] = _next_layout(connection, type_id, one, now)
+                versions[one.type] = _next_schema(connection, type_id, one, now)
                 keep_breaks(connection, type_id, versions[one.type], one.breaking, now)
                 _keep_variations(connection, type_id, one, now)
         return versions
@@ -351,7 +351,7 @@ class SqlEventTypes:
             add_to_type(connection, type_id, one, now)
 
     def move(self, groups: Collection[EventGroup], uid: str | None) -> list[str]:
-        """Let each type of a stream be of the group that has it by the declaration, with its checkpoint, layouts, replays and sums.
+        """Let each type of a stream be of the group that has it by the declaration, with its checkpoint, schemas, replays and sums.
 
         Done before a step reads what it knows of its types, all in one transaction; again it changes nothing. A table stays where it
         lies. A step of the former group that is under way finds the type gone when it completes, and what it wrote is found in the table.
@@ -364,7 +364,7 @@ class SqlEventTypes:
             The types that moved.
         """
         kind, names = store_schema.event_type.c, {group.name for group in groups}
-        query = sa.select(kind.type_id, kind.type, kind.group_name, kind.checkpoint_uid, kind.layout_version).order_by(kind.type_id)
+        query = sa.select(kind.type_id, kind.type, kind.group_name, kind.checkpoint_uid, kind.schema_version).order_by(kind.type_id)
         with reading(self.engine) as connection:
             rows = connection.execute(query.where(kind.deployment == self.deployment)).all()
         there = {(row.group_name, row.type) for row in rows}
@@ -379,26 +379,30 @@ class SqlEventTypes:
     def _is_moved(self, connection: Connection, row: Any, owner: str) -> bool:
         """Move one type, unless another was first; people are told of it by its new group."""
         kind, hint = store_schema.event_type.c, store_schema.type_hint.c
-        same = (kind.type_id == row.type_id, kind.group_name == row.group_name, kind.layout_version == row.layout_version)
-        values = {"group_name": owner, "told_ts": 0, "due_ts": AT_ONCE} | ({} if row.layout_version else {"home": owner})
+        same = (kind.type_id == row.type_id, kind.group_name == row.group_name, kind.schema_version == row.schema_version)
+        values = {"group_name": owner, "told_ts": 0, "due_ts": AT_ONCE} | ({} if row.schema_version else {"home": owner})
         if not connection.execute(sa.update(store_schema.event_type).where(*same).values(**values)).rowcount:
             return False
         said = (hint.deployment == self.deployment, hint.type == row.type, hint.group_name == row.group_name)
         connection.execute(sa.update(store_schema.type_hint).where(*said).values(group_name=owner))
         return True
 
-    def history(self, group: str, type_name: str) -> list[LayoutVersion]:
-        """The layouts of a type, the first one first."""
+    def history(self, group: str, type_name: str) -> list[SchemaVersion]:
+        """The schemas of a type, the first one first."""
         query = (
-            sa.select(store_schema.layout)
+            sa.select(store_schema.schema_version)
             .join(store_schema.event_type)
             .where(*self._is(group), store_schema.event_type.c.type == type_name)
         )
         with reading(self.engine) as connection:
-            rows = connection.execute(query.order_by(store_schema.layout.c.version))
+            rows = connection.execute(query.order_by(store_schema.schema_version.c.version))
             return [
-                LayoutVersion(
-                    version=row.version, layout=Layout.from_json(row.columns), decision=row.decision, actor=row.actor, made_ts=row.made_ts
+                SchemaVersion(
+                    version=row.version,
+                    schema=TypeSchema.from_json(row.columns),
+                    decision=row.decision,
+                    actor=row.actor,
+                    made_ts=row.made_ts,
                 )
                 for row in rows
             ]
@@ -442,9 +446,9 @@ class SqlEventTypes:
         row = connection.execute(this).one_or_none()
         if row is not None and row.group_name != group:
             raise ConsumerConflictError(f"{group}: {one.type} is a type of {row.group_name} by now; the next attempt leaves it to that")
-        if row is not None and row.layout_version != one.before:
-            now_is = f"is number {row.layout_version} by now, and was read as {one.before}"
-            raise ConsumerConflictError(f"{group}: the layout of {one.type} {now_is}; the next attempt reads it")
+        if row is not None and row.schema_version != one.before:
+            now_is = f"is number {row.schema_version} by now, and was read as {one.before}"
+            raise ConsumerConflictError(f"{group}: the schema of {one.type} {now_is}; the next attempt reads it")
         if row is not None:
             return int(row.type_id)
         self._check_new(connection, group, one.type)
@@ -510,19 +514,19 @@ class SqlEventTypes:
             connection.execute(this.values(failures=0, due_ts=one.due_ts, error=""))
 
 
-def _next_layout(connection: Connection, type_id: int, one: Learning, now: int) -> int:
-    version = _newest(connection, type_id) + 1 if one.is_new_layout else one.before
+def _next_schema(connection: Connection, type_id: int, one: Learning, now: int) -> int:
+    version = _newest(connection, type_id) + 1 if one.is_new_schema else one.before
     this = sa.update(store_schema.event_type).where(store_schema.event_type.c.type_id == type_id)
     observed = _joined(connection, type_id, one.observed)
-    connection.execute(this.values(observed=observed, layout_version=version, conflicts=one.layout.siblings))
-    if one.is_new_layout:
-        values = {"columns": one.layout.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
-        connection.execute(sa.insert(store_schema.layout).values(type_id=type_id, version=version, **values))
+    connection.execute(this.values(observed=observed, schema_version=version, conflicts=one.schema.variants))
+    if one.is_new_schema:
+        values = {"columns": one.schema.to_json(), "decision": one.decision, "actor": ENGINE, "made_ts": now}
+        connection.execute(sa.insert(store_schema.schema_version).values(type_id=type_id, version=version, **values))
     return version
 
 
 def _joined(connection: Connection, type_id: int, observed: Observed) -> dict[str, Any]:
-    """What was observed with what is kept by now: another attempt may have seen more, of which no layout tells."""
+    """What was observed with what is kept by now: another attempt may have seen more, of which no schema tells."""
     kept = connection.execute(
         sa.select(store_schema.event_type.c.observed).where(store_schema.event_type.c.type_id == type_id)
     ).scalar_one()
@@ -530,8 +534,10 @@ def _joined(connection: Connection, type_id: int, observed: Observed) -> dict[st
 
 
 def _newest(connection: Connection, type_id: int) -> int:
-    """The number of the newest layout, be it one that was proposed and never held."""
-    query = sa.select(sa.func.coalesce(sa.func.max(store_schema.layout.c.version), 0)).where(store_schema.layout.c.type_id == type_id)
+    """The number of the newest schema, be it one that was proposed and never held."""
+    query = sa.select(sa.func.coalesce(sa.func.max(store_schema.schema_version.c.version), 0)).where(
+        store_schema.schema_version.c.type_id == type_id
+    )
     return int(connection.execute(query).scalar_one())
 
 
@@ -560,10 +566,12 @@ def _keep_variations(connection: Connection, type_id: int, one: Learning, now: i
         connection.execute(sa.update(store_schema.event_type).where(store_schema.event_type.c.type_id == type_id).values(more))
 
 
-def _newest_layouts() -> sa.Select[Any]:
-    joined = store_schema.layout.join(store_schema.event_type, store_schema.event_type.c.type_id == store_schema.layout.c.type_id)
-    newest = store_schema.layout.c.version == store_schema.event_type.c.layout_version
-    return sa.select(store_schema.layout.c.type_id, store_schema.layout.c.columns).select_from(joined).where(newest)
+def _newest_schemas() -> sa.Select[Any]:
+    joined = store_schema.schema_version.join(
+        store_schema.event_type, store_schema.event_type.c.type_id == store_schema.schema_version.c.type_id
+    )
+    newest = store_schema.schema_version.c.version == store_schema.event_type.c.schema_version
+    return sa.select(store_schema.schema_version.c.type_id, store_schema.schema_version.c.columns).select_from(joined).where(newest)
 
 
 def _among(table: sa.Table, ids: Sequence[int]) -> sa.ColumnElement[bool]:
@@ -576,8 +584,8 @@ def _known(row: Any, columns: list[dict[str, Any]]) -> KnownType:
         table=row.table_name,
         home=row.home,
         checkpoint=TypeCheckpoint(uid=row.checkpoint_uid, version=row.checkpoint_version, commits=row.commits),
-        layout=Layout.from_json(columns),
-        layout_version=row.layout_version,
+        schema=TypeSchema.from_json(columns),
+        schema_version=row.schema_version,
         observed=_observed(row.observed),
         failures=row.failures,
         due_ts=row.due_ts,

@@ -20,7 +20,7 @@ event_type = sa.Table(
     sa.Column("checkpoint_uid", sa.String(128)),
     sa.Column("checkpoint_version", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("layout_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("schema_version", sa.Integer, nullable=False, server_default="0"),
     sa.Column("observed", sa.JSON, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("due_ts", sa.BigInteger, nullable=False, server_default="0"),
@@ -36,7 +36,7 @@ event_type = sa.Table(
     sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
     sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest step
     sa.Column("waits", sa.Text, nullable=False, server_default=""),  # why they do
-    sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the siblings of its newest layout
+    sa.Column("conflicts", sa.BigInteger, nullable=False, server_default="0"),  # the variant columns of its newest schema
     sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its checkpoint, as they were counted last
     sa.Column("behind_ts", sa.BigInteger),  # when the first step that left its rows where they are was completed
     sa.UniqueConstraint("deployment", "group_name", "type", name="lc_event_type_name"),
@@ -45,9 +45,9 @@ event_type = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A layout is added, never changed. Of one that is made anew for a rebuild the type's own number tells when it holds.
-layout = sa.Table(
-    "lc_layout",
+# A schema is added, never changed. Of one that is made anew for a rebuild the type's own number tells when it holds.
+schema_version = sa.Table(
+    "lc_schema_version",
     metadata,
     sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
@@ -85,7 +85,7 @@ type_break = sa.Table(
     metadata,
     sa.Column("break_id", Id, sa.Identity(), primary_key=True),
     sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
-    sa.Column("layout_version", sa.Integer, nullable=False),
+    sa.Column("schema_version", sa.Integer, nullable=False),
     sa.Column("path", sa.JSON, nullable=False),  # which may have characters that no text of a database holds
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("how", sa.String(16), nullable=False),

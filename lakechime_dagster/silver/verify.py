@@ -158,7 +158,7 @@ class GroupVerifier:
         found, contract = payloads.join(F.broadcast(rows), "_src").collect(), self._contract(one)
         told = list[Example]()
         for row in found:
-            told += value_faults(row["_payload"], json.loads(row["_row"]), row["_src"], one.layout, contract)
+            told += value_faults(row["_payload"], json.loads(row["_row"]), row["_src"], one.schema, contract)
         return len(found), told
 
     def _contract(self, one: KnownType) -> Contract:

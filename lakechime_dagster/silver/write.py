@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ToWrite:
-    """What a writer knows of its type: its layout, the variations with their kinds, and the events that were counted.
+    """What a writer knows of its type: its schema, the variations with their kinds, and the events that were counted.
 
     Attributes:
         end: Up to which version of the stream's table it is read.
@@ -87,7 +87,7 @@ class TypeWriter:
     def begun(self, known: KnownType) -> TypeResult:
         """A type of which nothing is done yet."""
         start = self.slices.start(known.checkpoint)
-        return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, layout=known.layout_version)
+        return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, schema_version=known.schema_version)
 
     def _appended(self, one: ToWrite) -> TypeResult:
         known, checkpoint, count = one.type, one.type.checkpoint, one.count
@@ -106,7 +106,7 @@ class TypeWriter:
                 return replace(result, end=one.end)
             ahead = self.tables.ahead(replace(known, checkpoint=checkpoint))
             assert ahead is not None  # as it holds a commit
-            if ahead.schema_version > known.layout_version:
+            if ahead.schema_version > known.schema_version:
                 raise ConsumerConflictError(f"{target.name} has a newer schema than was read; the next execution goes on behind it")
             checkpoint, result = ahead.checkpoint, self.with_earlier(result, known, ahead)
             count = self._left(known, checkpoint, one.end)
@@ -173,7 +173,7 @@ def _replayed(commit: Committed) -> Replayed:
 
 
 def covered_by(known: KnownType, variations: Mapping[str, Variation], count: TypeCount) -> tuple[list[str] | None, int]:
-    """The variations that Spark's own reader brings into the layout, None where those are all; and how many events have others."""
-    covered = [name for name in count.variations if name in variations and covers(known.layout, variations[name])]
+    """The variations that Spark's own reader brings into the schema, None where those are all; and how many events have others."""
+    covered = [name for name in count.variations if name in variations and covers(known.schema, variations[name])]
     rest = count.rows - sum(count.variations[name] for name in covered)
     return (covered if rest else None), rest

@@ -28,7 +28,7 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 MAX_TABLE = 80  # characters of a table's name
 MAX_COLUMN = 128
-SIBLING = "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
+VARIANT = "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
 _DIGITS = 12  # of a digest
 _WORDS = re.compile(r"[a-z0-9]+([._][a-z0-9]+)*", re.ASCII)
 _DIGESTED = re.compile(rf"__[0-9a-f]{{{_DIGITS}}}$")
@@ -53,7 +53,7 @@ def table_of(type_name: str) -> str:
 def column_of(field: str) -> str:
     """The name of the column of a field: its own, with codes for what no name of a column may hold.
 
-    It begins as no technical column does, and holds no `SIBLING`. One longer than `MAX_COLUMN` is cut, with a digest of the
+    It begins as no technical column does, and holds no `VARIANT`. One longer than `MAX_COLUMN` is cut, with a digest of the
     field's name behind it.
     """
     if not field:
@@ -71,7 +71,7 @@ def _is_kept(field: str, at: int) -> bool:
     """Whether a character stands for itself; an underscore does not where one would be read as something else."""
     if field[at] != "_":
         return field[at].isalnum()
-    return at > 0 and not _LIKE_CODE.match(field, at) and not field.startswith(SIBLING, at)
+    return at > 0 and not _LIKE_CODE.match(field, at) and not field.startswith(VARIANT, at)
 
 
 def _with_digest(text: str, name: str, length: int) -> str:
@@ -113,7 +113,7 @@ class Mode(StrEnum):
     """What becomes of something new.
 
     Attributes:
-        EVOLVE: It gets a table, a column, or a sibling of one.
+        EVOLVE: It gets a table, a column, or a variant column of one.
         FREEZE: It gets none; its values are kept in `_rescued`, as frozen, and events of a new type wait in bronze.
         RESCUE: The same, as of an unknown path, without a word to anybody.
         DISCARD_VALUE: Its values are left out, and counted.

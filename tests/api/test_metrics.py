@@ -81,7 +81,7 @@ def test_counters_are_the_sums_of_all_completed_steps(types: SqlEventTypes, valu
         "conflicts": 0,
         "failures": 0,
     }
-    assert (value("type_variations", **buy), value("type_layout_version", **buy)) == (2, 1)
+    assert (value("type_variations", **buy), value("type_schema_version", **buy)) == (2, 1)
     assert value("group_events_refused_total", group="shop", reason="not_json") == 3
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
 

@@ -213,10 +213,10 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
     second = game.step(event("shop.buy", n="one", title="ios"))
     assert checks(second) == {**FINE, "nothing_breaks": False}
     (check,) = (one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks")
-    told = "string at /n of shop.buy, sent by ios, goes to a sibling; shop is owned by team:shop"
+    told = "string at /n of shop.buy, sent by ios, goes to a variant column; shop is owned by team:shop"
     assert (check.description, check.severity, check.metadata["owner"].value) == (told, dg.AssetCheckSeverity.WARN, "team:shop")
     assert check.metadata["breaking"].value == [
-        {"type": "shop.buy", "path": "/n", "kind": "string", "how": "sibling", "producer": "ios", "layout": 2}
+        {"type": "shop.buy", "path": "/n", "kind": "string", "how": "variant", "producer": "ios", "schema": 2}
     ]
     assert game.tick("ev__alarms").skip_message.startswith("failing: shop nothing_breaks;")
     assert checks(game.step(buy(2, more=1))) == {**FINE, "nothing_breaks": False}

@@ -146,7 +146,7 @@ class Game:
         unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
         if waits or error:
             return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
-        rescued = sum(1 for row in rows if shaped(row.event, (learning or one).layout, contract).rescued)
+        rescued = sum(1 for row in rows if shaped(row.event, (learning or one).schema, contract).rescued)
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", group.name, one.type), step=one.checkpoint.commits + 1, attempt=1, end=Checkpoint()
         )

@@ -106,7 +106,7 @@ CASES = {
     "table that follows no database": Bad(["cdc", "show", "silver.flights", "--quarantine"]),
     "key that is no JSON": Bad(["cdc", "show", "shop.orders", "--key", "1,2"]),
     # streams of events
-    "type that never came": Bad(["schema", "show", "x'; DROP TABLE lc_layout; --"]),
+    "type that never came": Bad(["schema", "show", "x'; DROP TABLE lc_schema_version; --"]),
     # settings
     "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
     "password with @": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:p@secret@db/dce"}),

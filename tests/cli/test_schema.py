@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.silver import service as dry_run
+from lakechime_dagster.silver import service
 from lakechime_dagster.silver.bronze import WouldReprocess
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses
 from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, Replay, Replayed, Reprocessed, Verified
@@ -34,7 +34,7 @@ def game(lakechime: Cli) -> Game:
 
 @pytest.fixture
 def bought(game: Game) -> Game:
-    """A type with two layouts, whose table does not hold what came last."""
+    """A type with two schemas, whose table does not hold what came last."""
     game.come(HAT, CAP)
     game.step()
     game.come(BAG)
@@ -60,7 +60,7 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "group": "shop",
         "type": "shop_buy",
         "table": "shop.shop_buy",
-        "layout_version": 2,
+        "schema_version": 2,
         "columns": 7,
         "checkpoint": 1,
         "newest": 2,
@@ -86,7 +86,7 @@ def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime
     game.come(HAT)
     game.step(fails={"shop_buy": "OSError: no space"})
     (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["state"], one["reason"], one["failures"], one["behind"], one["layout_version"]) == ("failed", "OSError: no space", 1, 1, 1)
+    assert (one["state"], one["reason"], one["failures"], one["behind"], one["schema_version"]) == ("failed", "OSError: no space", 1, 1, 1)
     assert one["due_ts"] is not None
     assert "failed: OSError: no space" in lakechime("schema", "show").out
     game.step()
@@ -110,11 +110,11 @@ def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
 # show
 
 
-def test_a_type_as_json_has_its_layout_what_was_observed_and_the_variations(lakechime: Cli, bought: Game) -> None:
+def test_a_type_as_json_has_its_schema_what_was_observed_and_the_variations(lakechime: Cli, bought: Game) -> None:
     document = lakechime("schema", "show", "shop_buy", "--json").json
     known = bought.types.types("shop")["shop_buy"]
     variations = bought.types.variations("shop", ["shop_buy"])["shop_buy"]
-    assert document["layout"] == known.layout.to_json()
+    assert document["schema"] == known.schema.to_json()
     assert document["observed"][0] == {"path": "/item", "kinds": ["string"], "first": 0, "last": 1}
     assert {one["typed_hash"] for one in document["variations"]} == variations.keys()
     assert [json.loads(one["shape"])["price"] for one in document["variations"]] == ["…", 1, 1.5]
@@ -255,11 +255,11 @@ def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, deci
     decided.come(event("shop_buy", price="x"))
     decided.step()
     shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
-    assert "contract: of rule kinds freeze breaking changes: made path kind how producer layout" in shown
+    assert "contract: of rule kinds freeze breaking changes: made path kind how producer schema" in shown
     document = lakechime("schema", "show", "shop_buy", "--json").json
     assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
     (one,) = document["breaking"]
-    assert (one["path"], one["kind"], one["how"], one["producer"], one["layout"]) == ("/price", "string", "frozen", None, 1)
+    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == ("/price", "string", "frozen", None, 1)
     lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
 
@@ -354,7 +354,7 @@ class Looked:
 
 def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
     looked = Looked(*found)
-    monkeypatch.setattr(dry_run, "verified", looked)
+    monkeypatch.setattr(service, "verified", looked)
     return looked
 
 

@@ -3,7 +3,7 @@
 from lakechime_dagster.lineage import declared
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.declared import paths_of
-from lakechime_dagster.silver.schema import Column, Holds, Layout
+from lakechime_dagster.silver.schema import Column, Holds, TypeSchema
 
 
 def test_a_column_of_a_followed_table_comes_from_the_databases_through_the_messages() -> None:
@@ -29,7 +29,7 @@ def test_a_column_of_a_type_comes_from_the_paths_of_its_fields() -> None:
         ),
     )
     items = Column(name="items", field="items", holds=Holds.ARRAY, element=Column(name="", field="", holds=Holds.LONG))
-    paths = paths_of(Layout((user, items)))
+    paths = paths_of(TypeSchema((user, items)))
     assert paths == {"user": [("user", "id"), ("user", "Id")], "items": [("items",)]}
     told = declared.of_type("game.login", "bronze.events", paths, ("type",))
     assert [str(source.ref) for column in told.columns for source in column.sources] == [

@@ -1,4 +1,4 @@
-"""What of new variations is told as breaking: siblings, and what contracts and caps keep out, when it comes first, with who sent it."""
+"""Breaking changes: variant columns, and what contracts and caps keep out, when it comes first, and who sent it."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 from lakechime_dagster.silver.event import shape_of, variation_of
 from lakechime_dagster.silver.schema import MAX_BREAKING, Breaking, Broke, KnownType, Prototype, learned
 from lakechime_dagster.tables.events import Contract, Pin
-from tests.schema.test_layout import event
+from tests.schema.test_schema import event
 
 NEW = KnownType(type="buy", table="buy")
 Told = tuple[str, str, str, str | None]
@@ -34,7 +34,7 @@ def after(known: KnownType, *texts: str, contract: Contract | None = None, by: S
     if one is None:
         return known, []
     told = [(each.path, each.kind, each.how.value, each.producer) for each in one.breaking]
-    return one.known_after(known, known.layout_version + one.is_new_layout), told
+    return one.known_after(known, known.schema_version + one.is_new_schema), told
 
 
 def test_new_columns_and_the_birth_of_a_table_break_nothing() -> None:
@@ -43,11 +43,11 @@ def test_new_columns_and_the_birth_of_a_table_break_nothing() -> None:
     assert after(known, '{"d":1,"b":{"e":[{"f":1}]}}', '{"a":null,"b":{"c":[]},"g":{}}')[1] == []
 
 
-def test_a_sibling_of_a_column_that_was_there_breaks_and_who_brought_it_is_told() -> None:
+def test_a_variant_of_a_column_that_was_there_breaks_and_who_brought_it_is_told() -> None:
     known, _ = after(NEW, '{"a":1,"b":{"c":1},"d":[{"e":1}]}', by=["web"])
     texts = ['{"a":2}', '{"a":"x"}', '{"a":"x","b":{"c":true}}', '{"d":[{"e":1.5}]}']
     known, told = after(known, *texts, by=["web", "ios", "tv", None])
-    assert sorted(told) == [("/a", "string", "sibling", "ios"), ("/b/c", "bool", "sibling", "tv"), ("/d[]/e", "fraction", "sibling", None)]
+    assert sorted(told) == [("/a", "string", "variant", "ios"), ("/b/c", "bool", "variant", "tv"), ("/d[]/e", "fraction", "variant", None)]
     assert after(known, '{"a":"y","new":1}', by=["web"])[1] == []
 
 
@@ -87,11 +87,11 @@ def test_what_has_no_column_for_a_cap_breaks_also_at_the_birth_of_a_table() -> N
     assert after(NEW, deep)[1] == [("/a", "object", "cap", None)]
 
 
-def test_a_person_who_lets_a_sibling_come_breaks_what_was_there_and_nobody_sent_it() -> None:
+def test_a_person_who_lets_a_variant_come_breaks_what_was_there_and_nobody_sent_it() -> None:
     frozen = Contract(kinds="freeze")
     known, _ = after(NEW, '{"a":1}', contract=frozen)
     known, _ = after(known, '{"a":"x"}', contract=frozen, by=["ios"])
-    assert after(known)[1] == [("/a", "string", "sibling", None)]
+    assert after(known)[1] == [("/a", "string", "variant", None)]
 
 
 def test_so_many_are_told_at_most() -> None:

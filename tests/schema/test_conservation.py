@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.silver.event import JsonEvent, event_of, variation_of
 from lakechime_dagster.silver.results import Fault, value_faults
-from lakechime_dagster.silver.schema import Layout, next_layout, observed_of
+from lakechime_dagster.silver.schema import TypeSchema, next_schema, observed_of
 from lakechime_dagster.silver.shape import shaped
 from lakechime_dagster.tables.events import Contract
 
@@ -20,22 +20,22 @@ def parsed(text: str) -> JsonEvent:
     return event
 
 
-def layout_of(text: str) -> Layout:
-    return next_layout(Layout(), observed_of(variation_of(parsed(text)), 0), Contract())
+def schema_of(text: str) -> TypeSchema:
+    return next_schema(TypeSchema(), observed_of(variation_of(parsed(text)), 0), Contract())
 
 
-def row_of(text: str, layout: Layout, contract: Contract | None = None) -> dict[str, Any]:
-    one = shaped(parsed(text), layout, contract or Contract())
+def row_of(text: str, schema: TypeSchema, contract: Contract | None = None) -> dict[str, Any]:
+    one = shaped(parsed(text), schema, contract or Contract())
     return {"_src": "a@0", "_rescued": one.rescued_json, **json.loads(one.row)}
 
 
-def faults(text: str, row: dict[str, Any], layout: Layout, contract: Contract | None = None) -> list[tuple[Fault, str, str]]:
-    return [(one.fault, one.pointer, one.value) for one in value_faults(text, row, "a@0", layout, contract or Contract())]
+def faults(text: str, row: dict[str, Any], schema: TypeSchema, contract: Contract | None = None) -> list[tuple[Fault, str, str]]:
+    return [(one.fault, one.pointer, one.value) for one in value_faults(text, row, "a@0", schema, contract or Contract())]
 
 
 def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
-    layout = layout_of('{"type":"x","price":1,"item":{"name":"x"}}')
-    assert faults(EVENT, row_of(EVENT, layout), layout) == []
+    schema = schema_of('{"type":"x","price":1,"item":{"name":"x"}}')
+    assert faults(EVENT, row_of(EVENT, schema), schema) == []
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
     ],
 )
 def test_what_somebody_changed_is_named_by_its_path(change: dict[str, Any], found: list[tuple[Fault, str, str]]) -> None:
-    layout = layout_of(EVENT)
-    assert faults(EVENT, row_of(EVENT, layout) | change, layout) == found
+    schema = schema_of(EVENT)
+    assert faults(EVENT, row_of(EVENT, schema) | change, schema) == found
 
 
 def test_values_that_the_contract_leaves_out_are_not_missed_and_what_is_there_beside_is_told() -> None:
-    layout, contract = layout_of('{"price":1}'), Contract(columns="discard_value")
-    row = row_of(EVENT, layout, contract)
-    assert faults(EVENT, row, layout, contract) == []
-    assert faults(EVENT, row | {"price": 9}, layout, contract) == [(Fault.DIFFERS, "/price", "9")]
+    schema, contract = schema_of('{"price":1}'), Contract(columns="discard_value")
+    row = row_of(EVENT, schema, contract)
+    assert faults(EVENT, row, schema, contract) == []
+    assert faults(EVENT, row | {"price": 9}, schema, contract) == [(Fault.DIFFERS, "/price", "9")]

@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from lakechime_dagster.silver.schema import Layout
+from lakechime_dagster.silver.schema import TypeSchema
 from lakechime_dagster.tables.events import Contract, Mode
-from tests.schema.test_layout import columns_of, layout_of, shape, told
+from tests.schema.test_schema import columns_of, schema_of, shape, told
 
 
 def test_a_frozen_column_is_no_matter_of_what_becomes_of_kinds() -> None:
     contract = Contract(columns="freeze", kinds="discard_row")
-    one = shape('{"a":1,"b":1}', layout_of('{"a":1}', contract=contract), contract)
+    one = shape('{"a":1,"b":1}', schema_of('{"a":1}', contract=contract), contract)
     assert (one.is_discarded, told(one)) == (False, [("/b", "1", "frozen")])
 
 
 def test_an_object_that_may_come_is_born_with_its_fields() -> None:
-    sibling = layout_of('{"a":1}', '{"a":{"x":1}}', '{"a":{"y":1}}', contract=Contract(columns="freeze"))
-    assert columns_of(sibling) == {"a": "long", "a__v_object": {"x": "long"}}
+    variant = schema_of('{"a":1}', '{"a":{"x":1}}', '{"a":{"y":1}}', contract=Contract(columns="freeze"))
+    assert columns_of(variant) == {"a": "long", "a__v_object": {"x": "long"}}
 
 
 @pytest.mark.parametrize(
@@ -37,42 +37,42 @@ def test_an_object_that_may_come_is_born_with_its_fields() -> None:
 @pytest.mark.parametrize("mode", [Mode.RESCUE, Mode.FREEZE])
 def test_a_number_larger_than_its_column_overflows(known: str, value: str, reason: str, mode: Mode) -> None:
     contract = Contract(kinds=mode)
-    layout, text = layout_of(f'{{"a":{known}}}', contract=contract), f'{{"a":{value}}}'
+    schema, text = schema_of(f'{{"a":{known}}}', contract=contract), f'{{"a":{value}}}'
     is_frozen = reason == "mismatch" and mode is Mode.FREEZE
-    assert told(shape(text, layout, contract)) == [("/a", value, "frozen" if is_frozen else reason)]
+    assert told(shape(text, schema, contract)) == [("/a", value, "frozen" if is_frozen else reason)]
 
 
 def test_a_number_larger_than_the_elements_of_an_array_overflows() -> None:
-    assert told(shape('{"a":[2,12345678901234567890]}', layout_of('{"a":[1]}'))) == [("/a/1", "12345678901234567890", "overflow")]
+    assert told(shape('{"a":[2,12345678901234567890]}', schema_of('{"a":[1]}'))) == [("/a/1", "12345678901234567890", "overflow")]
 
 
 def test_what_has_no_column_as_the_table_is_full_is_told_so() -> None:
     wide = json.dumps({f"f{number:04}": number for number in range(500)})
-    layout = layout_of(wide, '{"g":1}', '{"f0000":"x"}')
-    assert told(shape('{"g":1,"h":{"i":[2]},"f0000":"x","j":{},"k":{"l":[null]}}', layout)) == [
+    schema = schema_of(wide, '{"g":1}', '{"f0000":"x"}')
+    assert told(shape('{"g":1,"h":{"i":[2]},"f0000":"x","j":{},"k":{"l":[null]}}', schema)) == [
         ("/g", "1", "cap"),
         ("/h", '{"i":[2]}', "cap"),
         ("/f0000", '"x"', "cap"),
         ("/k", '{"l":[null]}', "unknown"),
     ]
     frozen = Contract(columns="freeze", kinds="rescue")
-    assert [reason for *_, reason in told(shape('{"g":1,"f0000":"x"}', layout, frozen))] == ["frozen", "mismatch"]
+    assert [reason for *_, reason in told(shape('{"g":1,"f0000":"x"}', schema, frozen))] == ["frozen", "mismatch"]
 
 
 def test_what_has_no_column_as_it_lies_too_deep_is_told_so() -> None:
     def nested(levels: int) -> str:
         return '{"a":' * levels + "1" + "}" * levels
 
-    assert told(shape(nested(32), layout_of(nested(32)))) == []
-    assert told(shape(nested(33), layout_of(nested(33)))) == [("/a", nested(32), "cap")]
+    assert told(shape(nested(32), schema_of(nested(32)))) == []
+    assert told(shape(nested(33), schema_of(nested(33)))) == [("/a", nested(32), "cap")]
     arrays = '{"a":' + "[" * 32 + "1" + "]" * 32 + "}"
-    assert told(shape(arrays, layout_of(arrays)))[0][2] == "cap"
-    assert told(shape('{"a":' * 40 + "[null]" + "}" * 40, layout_of('{"b":1}')))[0][2] == "unknown"
+    assert told(shape(arrays, schema_of(arrays)))[0][2] == "cap"
+    assert told(shape('{"a":' * 40 + "[null]" + "}" * 40, schema_of('{"b":1}')))[0][2] == "unknown"
 
 
 def test_a_field_of_an_object_whose_fields_are_ids_is_told_so() -> None:
     contract, many = Contract(kinds="rescue"), json.dumps({"by_id": {str(number): 1 for number in range(201)}})
-    layout = layout_of('{"by_id":{"7":1}}', many, contract=contract)
-    assert columns_of(layout) == {"by_id": {"7": "long"}}
-    assert Layout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
-    assert told(shape('{"by_id":{"7":1,"8":2}}', layout, contract)) == [("/by_id/8", "2", "map")]
+    schema = schema_of('{"by_id":{"7":1}}', many, contract=contract)
+    assert columns_of(schema) == {"by_id": {"7": "long"}}
+    assert TypeSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    assert told(shape('{"by_id":{"7":1,"8":2}}', schema, contract)) == [("/by_id/8", "2", "map")]

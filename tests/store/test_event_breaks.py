@@ -36,9 +36,9 @@ def test_a_breaking_change_is_told_from_the_step_on_that_is_completed_next(types
     learn(types, known, a="x", b=1)
     assert recent(types) == []
     complete(types, "e1")
-    assert recent(types) == [Breaking(path="/a", kind="string", how=Broke.SIBLING)]
+    assert recent(types) == [Breaking(path="/a", kind="string", how=Broke.VARIANT)]
     (one,) = Breaks(types.engine, "test").of("shop", "buy")
-    assert (one.type, one.layout_version) == ("buy", 2)
+    assert (one.type, one.schema_version) == ("buy", 2)
     assert (recent(types, "other"), Breaks(types.engine, "other").recent("shop", HOUR_MS)) == ([], [])
 
 

@@ -59,7 +59,7 @@ def test_what_the_former_group_finds_out_late_is_of_a_type_that_is_gone(types: S
     for late in (learning(known, prototype(b=1)), learning(NEW, prototype(b=1))):
         with pytest.raises(ConsumerConflictError, match="shop: buy is a type of vip by now"):
             types.learn("shop", [late])
-    assert ([*types.types("shop")], types.types("vip")["buy"].layout_version) == (["sell"], 1)
+    assert ([*types.types("shop")], types.types("vip")["buy"].schema_version) == (["sell"], 1)
 
 
 def test_of_two_groups_of_a_stream_that_meet_a_type_at_once_one_learns_of_it(types: SqlEventTypes) -> None:

@@ -13,7 +13,7 @@ from tests.store.test_event_types import NEW, complete, learning, prototype, res
 
 @pytest.fixture
 def types(engine: Engine) -> SqlEventTypes:
-    """A type with a long column and a sibling for texts, which made anew would be the other way round."""
+    """A type with a long column and a variant column for texts, which made anew would be the other way round."""
     types = SqlEventTypes(engine, "test")
     types.learn("shop", [learning(NEW, prototype(a=1))])
     types.learn("shop", [learning(types.types("shop")["buy"], prototype(a="x"))])
@@ -23,7 +23,7 @@ def types(engine: Engine) -> SqlEventTypes:
 
 def shown(types: SqlEventTypes) -> tuple[int, list[str]]:
     known = types.types("shop")["buy"]
-    return known.layout_version, [f"{one.name} {one.holds}" for one in known.layout.columns]
+    return known.schema_version, [f"{one.name} {one.holds}" for one in known.schema.columns]
 
 
 def test_a_schema_that_is_made_anew_holds_at_once_and_breaks_what_read_the_former_one(types: SqlEventTypes) -> None:
@@ -31,6 +31,6 @@ def test_a_schema_that_is_made_anew_holds_at_once_and_breaks_what_read_the_forme
     assert types.learn("shop", [relearned(known, [], Contract())]) == {"buy": 3}
     assert shown(types) == (3, ["a string", "a__v_long long"])
     assert [one.conflicts for one in measures(types).types] == [1]
-    assert Breaks(types.engine, "test").of("shop", "buy")[-1].breaking.how is Broke.RELAYOUT
-    with pytest.raises(ConsumerConflictError, match="the layout of buy is number 3 by now, and was read as 2"):
+    assert Breaks(types.engine, "test").of("shop", "buy")[-1].breaking.how is Broke.REBUILT
+    with pytest.raises(ConsumerConflictError, match="the schema of buy is number 3 by now, and was read as 2"):
         types.learn("shop", [learning(known, prototype(b=1))])

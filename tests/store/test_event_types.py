@@ -66,19 +66,19 @@ def test_what_was_learnt_is_read_back(types: SqlEventTypes) -> None:
     one = learning(NEW, prototype(**ODD), prototype(a="x"))
     assert types.learn("shop", [one]) == {"buy": 1}
     known = types.types("shop")["buy"]
-    assert (known.layout, known.observed, known.layout_version, known.checkpoint) == (one.layout, one.observed, 1, NEW.checkpoint)
+    assert (known.schema, known.observed, known.schema_version, known.checkpoint) == (one.schema, one.observed, 1, NEW.checkpoint)
     assert types.variations("shop", ["buy", "sell"]) == {"buy": {shape.typed_hash: shape.variation for shape in one.prototypes}, "sell": {}}
     assert types.types("other") == {}
     assert SqlEventTypes(types.engine, "other").types("shop") == {}
 
 
-def test_a_layout_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEventTypes) -> None:
+def test_a_schema_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     known = types.types("shop")["buy"]
     one, other = learning(known, prototype(b=1)), learning(known, prototype(c=1))
     new = learning(replace(NEW, type="sell", table="sell"), prototype(a=1))
     types.learn("shop", [one])
-    with pytest.raises(ConsumerConflictError, match="the layout of buy is number 2 by now, and was read as 1"):
+    with pytest.raises(ConsumerConflictError, match="the schema of buy is number 2 by now, and was read as 1"):
         types.learn("shop", [new, other])
     assert [*types.types("shop")] == ["buy"]
     assert [version.decision for version in types.history("shop", "buy")] == ["+ a long", "+ b long"]
@@ -143,7 +143,7 @@ def test_steps_are_summed_up_by_type(types: SqlEventTypes) -> None:
     assert (known.written, known.rescued, known.discarded) == (7, 2, 0)
 
 
-def test_a_conflict_is_counted_once_by_whom_its_layout_is_kept(types: SqlEventTypes) -> None:
+def test_a_conflict_is_counted_once_by_whom_its_schema_is_kept(types: SqlEventTypes) -> None:
     types.learn("shop", [learning(NEW, prototype(a=1))])
     known = types.types("shop")["buy"]
     one, other = learning(known, prototype(a="x")), learning(known, prototype(a=1.5, b=[{"c": 1}, {"c": True}]))

@@ -69,7 +69,7 @@ class EventLake:
         if self.lines_in_bronze() < lines:
             return False
         version = DeltaTable(self.location(BRONZE)).version()
-        if any(one.layout_version and one.checkpoint.version < version for _, one in self.types().values()):
+        if any(one.schema_version and one.checkpoint.version < version for _, one in self.types().values()):
             return False
         return self.running.is_at_rest()
 

@@ -106,6 +106,6 @@ class Reference:
         """How a row and the line of its name differ; empty where they do not."""
         line = self.offered[row["_src"]][1] if row["_src"] in self.offered else b""
         event = event_of(line)
-        if isinstance(event, JsonEvent) and read_back(row, row["_rescued"], known.layout) == leaves_of(event.fields):
+        if isinstance(event, JsonEvent) and read_back(row, row["_rescued"], known.schema) == leaves_of(event.fields):
             return ""
         return f"{row} is not {line!r}"

@@ -14,7 +14,7 @@ from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import (
     MAX_COLUMN,
     MAX_TABLE,
-    SIBLING,
+    VARIANT,
     Contract,
     EventGroup,
     EventStream,
@@ -260,14 +260,14 @@ def test_a_name_that_ends_as_one_with_a_digest_gets_its_own() -> None:
 
 @given(FIELDS)
 def test_a_field_is_read_back_from_its_column(field: str) -> None:
-    if SIBLING not in column_of(field) and len(column_of(field)) < MAX_COLUMN:
+    if VARIANT not in column_of(field) and len(column_of(field)) < MAX_COLUMN:
         assert field_of(column_of(field)) == field
 
 
 @given(FIELDS, FIELDS, st.sampled_from(["long", "string"]))
-def test_no_field_has_the_column_of_another_or_of_a_sibling(one: str, other: str, kind: str) -> None:
+def test_no_field_has_the_column_of_another_or_of_a_variant(one: str, other: str, kind: str) -> None:
     assert (column_of(one) == column_of(other)) == (one == other)
-    assert column_of(one) != f"{column_of(other)}{SIBLING}{kind}"
+    assert column_of(one) != f"{column_of(other)}{VARIANT}{kind}"
 
 
 @given(FIELDS)

@@ -50,7 +50,7 @@ def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None
     assert len(game.rows("buy")) == 3
 
 
-def test_a_kind_that_comes_later_gets_a_sibling_and_what_has_no_column_is_told(game: Stream) -> None:
+def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(game: Stream) -> None:
     game.drop(event("buy", price=3, more={"a b": [1, None]}))
     game.run()
     game.drop(event("buy", price="four"), event("buy", Price=1), event("buy", more={"a b": [2, "x"]}), event("buy", more={"a b": [1, 5.5]}))
@@ -125,7 +125,7 @@ def test_every_leaf_of_every_event_is_in_its_table_or_told_there(game: Stream) -
         assert rows.keys() == mine.keys()
         assert len(game.rows(kind)) == len(rows)
         for source, one in mine.items():
-            assert read_back(rows[source], rows[source]["_rescued"], known.layout) == leaves_of(one.fields), source
+            assert read_back(rows[source], rows[source]["_rescued"], known.schema) == leaves_of(one.fields), source
 
 
 def test_other_engines_read_the_tables(game: Stream) -> None:
@@ -374,7 +374,7 @@ def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monke
     reasons = [[(one["p"], one["r"]) for one in json.loads(row["_rescued"])] for row in game.rows("odd")]
     assert reasons == [[("/a", "duplicate"), ("/text", "inexact")], [("/\ud800", "inexact")]]
     assert sorted(game.payloads("many")[5].items()) == [("f5", 5), ("title", "p1"), ("type", "many")]
-    assert game.types.types("shop")["many"].layout.leaves == 10
+    assert game.types.types("shop")["many"].schema.leaves == 10
     game.drop(event("odd", text="x"), event("odd", c=[1, 2]))
     assert {one.rescued for one in game.run().values()} == {0}
     assert game.payloads("odd")[2:] == [{"type": "odd", "text": "x"}, {"type": "odd", "c": [1.0, 2.0]}]

@@ -61,7 +61,7 @@ def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     assert game.run()["buy"].written == 2
     assert game.payloads("buy")[2:] == [{"type": "buy", "price": "five", "item": "hat"}, {"type": "buy", "price__v_long": 6}]
     known = game.types.types("shop")["buy"]
-    assert (known.layout_version, known.checkpoint.commits) == (4, 4)
+    assert (known.schema_version, known.checkpoint.commits) == (4, 4)
 
 
 def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: SparkSession, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def clean_up(game: Stream) -> None:
             log.unlink()
 
 
-def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_layout(game: Stream) -> None:
+def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream) -> None:
     number_first(game)
     assert game.step(attempt=1, execution="e8", replays=ASKED).run().types[0].commits  # it dies before it completes
     game.drop(event("buy", price="five", item="hat"))
@@ -174,7 +174,7 @@ def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_layout(game: Stream
     assert game.payloads("buy")[1:] == [{"type": "buy", "price": "four"}, {"type": "buy", "price": "five", "item": "hat"}]
 
 
-def test_a_step_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_layout(game: Stream) -> None:
+def test_a_step_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schema(game: Stream) -> None:
     number_first(game)
     game.drop(event("buy", price=5))
     game.ingest()
@@ -195,4 +195,4 @@ def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> 
     result = replace(late, repository=cast(Any, Remembering(game, known))).run()
     assert "rebuild: ConsumerConflictError" in result.types[0].error
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
-    assert game.types.types("shop")["buy"].layout_version == 2
+    assert game.types.types("shop")["buy"].schema_version == 2

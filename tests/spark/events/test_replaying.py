@@ -25,7 +25,7 @@ def game(spark: SparkSession, tmp_path: Path) -> Stream:
 
 
 def thawed(game: Stream) -> None:
-    """From now on new columns and siblings may come."""
+    """From now on new columns and variant columns may come."""
     game.group = replace(game.group, contract=Contract())
 
 

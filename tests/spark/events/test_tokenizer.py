@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-from lakechime_dagster.silver import tokenizer
+from lakechime_dagster.silver import bronze as tokenizer
 from lakechime_dagster.silver.bronze import SOURCE, load_tokenizer, scan
 from lakechime_dagster.spark.warm import start_warm_driver
 from tests.spark.drivers.test_standalone import master
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["master"]
 
 CLIENT = """
-    from lakechime_dagster.silver import tokenizer
+    from lakechime_dagster.silver import bronze as tokenizer
     from lakechime_dagster.silver.bronze import scan
     def reasons(driver):
         found = tokenizer.load_tokenizer(driver.spark, home / "the tokenizers", log=log)

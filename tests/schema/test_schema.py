@@ -1,4 +1,4 @@
-"""Layouts grow by what comes, in whatever order, and lose nothing."""
+"""Schemas grow by what comes, in whatever order, and lose nothing."""
 
 import json
 from random import Random
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.silver.event import JsonEvent, event_of, field_path, variation_of
 from lakechime_dagster.silver.results import leaves_of, read_back
-from lakechime_dagster.silver.schema import Column, Holds, Layout, Observed, names_of, next_layout, observed_of
+from lakechime_dagster.silver.schema import Column, Holds, Observed, TypeSchema, names_of, next_schema, observed_of
 from lakechime_dagster.silver.shape import Shaped, covers, shaped
 from lakechime_dagster.tables.events import Contract, Mode, Pin
 
@@ -53,38 +53,38 @@ def seen(*texts: str) -> Observed:
     return found
 
 
-def layout_of(*texts: str, contract: Contract | None = None) -> Layout:
-    """The layout after these events, each of which came alone."""
-    layout, observed = Layout(), Observed()
+def schema_of(*texts: str, contract: Contract | None = None) -> TypeSchema:
+    """The schema after these events, each of which came alone."""
+    schema, observed = TypeSchema(), Observed()
     for text in texts:
         observed = observed.joined(seen(text))
-        layout = next_layout(layout, observed, contract or Contract())
-    return layout
+        schema = next_schema(schema, observed, contract or Contract())
+    return schema
 
 
-def shape(text: str, layout: Layout, contract: Contract | None = None) -> Shaped:
-    return shaped(event(text), layout, contract or Contract())
+def shape(text: str, schema: TypeSchema, contract: Contract | None = None) -> Shaped:
+    return shaped(event(text), schema, contract or Contract())
 
 
 def told(one: Shaped) -> list[tuple[str, str, str]]:
     return [(rescued.pointer, rescued.text, rescued.reason.value) for rescued in one.rescued]
 
 
-def test_siblings_are_counted_at_any_depth() -> None:
-    one = layout_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}')
-    assert one.siblings == 0
-    further = layout_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}', '{"a":"x"}', '{"b":{"c":true}}', '{"d":[{"e":1.5},{"e":"x"}]}', '{"b":[1]}')
-    assert further.siblings == 5
-    assert Layout.from_json(further.to_json()).siblings == 5
+def test_variants_are_counted_at_any_depth() -> None:
+    one = schema_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}')
+    assert one.variants == 0
+    further = schema_of('{"a":1,"b":{"c":1},"d":[{"e":1}]}', '{"a":"x"}', '{"b":{"c":true}}', '{"d":[{"e":1.5},{"e":"x"}]}', '{"b":[1]}')
+    assert further.variants == 5
+    assert TypeSchema.from_json(further.to_json()).variants == 5
 
 
-def columns_of(layout: Layout) -> dict[str, Any]:
+def columns_of(schema: TypeSchema) -> dict[str, Any]:
     def shown(column: Column) -> Any:
         if column.holds is Holds.OBJECT:
             return {one.name: shown(one) for one in column.fields}
         return [shown(column.element)] if column.element else str(column.holds)
 
-    return {column.name: shown(column) for column in layout.columns}
+    return {column.name: shown(column) for column in schema.columns}
 
 
 @given(st.lists(EVENTS, max_size=4), st.lists(EVENTS, max_size=4), st.lists(EVENTS, max_size=4))
@@ -100,15 +100,15 @@ def test_every_leaf_of_every_event_is_read_back_however_events_are_split_and_ord
     events: list[str], contract: Contract, data: st.DataObject
 ) -> None:
     waiting = data.draw(st.permutations(events))
-    layout, observed = Layout(), Observed()
+    schema, observed = TypeSchema(), Observed()
     while waiting:
         size = data.draw(st.integers(1, len(waiting)))
         batch, waiting = waiting[:size], waiting[size:]
         observed = observed.joined(seen(*batch))
-        layout = next_layout(layout, observed, contract)
+        schema = next_schema(schema, observed, contract)
         for text in batch:
-            one = shape(text, layout, contract)
-            assert read_back(json.loads(one.row), one.rescued_json, layout) == leaves_of(event(text).fields)
+            one = shape(text, schema, contract)
+            assert read_back(json.loads(one.row), one.rescued_json, schema) == leaves_of(event(text).fields)
 
 
 @given(st.lists(EVENTS, max_size=6), CONTRACTS, st.randoms(use_true_random=False))
@@ -116,7 +116,7 @@ def test_a_table_made_anew_is_the_same_in_any_order(events: list[str], contract:
     again = random.sample(events, len(events))
     kinds = {path: one.kinds for path, one in seen(*again).paths.items()}
     assert kinds == {path: one.kinds for path, one in seen(*events).paths.items()}
-    assert next_layout(Layout(), seen(*again), contract) == next_layout(Layout(), seen(*events), contract)
+    assert next_schema(TypeSchema(), seen(*again), contract) == next_schema(TypeSchema(), seen(*events), contract)
 
 
 def _is_extended(before: tuple[Column, ...], after: tuple[Column, ...]) -> bool:
@@ -124,37 +124,37 @@ def _is_extended(before: tuple[Column, ...], after: tuple[Column, ...]) -> bool:
 
 
 def _is_grown(before: Column, after: Column) -> bool:
-    if (before.name, before.field, before.holds, before.is_sibling) != (after.name, after.field, after.holds, after.is_sibling):
+    if (before.name, before.field, before.holds, before.is_variant) != (after.name, after.field, after.holds, after.is_variant):
         return False
     elements = before.element is None or (after.element is not None and _is_grown(before.element, after.element))
     return elements and _is_extended(before.fields, after.fields)
 
 
 @given(st.lists(EVENTS, max_size=5), CONTRACTS)
-def test_a_layout_only_grows_and_rests_when_nothing_is_new(events: list[str], contract: Contract) -> None:
-    layout, observed = Layout(), Observed()
+def test_a_schema_only_grows_and_rests_when_nothing_is_new(events: list[str], contract: Contract) -> None:
+    schema, observed = TypeSchema(), Observed()
     for text in events:
         observed = observed.joined(seen(text))
-        after = next_layout(layout, observed, contract)
-        assert _is_extended(layout.columns, after.columns)
-        assert next_layout(after, observed, contract) == after
-        assert Layout.from_json(json.loads(json.dumps(after.to_json()))) == after
-        layout = after
+        after = next_schema(schema, observed, contract)
+        assert _is_extended(schema.columns, after.columns)
+        assert next_schema(after, observed, contract) == after
+        assert TypeSchema.from_json(json.loads(json.dumps(after.to_json()))) == after
+        schema = after
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=5), EVENTS, CONTRACTS)
 def test_what_is_covered_is_all_in_the_columns_of_its_fields(events: list[str], text: str, contract: Contract) -> None:
-    layout = next_layout(Layout(), seen(*events), contract)
+    schema = next_schema(TypeSchema(), seen(*events), contract)
     one = event(text)
-    if covers(layout, variation_of(one), sorted(one.flags)):
-        row = shaped(one, layout, contract)
+    if covers(schema, variation_of(one), sorted(one.flags)):
+        row = shaped(one, schema, contract)
         assert not row.rescued
-        assert read_back(_by_field(json.loads(text), layout.columns), None, layout) == leaves_of(one.fields)
+        assert read_back(_by_field(json.loads(text), schema.columns), None, schema) == leaves_of(one.fields)
 
 
 def _by_field(value: dict[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:
     """What a reader gives that knows the columns of fields alone, and takes each value as its column's type."""
-    bare = {column.field: column for column in columns if not column.is_sibling}
+    bare = {column.field: column for column in columns if not column.is_variant}
     return {bare[name].name: _native(one, bare[name]) for name, one in value.items() if name in bare}
 
 
@@ -200,7 +200,7 @@ def _native(value: Any, column: Column) -> Any:
     ],
 )
 def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
-    assert columns_of(layout_of(*events)) == columns
+    assert columns_of(schema_of(*events)) == columns
 
 
 @pytest.mark.parametrize(
@@ -225,21 +225,21 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
     ],
 )
 def test_what_no_column_takes_is_told_with_its_checkpoint_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
-    assert told(shape(text, layout_of(known))) == rescued
+    assert told(shape(text, schema_of(known))) == rescued
 
 
 def test_a_whole_number_is_in_a_double_only_where_it_is_that_number() -> None:
     contract = Contract(is_double_first=True)
-    layout = layout_of('{"a":1}', contract=contract)
-    assert columns_of(layout) == {"a": "double"}
-    assert told(shape('{"a":9007199254740992}', layout, contract)) == []
-    assert told(shape('{"a":9007199254740993}', layout, contract)) == [("/a", "9007199254740993", "inexact")]
+    schema = schema_of('{"a":1}', contract=contract)
+    assert columns_of(schema) == {"a": "double"}
+    assert told(shape('{"a":9007199254740992}', schema, contract)) == []
+    assert told(shape('{"a":9007199254740993}', schema, contract)) == [("/a", "9007199254740993", "inexact")]
 
 
 def test_of_names_that_differ_in_case_alone_the_one_of_a_hint_has_the_column() -> None:
     twins, contract = '{"Price":1,"a":1,"price":2,"z":1}', Contract(pins={"/price": Pin.DOUBLE})
-    assert [one.name for one in layout_of(twins).columns] == ["Price", "a", "z"]
-    hinted = layout_of(twins, contract=contract)
+    assert [one.name for one in schema_of(twins).columns] == ["Price", "a", "z"]
+    hinted = schema_of(twins, contract=contract)
     assert [(one.name, one.holds) for one in hinted.columns] == [
         ("a", Holds.LONG),
         ("price", Holds.DOUBLE),
@@ -250,33 +250,33 @@ def test_of_names_that_differ_in_case_alone_the_one_of_a_hint_has_the_column() -
 
 def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() -> None:
     contract = Contract(pins={"/a": Pin.DOUBLE, "/b": Pin.IGNORE, "/c": Pin.JSON})
-    layout = layout_of('{"a":1,"b":1,"c":{"17":1}}', contract=contract)
-    assert columns_of(layout) == {"a": "double", "c": "json"}
-    one = shape('{"b":5,"c":{"18":[ 1.0 ]}}', layout, contract)
+    schema = schema_of('{"a":1,"b":1,"c":{"17":1}}', contract=contract)
+    assert columns_of(schema) == {"a": "double", "c": "json"}
+    one = shape('{"b":5,"c":{"18":[ 1.0 ]}}', schema, contract)
     assert (json.loads(one.row), told(one), one.discarded) == ({"c": '{"18":[1.0]}'}, [], 1)
 
 
 def test_a_column_that_is_there_takes_its_values_though_they_are_ignored_by_now() -> None:
-    layout = layout_of('{"a":1,"b":{"c":1}}')
+    schema = schema_of('{"a":1,"b":{"c":1}}')
     ignoring = Contract(pins={"/a": Pin.IGNORE, "/b/c": Pin.IGNORE, "/b/d": Pin.IGNORE})
-    one = shape('{"a":2,"b":{"c":3,"d":4},"new":5}', layout, ignoring)
+    one = shape('{"a":2,"b":{"c":3,"d":4},"new":5}', schema, ignoring)
     assert (json.loads(one.row), told(one), one.discarded) == ({"a": 2, "b": {"c": 3}}, [("/new", "5", "unknown")], 1)
 
 
 def test_columns_end_at_the_cap_and_what_is_beyond_is_told() -> None:
     wide = json.dumps({f"f{number:04}": number for number in range(600)})
-    layout = layout_of(wide)
-    assert (layout.leaves, len(layout.columns)) == (500, 500)
-    assert len(shape(wide, layout).rescued) == 100
+    schema = schema_of(wide)
+    assert (schema.leaves, len(schema.columns)) == (500, 500)
+    assert len(shape(wide, schema).rescued) == 100
 
 
 def test_a_contract_says_how_many_columns_there_are() -> None:
     contract, wide = Contract(max_columns=2), '{"a":1,"b":2,"c":3}'
-    layout = layout_of(wide, contract=contract)
-    assert columns_of(layout) == {"a": "long", "b": "long"}
-    assert told(shape(wide, layout, contract)) == [("/c", "3", "cap")]
+    schema = schema_of(wide, contract=contract)
+    assert columns_of(schema) == {"a": "long", "b": "long"}
+    assert told(shape(wide, schema, contract)) == [("/c", "3", "cap")]
     assert Contract(kinds="rescue").within(contract).column_cap == 2
-    assert layout_of(json.dumps({f"f{number}": number for number in range(700)}), contract=Contract(max_columns=700)).leaves == 700
+    assert schema_of(json.dumps({f"f{number}": number for number in range(700)}), contract=Contract(max_columns=700)).leaves == 700
     with pytest.raises(DeclarationError, match="max_columns"):
         Contract(max_columns=0)
 
@@ -284,7 +284,7 @@ def test_a_contract_says_how_many_columns_there_are() -> None:
 def test_a_contract_leaves_out_values_or_events() -> None:
     for mode in (Mode.DISCARD_VALUE, Mode.DISCARD_ROW):
         contract = Contract(kinds=mode)
-        one = shape('{"a":"x"}', layout_of('{"a":1}', contract=contract), contract)
+        one = shape('{"a":"x"}', schema_of('{"a":1}', contract=contract), contract)
         assert (one.is_discarded, one.discarded > 0) == (mode is Mode.DISCARD_ROW, mode is Mode.DISCARD_VALUE)
 
 
@@ -295,8 +295,8 @@ def test_names_of_a_path_are_those_of_its_fields() -> None:
 
 def test_each_array_of_numbers_is_in_one_column_whole() -> None:
     """As a single number is: of an array with whole numbers and fractions no part is elsewhere."""
-    layout = layout_of('{"a":[12]}', '{"a":[55.5]}')
-    rows = [shape(text, layout) for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')]
+    schema = schema_of('{"a":[12]}', '{"a":[55.5]}')
+    rows = [shape(text, schema) for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')]
     assert [one.row for one in rows] == [
         '{"a":[12,7]}',
         '{"a__v_array_double":[55.5]}',
@@ -304,5 +304,5 @@ def test_each_array_of_numbers_is_in_one_column_whole() -> None:
         '{"a":[]}',
     ]
     assert not any(one.rescued for one in rows)
-    frozen = layout_of('{"a":[12]}', '{"a":[55.5]}', contract=Contract(kinds="freeze"))
+    frozen = schema_of('{"a":[12]}', '{"a":[55.5]}', contract=Contract(kinds="freeze"))
     assert columns_of(frozen) == {"a": ["long"]}
