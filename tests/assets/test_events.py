@@ -18,10 +18,10 @@ from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver import store_schema as event_schema
-from lakechime_dagster.silver.dry_run import WouldReplay, would_replay
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
 from lakechime_dagster.silver.results import Replayed
 from lakechime_dagster.silver.schema import KnownType
+from lakechime_dagster.silver.service import WouldReplay, would_replay
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver import service
@@ -101,12 +101,6 @@ def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechi
         assert answer.err.startswith("warning: game.events: the Delta table at ")
 
 
-@pytest.mark.usefixtures("game")
-def test_groups_to_which_nothing_came_are_named(lakechime: Cli) -> None:
-    assert lakechime("schema", "show").out == "no event was read yet for game_other, shop\n"
-    assert lakechime("schema", "show", "--json").json == {"types": []}
-
-
 # show
 
 
@@ -142,33 +136,7 @@ def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought:
 # quarantine
 
 
-def test_what_was_refused_as_json_has_payloads_as_text_that_is_cut(lakechime: Cli, game: Game) -> None:
-    game.come(b"[" + b"1" * 300 + b"]", event("none")[:-1], b'{"kind": 1}', b"\xff" * 300)
-    document = lakechime("schema", "show", "game", "--quarantine", "--json").json
-    assert document.keys() == {"stream", "table", "total", "reasons", "refused", "reprocessing"}
-    assert (document["total"], document["reasons"]) == (4, {"not_json": 1, "not_object": 1, "not_utf8": 1, "type_missing": 1})
-    told = {one["reason"]: one for one in document["refused"]}
-    assert {reason: one["_src"] for reason, one in told.items()} == {
-        "not_object": "a.jsonl@0",
-        "not_json": "a.jsonl@1",
-        "type_missing": "a.jsonl@2",
-        "not_utf8": "a.jsonl@3",
-    }
-    assert (told["type_missing"]["payload"], told["not_json"]["payload"]) == ('{"kind": 1}', '{"type": "none"')
-    assert (told["not_object"]["payload"], told["not_utf8"]["payload"]) == ("[" + "1" * 199 + "…", "\\xff" * 50 + "…")
-    assert told["not_json"]["_ingested_at"] == told["not_json"]["sent_at"] == "2024-02-29T00:00:00+00:00"
-
-
 # what is not there
-
-
-def test_a_type_that_moved_keeps_its_table(lakechime: Cli, bought: Game) -> None:
-    kiosk = event_group("kiosk", GAME, match="shop_*")
-    Game.declared(lakechime, kiosk)
-    assert bought.types.move([kiosk], str(DeltaTable(bought.location).metadata().id))
-    listed = lakechime("schema", "show", "--json").json["types"]
-    (buy,) = [one for one in listed if one["type"] == "shop_buy"]
-    assert (buy["group"], buy["table"], buy["state"]) == ("kiosk", "shop.shop_buy", "ok")
 
 
 HAT = event("shop_buy", item="hat", price=3)
@@ -312,15 +280,6 @@ def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Gam
         "rows": 1,
     }
     assert event_reprocesses(lakechime.platform).of("game.events") == []
-
-
-def test_a_reprocess_that_waits_may_be_cancelled(lakechime: Cli, refusing: Game) -> None:
-    lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
-    would = lakechime("schema", "replay", "game", "--quarantine", "--cancel", "--dry-run", *WHY_REFUSING)
-    assert (would.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game would be cancelled\n", 1)
-    done = lakechime("schema", "replay", "game", "--quarantine", "--cancel", *WHY_REFUSING)
-    assert (done.out, event_reprocesses(lakechime.platform).open("game.events")) == ("reprocessing 1 of game is cancelled\n", None)
-    assert "cancelled" in lakechime("schema", "show", "game", "--quarantine").out
 
 
 WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)

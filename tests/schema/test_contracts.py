@@ -42,10 +42,6 @@ def test_a_number_larger_than_its_column_overflows(known: str, value: str, reaso
     assert told(shape(text, schema, contract)) == [("/a", value, "frozen" if is_frozen else reason)]
 
 
-def test_a_number_larger_than_the_elements_of_an_array_overflows() -> None:
-    assert told(shape('{"a":[2,12345678901234567890]}', schema_of('{"a":[1]}'))) == [("/a/1", "12345678901234567890", "overflow")]
-
-
 def test_what_has_no_column_as_the_table_is_full_is_told_so() -> None:
     wide = json.dumps({f"f{number:04}": number for number in range(500)})
     schema = schema_of(wide, '{"g":1}', '{"f0000":"x"}')

@@ -133,13 +133,6 @@ def test_lines_that_are_no_events_are_there_with_the_reason(fed: Fed) -> None:
     assert bare == [*wanted, (event("buy").decode(), None)]
 
 
-def test_what_is_odd_about_an_event_is_flagged(fed: Fed) -> None:
-    fed.drop(b'{"type": "buy", "n": 1, "n": 2}', b'{"type": "buy", "\\ud800": 1}', b'{"type": "buy", "n": "\\udc00", "n": 1}', event("buy"))
-    fed.run()
-    assert fed.column("flags") == ["duplicate", "surrogate", "duplicate,surrogate", None]
-    assert fed.column("reason") == [None] * 4
-
-
 def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
     fed.drop(event("buy"))
     end = fed.look()

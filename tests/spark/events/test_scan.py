@@ -67,11 +67,6 @@ def test_golden_vectors(spark: SparkSession, back_end: Tokenizer | None, name: s
     assert rows
 
 
-def test_what_golden_vectors_are_made_of_within_other_events(spark: SparkSession, back_end: Tokenizer | None) -> None:
-    payloads = [f'{{"type":"t","of":{vector["event"]}}}'.encode() for vector in VECTORS]
-    assert not differences(spark, payloads, back_end, ("type",))
-
-
 @pytest.mark.parametrize("fields", TYPES, ids=str)
 def test_what_only_some_readers_take_and_what_is_at_a_bound(
     spark: SparkSession, back_end: Tokenizer | None, fields: tuple[tuple[str, ...], ...]
@@ -103,22 +98,12 @@ def test_ids_as_names_are_forgotten_in_time_and_told_all_the_same(spark: SparkSe
     assert not differences(spark, [*payloads, *payloads[-5:]], tokenizer, ("type",), partitions=1)
 
 
-def test_more_variations_than_are_remembered_are_told_all_the_same(spark: SparkSession, tokenizer: Tokenizer) -> None:
-    payloads = [event({str(bit): 1 if number >> bit & 1 else "x" for bit in range(15)}) for number in range(20_000)]
-    assert not differences(spark, [*payloads, *payloads[:10]], tokenizer, ("type",), partitions=1)
-
-
 def test_other_columns_are_kept_and_those_of_these_names_replaced(spark: SparkSession, back_end: Tokenizer | None) -> None:
     rows = spark.sql("""SELECT 1 AS `a.b`, 'old' AS Type, '{"type":"tä"}' AS text, named_struct('c', ARRAY(2)) AS more""")
     found = scan(rows, "text", ("type",), back_end=back_end)
     assert found.columns == ["a.b", "text", "more", *COLUMNS]
     (row,) = found.collect()
     assert (row["a.b"], row["text"], row["more"].asDict(), row["type"], row["reason"]) == (1, '{"type":"tä"}', {"c": [2]}, "tä", None)
-
-
-def test_no_payload_is_an_empty_one(spark: SparkSession, back_end: Tokenizer | None) -> None:
-    rows = scan(frame(spark, [None, b"", b'{"type":"t"}']), "payload", ("type",), back_end=back_end)
-    assert [row[0] for row in told(rows)] == ["not_json", "not_json", None]
 
 
 def test_both_back_ends_give_the_same_columns(spark: SparkSession, tokenizer: Tokenizer) -> None:
