@@ -8,7 +8,6 @@ import dagster as dg
 from lakechime_dagster.assets.jobs import bronze_job_of, change_job_of
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
-from lakechime_dagster.cdc.compare_service import followed, monitored, opened_driver
 from lakechime_dagster.cdc.database import check_source_queries
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.cdc.readers import format_of
@@ -17,6 +16,7 @@ from lakechime_dagster.lineage.declared import outside_inputs
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys
 from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.runtime.spark import ON_SPARK
 from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, ChangeTable
 from lakechime_dagster.tables.databases import UNDECLARED, Limits
 from lakechime_dagster.tables.events import EventTable
@@ -130,6 +130,8 @@ def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
         check_source_queries(platform.settings)
         if not platform.log(table.name, table.location).exists():
             return not_there(table)
+        with ON_SPARK:
+            from lakechime_dagster.cdc.spark_compare import followed, monitored, opened_driver
         with opened_driver(platform, context.log.info) as driver:
             return same(monitored(driver.spark, followed(platform, table), monitor), table)
 

@@ -1,7 +1,6 @@
 """Compares a CDC table with its database by checksums of key ranges, down to the rows that differ."""
 
 import datetime
-import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -274,15 +273,6 @@ class Comparison:
             only={_column(dialect, name): value for name, value in only.items()},
         )
 
-    def row_text(self, row: Mapping[str, Any]) -> str:
-        """The text that is hashed of a row of the lake, by its columns there."""
-        values = [(found, row[pair.in_lake]) for pair, found in self.columns.values()]
-        return "".join(NULL if value is None else _with_length(found.twin(value)) for found, value in values)
-
-    def row_hash(self, row: Mapping[str, Any]) -> int:
-        """The hash of a row of the lake."""
-        return int.from_bytes(hashlib.md5(self.row_text(row).encode(), usedforsecurity=False).digest()[:8], signed=True)
-
 
 @dataclass(frozen=True, kw_only=True)
 class KeyColumn:
@@ -406,10 +396,6 @@ def _column(dialect: Dialect, name: str) -> str:
 
 def _filled(template: str, column: str) -> str:
     return template.replace("{}", column)
-
-
-def _with_length(text: str) -> str:
-    return f"{len(text)}:{text}"
 
 
 def _row(dialect: Dialect, texts: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ from lakechime_dagster.tables.names import spelled_as
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.database import TableSide
-    from lakechime_dagster.cdc.dump import Dump, Placed
+    from lakechime_dagster.cdc.load import Dump, Placed
     from lakechime_dagster.formats.delta import DeltaLog
 
 
@@ -318,7 +318,7 @@ def dump_loaded(
         DumpError: the dump cannot be read, or a row does not fit.
         UnrepairableError: its rows cannot be written.
     """
-    from lakechime_dagster.cdc.dump import Dump
+    from lakechime_dagster.cdc.load import Dump
 
     dump, place = Dump(path), stated_place(snapshot.as_of)
     columns = dump.columns()
@@ -345,7 +345,7 @@ def _checked(dump: "Dump", writer: DumpWriter, table: str) -> tuple[int, Key]:
     Raises:
         DumpError: a row cannot be told, or two have one key.
     """
-    from lakechime_dagster.cdc.dump import first_repeated
+    from lakechime_dagster.cdc.load import first_repeated
 
     trial = _Trial(writer, Record(topic=f"{table} loaded", value=None))
     if repeated := first_repeated(trial.keys(dump.rows())):

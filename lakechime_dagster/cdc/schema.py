@@ -1,5 +1,6 @@
 """Columns and types of a database's table as tools write them, and schema drift."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +10,121 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import Position, position_of, table_of
 from lakechime_dagster.cdc.database_types import DECIMAL, PRECISION, connect_type
 from lakechime_dagster.cdc.state import TableSchema
-from lakechime_dagster.cdc.types import Array, DecimalType, Map, Simple, Struct, Type, parsed
 from lakechime_dagster.cdc.values import MAX_PRECISION, SOURCE_TYPE, Columns, ConnectSchema
 from lakechime_dagster.tables.cdc import Drift
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import folded, refused_characters, why_refused
+
+_SIMPLE = re.compile(r"[a-z]\w*")
+_DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
+_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`:]+?))\s*:(.*)", re.DOTALL)
+_PIECE = re.compile(r"`[^`]*`|[^`]")
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A type without parts, such as `bigint`."""
+
+    word: str
+
+    def __str__(self) -> str:
+        return self.word
+
+
+@dataclass(frozen=True)
+class DecimalType:
+    """Decimal numbers, by how many digits stand before the point and behind it."""
+
+    whole: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.whole + self.scale},{self.scale})"
+
+
+@dataclass(frozen=True)
+class Array:
+    items: "Type"
+
+    def __str__(self) -> str:
+        return f"array<{self.items}>"
+
+
+@dataclass(frozen=True)
+class Map:
+    keys: "Type"
+    values: "Type"
+
+    def __str__(self) -> str:
+        return f"map<{self.keys},{self.values}>"
+
+
+@dataclass(frozen=True)
+class Struct:
+    fields: Mapping[str, "Type"]
+
+    def __str__(self) -> str:
+        return "struct<" + ",".join(f"`{name.replace('`', '``')}`:{inner}" for name, inner in self.fields.items()) + ">"
+
+
+Type = Simple | DecimalType | Array | Map | Struct
+
+
+def parsed(ddl: str) -> Type:
+    """The type that the words stand for.
+
+    Raises:
+        ValueError: They stand for none.
+    """
+    text = ddl.strip()
+    nested = _NESTED.fullmatch(text)
+    if nested is not None:
+        return _nested(nested[1].lower(), _parts(nested[2]), ddl)
+    decimal = _DECIMAL.fullmatch(text.lower())
+    if decimal is not None:
+        precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
+        if precision < scale:
+            raise ValueError(f"{ddl!r} is no type: its scale is greater than its precision")
+        return DecimalType(precision - scale, scale)
+    if _SIMPLE.fullmatch(text.lower()) is None:
+        raise ValueError(f"{ddl!r} is no type in Spark's words")
+    return Simple(text.lower())
+
+
+def _nested(word: str, parts: list[str], ddl: str) -> Type:
+    match word, parts:
+        case "array", [items]:
+            return Array(parsed(items))
+        case "map", [keys, values]:
+            return Map(parsed(keys), parsed(values))
+        case "struct", _:
+            fields = dict(_field(part, ddl) for part in parts)
+            if len(fields) < len(parts):
+                raise ValueError(f"{ddl!r} is no type: it has two fields of one name")
+            return Struct(fields)
+        case _:
+            raise ValueError(f"{ddl!r} is no type: {word} has not {len(parts)} parts")
+
+
+def _field(text: str, ddl: str) -> tuple[str, Type]:
+    found = _FIELD.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{ddl!r} is no type: {text!r} is no field; write `name`:type")
+    return found[2] or found[1].replace("``", "`"), parsed(found[3])
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas, but those within brackets."""
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(text):
+        depth += (piece in "<(") - (piece in ">)")
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
+
 
 TEXT = "string"  # of a column whose values no other type holds
 _WIDER = {  # of each type all that are wider, the less wide ones first
@@ -35,16 +146,6 @@ def widened(known: str, seen: str) -> str | None:
     known_type = parsed(known)
     least = _least(known_type, parsed(seen))
     return None if least is None else known if least == known_type else str(least)
-
-
-def is_widening_in_place(known: str, wanted: str) -> bool:
-    """Whether Delta (4.0 and later) makes one type of the other without writing files again, its feature typeWidening on.
-
-    That is: byte to short to int to long; byte, short and int to double and to decimals of ten digits before the point; long
-    to those of twenty; float to double; date to timestamp_ntz; a decimal to one of no fewer digits before the point nor
-    behind it; all these within arrays, maps and structs, which may get fields. The type itself is one.
-    """
-    return _least(parsed(known), parsed(wanted)) == parsed(wanted)
 
 
 def why_not_taken(name: str, ddl: str) -> str | None:

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import Order, Position
-from lakechime_dagster.cdc.epochs import Epochs, Partition, Snapshots
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.merge import Soft
 from lakechime_dagster.cdc.record import Beat
@@ -20,8 +19,11 @@ from lakechime_dagster.cdc.spark_changes import STATE_DDL
 from lakechime_dagster.cdc.spark_rows import InWorkers, Rows, oldest
 from lakechime_dagster.cdc.state import (
     COLUMNS,
+    Epochs,
+    Partition,
     Role,
     Schema,
+    Snapshots,
     StateRow,
     change_of,
     change_row,

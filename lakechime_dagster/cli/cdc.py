@@ -520,7 +520,7 @@ def _monitor(platform: "Platform", table: "ChangeTable", within: float | None = 
 
 
 def _compared(platform: "Platform", table: "ChangeTable", monitor: "Monitor") -> "Monitored":
-    from lakechime_dagster.cdc.compare_service import followed, monitored, opened_driver
+    from lakechime_dagster.cdc.spark_compare import followed, monitored, opened_driver
 
     with opened_driver(platform, note) as driver:
         return monitored(driver.spark, followed(platform, table), monitor)

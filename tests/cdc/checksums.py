@@ -1,5 +1,6 @@
 """What databases themselves said of the canonical texts and checksums of tables whose changes were captured, and the rows of the lake."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,3 +73,15 @@ def comparison(name: str, table: str, source_types: dict[str, str]) -> Compariso
     pairs = [ColumnPair(name=one, source_type=kind, lake_type=lake[one]) for one, kind in source_types.items() if one not in lost]
     dialect = Dialect.MYSQL if name.startswith("mariadb") else Dialect.POSTGRES
     return Comparison.of(dialect, pairs, CAPTURES[name].keys[topic_of(name, table)])
+
+
+def row_text(compared: Comparison, row: Mapping[str, Any]) -> str:
+    """The text that engines hash of a row of the lake, in plain Python."""
+    values = [(found, row[pair.in_lake]) for pair, found in compared.columns.values()]
+    texts = ("n" if value is None else found.twin(value) for found, value in values)
+    return "".join(text if value is None else f"{len(text)}:{text}" for text, (_, value) in zip(texts, values, strict=True))
+
+
+def row_hash(compared: Comparison, row: Mapping[str, Any]) -> int:
+    """The hash of a row of the lake, in plain Python."""
+    return int.from_bytes(hashlib.md5(row_text(compared, row).encode(), usedforsecurity=False).digest()[:8], signed=True)

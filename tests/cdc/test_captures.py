@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
-from lakechime_dagster.cdc.epochs import Epochs, Snapshots, assigned
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row, with_changes
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
 from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
+from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, Snapshots, StateRow, assigned
 from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 

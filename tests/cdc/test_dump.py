@@ -16,8 +16,7 @@ import pytest
 
 from lakechime_dagster.cdc.change import BinlogPosition, Change, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.debezium import DebeziumReader
-from lakechime_dagster.cdc.dump import Dump
-from lakechime_dagster.cdc.load import DumpColumn, DumpError, DumpWriter, Form, dump_position, form_of, writer_of
+from lakechime_dagster.cdc.load import Dump, DumpColumn, DumpError, DumpWriter, Form, dump_position, form_of, writer_of
 from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record

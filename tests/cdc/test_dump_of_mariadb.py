@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.change import stated_place
-from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import LOADS
 from lakechime_dagster.cdc.load_service import Chunk, LoadTask, dump_loaded
+from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.tables.databases import Snapshot
 from tests.support.follows import read
 from tests.support.mariadb import MariaDB

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.assets.cdc import kept_up, same
 from lakechime_dagster.assets.jobs import subscription_of
 from lakechime_dagster.cdc.compare import Fault
-from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.monitor_service import keeping_up
 from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import Platform, open_platform

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
-from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load_service import repaired
+from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.cdc import Deletes
 from lakechime_dagster.tables.names import DELETED_AT

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.compare import Fault, Monitored
-from lakechime_dagster.cdc.compare_service import monitored
 from lakechime_dagster.cdc.load import UnrepairableError
 from lakechime_dagster.cdc.load_service import repaired
+from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.tables.databases import Database, Monitor
 from tests.support.follows import Followed

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakechime_dagster.cdc.dump import Dump, first_repeated
-from lakechime_dagster.cdc.load import DumpError
+from lakechime_dagster.cdc.load import Dump, DumpError, first_repeated
 
 NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
 

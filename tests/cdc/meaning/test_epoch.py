@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import READ, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.epochs import Assignment, Epochs, assigned
+from lakechime_dagster.cdc.state import Assignment, Epochs, assigned
 
 
 def change(position: int, offset: int, *, partition: int = 0, mark: str | None = None) -> Change:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lakechime_dagster.cdc.change import BEFORE_READ, READ, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.epochs import Snapshots
 from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.state import Snapshots
 
 
 def read(position: int, key: int, mark: str, source: str = "s") -> Change:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc import types as ddl
+from lakechime_dagster.cdc import schema as ddl
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.schema import evolved

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import UPSERT, Change, Operation, Order, Position
 from lakechime_dagster.cdc.incremental_merge import Fate
-from lakechime_dagster.cdc.spark_epochs import Look, Looked, looked_at
+from lakechime_dagster.cdc.spark_parse import Look, Looked, looked_at
 from lakechime_dagster.cdc.spark_remembered import Seen, place_row
 from lakechime_dagster.cdc.state import Role, StateRow, change_row
 from lakechime_dagster.spark.session import Batches, record_batches
