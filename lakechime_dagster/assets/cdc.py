@@ -1,7 +1,9 @@
 """CDC tables and their bronze tables as assets, with their checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -9,21 +11,26 @@ from lakechime_dagster.assets.jobs import bronze_job_of, change_job_of
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.cdc.database import check_source_queries
+from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.declared import outside_inputs
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys
+from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.runtime.resource import LakeChimeResource
-from lakechime_dagster.runtime.spark import ON_SPARK
+from lakechime_dagster.runtime.spark import ON_SPARK, SparkAttempt, SparkResource, account_confs
 from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, ChangeTable
 from lakechime_dagster.tables.databases import UNDECLARED, Limits
 from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.names import folded
+from lakechime_dagster.tables.names import Account, folded
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.subscription import Subscription
+
+if TYPE_CHECKING:
+    pass
 
 KINDS = ("deltalake", "spark")
 
@@ -44,7 +51,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> 
         table,
         subscription,
         given,
-        lambda spark, running, log: spark.ingest(running, bronze_job_of(lake, table, running), log, table.write_as),
+        lambda spark, running, log: ingested(spark, running, bronze_job_of(lake, table, running), log, table.write_as),
     )
 
 
@@ -57,7 +64,34 @@ def change_asset(lake: Lake, table: ChangeTable, subscription: Subscription) -> 
         table,
         subscription,
         given,
-        lambda spark, running, log: spark.follow(running, change_job_of(table, running), log, table.write_as),
+        lambda spark, running, log: merged(spark, running, change_job_of(table, running), log, table.write_as),
+    )
+
+
+def ingested(
+    spark: SparkResource, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None
+) -> SparkAttempt:
+    """One attempt at an execution of a bronze table, by an account where one is declared."""
+    with ON_SPARK:
+        from lakechime_dagster.cdc.spark_bronze import ingest
+
+    job = replace(job, environment=os.environ)
+    confs = account_confs(write_as, job.location)
+    return spark.attempt(
+        running, log, lambda session: ingest(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
+    )
+
+
+def merged(
+    spark: SparkResource, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None
+) -> SparkAttempt:
+    """One attempt at an execution of a CDC table, likewise."""
+    with ON_SPARK:
+        from lakechime_dagster.cdc.spark_refresh import follow
+
+    confs = account_confs(write_as, job.location)
+    return spark.attempt(
+        running, log, lambda session: follow(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
     )
 
 

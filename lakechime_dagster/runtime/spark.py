@@ -3,12 +3,11 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
-from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
 from lakechime_dagster.errors import needs
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.settings import Settings, SparkSettings
@@ -67,23 +66,6 @@ class SparkResource(dg.ConfigurableResource):
             return refresh(spark, job, running.commit_metadata(), running.platform.log_at, observer)
 
         return self.attempt(running, log, work, confs=confs)
-
-    def ingest(self, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
-        """The same of a table that holds the messages of a feed."""
-        with ON_SPARK:
-            from lakechime_dagster.cdc.spark_bronze import ingest
-
-        job = replace(job, environment=os.environ)
-        confs = account_confs(write_as, job.location)
-        return self.attempt(running, log, lambda spark: ingest(spark, job, running.commit_metadata(), running.platform.log_at), confs=confs)
-
-    def follow(self, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None) -> SparkAttempt:
-        """The same of a table that follows a database."""
-        with ON_SPARK:
-            from lakechime_dagster.cdc.spark_refresh import follow
-
-        confs = account_confs(write_as, job.location)
-        return self.attempt(running, log, lambda spark: follow(spark, job, running.commit_metadata(), running.platform.log_at), confs=confs)
 
     def attempt(
         self,
