@@ -33,6 +33,20 @@ class Record:
     offset: int = 0
 
 
+def record_of(message: Mapping[str, Any]) -> Record:
+    """A message of the bronze table."""
+    key, value = (message[f"{part}_bytes"] if message[part] is None else message[part].encode() for part in ("key", "value"))
+    return Record(
+        topic=message["topic"],
+        topic_id=message["topic_id"] or "",
+        partition=message["partition"],
+        offset=message["offset"],
+        key=key,
+        value=value,
+        headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
+    )
+
+
 class Placed(NamedTuple):
     """In which transaction a change was: what names it, and the place among the changes of its table there, from 1 on."""
 

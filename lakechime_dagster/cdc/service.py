@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.declared_values import natural_type
-from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.cdc.record import Record, record_of
 from lakechime_dagster.cdc.record import key_text as bronze_key
 from lakechime_dagster.cdc.state import PartitionPlace, Role, StateRow, opened_epochs, opened_row, places_of, waiting_keys
 from lakechime_dagster.cdc.values import decoded
@@ -143,7 +143,7 @@ class Followed:
 
     def sample(self, limit: int) -> list[Record]:
         """The newest messages of the bronze table."""
-        return [_record(row) for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)]
+        return [record_of(row) for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)]
 
     def _state(self, *where: exp.Condition) -> list[StateRow]:
         return state_rows(self.state.select(where=where, limit=MOST_REMEMBERED))
@@ -154,20 +154,6 @@ class Followed:
 
 def state_rows(rows: Iterable[dict[str, Any]]) -> list[StateRow]:
     return [StateRow(*(row.get(name) for name in StateRow._fields)) for row in rows]  # type: ignore[arg-type]
-
-
-def _record(row: dict[str, Any]) -> Record:
-    key, value = (row[f"{part}_bytes"] if row[part] is None else row[part].encode() for part in ("key", "value"))
-    headers = {one["key"]: one["value"] or b"" for one in row["headers"] or ()}
-    return Record(
-        topic=row["topic"],
-        topic_id=row["topic_id"] or "",
-        partition=row["partition"],
-        offset=row["offset"],
-        key=key,
-        value=value,
-        headers=headers,
-    )
 
 
 _ASKED = re.compile(r"the position of (\S+) goes back")

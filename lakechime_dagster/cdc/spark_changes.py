@@ -16,7 +16,17 @@ from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.history import Histories, Tracked, history
 from lakechime_dagster.cdc.incremental_merge import Fate, KeyStep, Known, Merged, Need, merged, need_of, soft_need
 from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
-from lakechime_dagster.cdc.record import Beat, Changes, Control, EnvelopeReader, OtherTable, Record, Tombstone, TransactionEnd, Unreadable
+from lakechime_dagster.cdc.record import (
+    Beat,
+    Changes,
+    Control,
+    EnvelopeReader,
+    OtherTable,
+    Tombstone,
+    TransactionEnd,
+    Unreadable,
+    record_of,
+)
 from lakechime_dagster.cdc.schema import doubled, why_not_taken
 from lakechime_dagster.cdc.state import Defaults, Role, Schema, StateRow, change_of, change_row, known_of, remembered
 from lakechime_dagster.cdc.wire import (
@@ -177,20 +187,6 @@ def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
     raw = encoded({"key": message["key"], "value": message["value"]})
     at = message["topic"], message["partition"], message["offset"]
     return (Fate.QUARANTINED.value, *NOTHING, *NO_SCHEMA, *at, reason, raw)
-
-
-def record_of(message: Mapping[str, Any]) -> Record:
-    """A message of the bronze table."""
-    key, value = (message[f"{part}_bytes"] if message[part] is None else message[part].encode() for part in ("key", "value"))
-    return Record(
-        topic=message["topic"],
-        topic_id=message["topic_id"] or "",
-        partition=message["partition"],
-        offset=message["offset"],
-        key=key,
-        value=value,
-        headers={one["key"]: one["value"] or b"" for one in message["headers"] or ()},
-    )
 
 
 @dataclass(frozen=True)

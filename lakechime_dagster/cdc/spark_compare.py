@@ -37,8 +37,8 @@ from lakechime_dagster.cdc.compare import (
 )
 from lakechime_dagster.cdc.database import TableSide, column_types, taken
 from lakechime_dagster.cdc.readers import MessageFormat, format_of
-from lakechime_dagster.cdc.record import Changes, EnvelopeReader, shard_of
-from lakechime_dagster.cdc.spark_changes import MESSAGE, record_of
+from lakechime_dagster.cdc.record import Changes, EnvelopeReader, record_of, shard_of
+from lakechime_dagster.cdc.spark_changes import MESSAGE
 from lakechime_dagster.cdc.spark_parse import remembered_schemas
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint

@@ -20,9 +20,22 @@ from lakechime_dagster.cdc.merge import BEFORE_ALL
 from lakechime_dagster.cdc.record import key_text
 from lakechime_dagster.cdc.schema import Evolution, spellings, widened
 from lakechime_dagster.cdc.spark_changes import MESSAGE, SCHEMA_DDL, STATE_DDL, TOLD_DDL, Reading, Respelled, What
-from lakechime_dagster.cdc.spark_remembered import OPENED, STATE_COLUMNS, Seen, columns_in, opened_row, place_row, seen_before
+from lakechime_dagster.cdc.spark_remembered import STATE_COLUMNS, Seen, columns_in, place_row, seen_before
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
-from lakechime_dagster.cdc.state import MARKS, Assignment, Defaults, Epochs, Role, Schema, StateRow, TableSchema, assigned, change_of
+from lakechime_dagster.cdc.state import (
+    MARKS,
+    OPENED,
+    Assignment,
+    Defaults,
+    Epochs,
+    Role,
+    Schema,
+    StateRow,
+    TableSchema,
+    assigned,
+    change_of,
+    opened_row,
+)
 from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import Target

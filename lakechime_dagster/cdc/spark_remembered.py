@@ -19,6 +19,7 @@ from lakechime_dagster.cdc.spark_changes import STATE_DDL
 from lakechime_dagster.cdc.spark_rows import InWorkers, Rows, oldest
 from lakechime_dagster.cdc.state import (
     COLUMNS,
+    OPENED,
     Epochs,
     Partition,
     Role,
@@ -157,18 +158,10 @@ class Seen:
         return found
 
 
-OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
-
-
 def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int, newest_ms: int | None) -> StateRow:
     """How far a partition has come, and the newest time that it told of."""
     order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
     return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
-
-
-def opened_row(source: str, epoch: int) -> StateRow:
-    """That an epoch of a source may be entered."""
-    return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
 
 
 def seen_before(state: Rows) -> Seen:

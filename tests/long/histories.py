@@ -6,8 +6,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.debezium import DebeziumReader
-from lakechime_dagster.cdc.record import Changes
-from lakechime_dagster.cdc.spark_changes import record_of
+from lakechime_dagster.cdc.record import Changes, record_of
 from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_SEQ, START_SEQ

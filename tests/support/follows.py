@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.job import FEW, ChangeJob
 from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_refresh import follow
-from lakechime_dagster.cdc.spark_remembered import opened_row
+from lakechime_dagster.cdc.state import opened_row
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableSize
 from lakechime_dagster.formats.delta import DeltaLog
