@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from benchmarks import _orders as orders
 from benchmarks._dlt_home import DltHome
 from benchmarks._plain import newest_rows
-from lakechime_dagster.cdc.job import ChangeJob
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import ChangeJob, MessageFormat
 from lakechime_dagster.cdc.spark_refresh import follow
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import READ, Order
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.merge import Image
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
 from lakechime_dagster.cdc.wire import image_text
 from lakechime_dagster.tables.databases import Debezium

@@ -28,7 +28,7 @@ from benchmarks import _orders as orders
 from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.spark_changes import MESSAGE, TOLD_DDL, Reading
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver

@@ -26,16 +26,14 @@ from lakechime_dagster.assets.report import linked
 from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lineage.manifest import Manifest, manifest_in, unread_columns
-from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.runtime.maintenance import policy_of
-from lakechime_dagster.runtime.names import dagster_name, maintenance_name, op_name
+from lakechime_dagster.runtime.names import asset_key, dagster_name, maintenance_name, monitor_check_keys, op_name, verify_check_key
 from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_subscription
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
-from lakechime_dagster.sensors.external import outside_sensor
 from lakechime_dagster.sensors.many import Launch, many_sensor
-from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
+from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, outside_sensor, verify_sensor
 from lakechime_dagster.sensors.trigger import subscription_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
-from lakechime_dagster.cdc.job import BronzeJob, ChangeJob
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.job import BronzeJob, ChangeJob, format_of
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution

@@ -26,14 +26,7 @@ from lakechime_dagster.cdc.change import (
 )
 from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
 from lakechime_dagster.cdc.state import TableSchema
-from lakechime_dagster.errors import (
-    InvalidValueError,
-    LakeChimeError,
-    NotFoundError,
-    SourceUnreadableError,
-    needs,
-    without_password,
-)
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, SourceUnreadableError, needs, without_password
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.tables.cdc import BronzeTable
 

@@ -23,7 +23,7 @@ from lakechime_dagster.cdc.change import REPAIRS, BinlogPosition, Position, Stat
 from lakechime_dagster.cdc.compare import Comparison, Key
 from lakechime_dagster.cdc.debezium import is_envelope, source_block, unflattened
 from lakechime_dagster.cdc.declared_values import natural_type
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record, SnapshotRows, parsed, parts_of
 from lakechime_dagster.cdc.values import EXACT, ConnectSchema, InexactNumberError, ValueType, connect_schema, decoded
 from lakechime_dagster.errors import LakeChimeError

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPosition, Order, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.compare import Comparison, Key, comparison_of, in_batches, key_shown
+from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.load import (
     LOADS,
     OF_BINLOG,
@@ -32,7 +33,6 @@ from lakechime_dagster.cdc.load import (
     writer_of,
 )
 from lakechime_dagster.cdc.merge import BEFORE_ALL
-from lakechime_dagster.cdc.readers import MessageFormat, format_of
 from lakechime_dagster.cdc.record import COLUMNS, Kind, Message, Record, bronze_row
 from lakechime_dagster.cdc.service import state_rows
 from lakechime_dagster.cdc.state import Role, TableSchema
@@ -163,7 +163,7 @@ def _records(writer: RowWriter, at: Record, rows: Mapping[Key, Texts | None]) ->
 
 def append_records(task: LoadTask, records: Sequence[Record], origin: str, place: StatedPosition, now_ms: int) -> int:
     """Append rows that were read at a place of the database's log to the bronze table, in one commit; returns the version."""
-    from lakechime_dagster.formats.delta_append import append_rows
+    from lakechime_dagster.formats.delta_rows import append_rows
 
     reader, headers = task.format.reader(), [(ORIGIN, origin.encode())]
     rows = [bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), reader) for one in records]

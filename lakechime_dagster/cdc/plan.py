@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Operation
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, OtherTable, Reading, Record, Unreadable, parsed, parts_of, read_of
 from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.compat import StrEnum

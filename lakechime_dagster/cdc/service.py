@@ -17,8 +17,7 @@ from lakechime_dagster.cdc.state import PartitionPlace, Role, StateRow, opened_e
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
-from lakechime_dagster.formats.delta_append import append_once
-from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, row_is, texts
+from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, append_once, column, known, row_is, texts
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.tables.cdc import STATE, ChangeTable
 from lakechime_dagster.tables.names import DELETED_AT

@@ -36,7 +36,7 @@ from lakechime_dagster.cdc.compare import (
     together,
 )
 from lakechime_dagster.cdc.database import TableSide, column_types, taken
-from lakechime_dagster.cdc.readers import MessageFormat, format_of
+from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, record_of, shard_of
 from lakechime_dagster.cdc.spark_changes import MESSAGE
 from lakechime_dagster.cdc.spark_parse import remembered_schemas

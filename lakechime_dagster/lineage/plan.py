@@ -309,10 +309,7 @@ def planned_manifest(
         SparkFailedError: what Spark said.
     """
     from lakechime_dagster.lineage.spark import Planner
-    from lakechime_dagster.spark.driver import (
-        described,
-        open_driver,  # only who asks for this needs Spark
-    )
+    from lakechime_dagster.spark.driver import described, open_driver
 
     settings = platform.settings
     with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():

@@ -104,10 +104,7 @@ def carried_out(
     """
     if not any(one.plan.actions for one in looked):
         return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
-    from lakechime_dagster.spark.driver import (
-        described,
-        open_driver,  # only a run needs Spark
-    )
+    from lakechime_dagster.spark.driver import described, open_driver
     from lakechime_dagster.spark.maintain import maintain
     from lakechime_dagster.spark.session import session_confs
 

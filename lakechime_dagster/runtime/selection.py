@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.runtime.asset_keys import asset_key
+from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.tables.lake import Lake, Table
 from lakechime_dagster.tables.tables import SourceTable
 

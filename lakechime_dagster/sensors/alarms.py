@@ -11,7 +11,7 @@ import dagster as dg
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.sensors.observing import looking_sensor
+from lakechime_dagster.sensors.schedules import looking_sensor
 from lakechime_dagster.sensors.tick import FAILED, instance_of
 from lakechime_dagster.tables.names import destinations
 

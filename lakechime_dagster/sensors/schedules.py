@@ -1,4 +1,4 @@
-"""Sensors that launch runs by schedules: checks, monitors, maintenance, verification."""
+"""Sensors that look at something at an interval: polls of sources, schedules, and the reload of external assets."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,15 +7,66 @@ from datetime import datetime
 
 import dagster as dg
 
-from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
-from lakechime_dagster.runtime.names import MAINTENANCE_TAG, maintenance_name
+from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.lineage.external import NotReloadedError, look_outside, reload_outside
+from lakechime_dagster.runtime.names import MAINTENANCE_TAG, asset_key, dagster_name, maintenance_name, monitor_check_keys, verify_check_key
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.sensors.observing import looking_sensor
 from lakechime_dagster.sensors.tick import instance_of
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.cdc import ChangeTable
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.events import EventGroup
+from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds
+
+Look = Callable[[dg.SensorEvaluationContext], dg.SensorResult]
+
+
+def looking_sensor(name: str, seconds: int, description: str, look: Look, job: str | None = None) -> dg.SensorDefinition:
+    """The sensor of this name, at most every so many seconds; with `job` it launches that one.
+
+    Where the store or a setting does not let it look, the reason is that of the error, and its cursor stays.
+    """
+
+    @dg.sensor(
+        name=dagster_name(name),
+        job_name=job,
+        minimum_interval_seconds=seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=description,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            return look(context)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+
+    return sensor
+
+
+RELOAD_SECONDS = 60
+UNSET = "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_URL to have it loaded anew"
+
+
+def outside_sensor(lake: Lake) -> dg.SensorDefinition:
+    """The sensor of a lake; its cursor is the digest of what the location was told to show last."""
+
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        settings = load_settings()
+        looked = look_outside(settings, lake)
+        if looked.digest == context.cursor:
+            return dg.SensorResult(skip_reason=looked.sentence, cursor=context.cursor)
+        if not settings.webserver_url:
+            return dg.SensorResult(skip_reason=f"{looked.sentence}; {UNSET}", cursor=context.cursor)
+        try:
+            reload_outside(settings.webserver_url)
+        except NotReloadedError as error:
+            return dg.SensorResult(skip_reason=f"{looked.sentence}; {error}", cursor=context.cursor)
+        return dg.SensorResult(skip_reason=f"{looked.sentence}; the location was loaded anew", cursor=looked.digest)
+
+    about = "Has the code location `outside` loaded anew when other dashboards, people or data sets are in use."
+    return looking_sensor(f"{lake.name}__outside", RELOAD_SECONDS, about, look)
+
 
 INTERVAL_SECONDS = 30
 UNFINISHED = [

@@ -1,4 +1,4 @@
-"""One tick of a subscription: completes or retries what is open, then evaluates and claims."""
+"""One tick of the sensors of triggers: what is evaluated, claimed, launched, and found dead."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,6 @@ import dagster as dg
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
-from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, hold
@@ -21,6 +20,17 @@ from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
+
+
+def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
+    """Report a run failed whose process is gone; one that has ended is left alone.
+
+    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
+    of its public interface; this function is the one checkpoint that knows it.
+    """
+    run = instance.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        instance.report_run_failed(run, reason)
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds

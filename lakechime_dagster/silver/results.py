@@ -11,7 +11,7 @@ from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed
 from lakechime_dagster.silver.schema import Column, Holds, TypeSchema
 from lakechime_dagster.silver.shape import Rescue, shaped
-from lakechime_dagster.sources.job import FeedJob
+from lakechime_dagster.sources.source import FeedJob
 from lakechime_dagster.tables.events import Contract, EventGroup
 from lakechime_dagster.triggers.consumers import Committed
 

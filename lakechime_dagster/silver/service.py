@@ -191,10 +191,7 @@ def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], 
         SparkFailedError: what Spark said.
     """
     from lakechime_dagster.silver.bronze import WouldReprocess, reprocess_of, reprocessed
-    from lakechime_dagster.spark.driver import (
-        described,
-        open_driver,  # only who asks for this needs Spark
-    )
+    from lakechime_dagster.spark.driver import described, open_driver
 
     settings, location = platform.settings, platform.location(table.name, table.location)
     job = EventJob(

@@ -1,13 +1,33 @@
-"""Opens a declared message source."""
+"""Message sources: what a run does with one as plain values, and how a declared one is opened."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.sources.files import FilesFeed, OpenFeed
 from lakechime_dagster.sources.kafka import KafkaFeed
-from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import AnyFeed
+from lakechime_dagster.tables.sources import AnySource, JsonLines, KafkaTopic
+from lakechime_dagster.triggers.consumers import AnyFeed, Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedJob:
+    """One execution of a table that holds what a feed brings, by what came to it since the consumer's checkpoint.
+
+    `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
+    stand for. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
+    """
+
+    name: str
+    location: str
+    feed: AnySource
+    folder: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    comment: str = ""
+    start: Checkpoint | None = None
+    may_complete_empty: bool = True
+    has_committed: bool = False
 
 
 def open_feed(

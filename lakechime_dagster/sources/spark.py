@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources.job import FeedJob
+from lakechime_dagster.sources.source import FeedJob
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
 from lakechime_dagster.spark.driver import description
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult

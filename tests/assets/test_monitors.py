@@ -11,7 +11,7 @@ import pytest
 
 from lakechime_dagster.assets.cdc import same
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Fault, Monitored
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Message, bronze_row
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.definitions import build_definitions

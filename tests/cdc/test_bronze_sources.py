@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import UnrepairableError
 from lakechime_dagster.cdc.load_service import LoadTask, first_streamed, messages_form
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record, TableFilter
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record

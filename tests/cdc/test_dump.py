@@ -16,9 +16,9 @@ import pytest
 
 from lakechime_dagster.cdc.change import BinlogPosition, Change, Position, StatedPosition, WalPosition, stated_place
 from lakechime_dagster.cdc.debezium import DebeziumReader
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import Dump, DumpColumn, DumpError, DumpWriter, Form, dump_position, form_of, writer_of
 from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
 from lakechime_dagster.cdc.values import ConnectSchema

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import DumpError, LoadGapError
 from lakechime_dagster.cdc.load_service import LoadTask, dump_loaded
 from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Snapshot
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.plan import Finding, Sample, Weight, findings
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Record, TableFilter
 from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record

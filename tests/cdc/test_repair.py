@@ -9,8 +9,8 @@ import pytest
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import DELETE, READ, BinlogPosition, WalPosition
 from lakechime_dagster.cdc.compare import ColumnPair, Comparison
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import Form, RowWriter, Texts, UnrepairableError, form_of, left_out, snapshot_position
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Maxwell
 from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.assets.cdc import whole
+from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.monitor import Counted
 from lakechime_dagster.cdc.monitor_service import transactions_counted
-from lakechime_dagster.cdc.readers import format_of
 from lakechime_dagster.cdc.record import Message, Record, bronze_row
 from lakechime_dagster.cdc.service import Followed
 from lakechime_dagster.dce.store import SqlDCEStore

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakechime_dagster.cdc.change import Change, Operation, Order
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_remembered import place_row
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.cdc.readers import format_of
+from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Message, Record, bronze_row
 from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.factories import make_record

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.errors import LakeChimeError

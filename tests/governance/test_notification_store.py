@@ -10,14 +10,7 @@ from sqlalchemy import Engine
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
-from lakechime_dagster.governance.store import (
-    ChangeMovedError,
-    KeptChange,
-    Message,
-    MessageState,
-    Notifications,
-    message_table,
-)
+from lakechime_dagster.governance.store import ChangeMovedError, KeptChange, Message, MessageState, Notifications, message_table
 from lakechime_dagster.triggers.interventions import By
 from tests.governance.factories import make_change
 

@@ -14,11 +14,10 @@ import pytest
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.runtime.dead_runs import end_dead_run
 from lakechime_dagster.runtime.names import EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
-from lakechime_dagster.sensors.tick import DagsterRuns, RunState
+from lakechime_dagster.sensors.tick import DagsterRuns, RunState, end_dead_run
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick

@@ -10,8 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.job import FEW, ChangeJob
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import FEW, ChangeJob, MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_refresh import follow
 from lakechime_dagster.cdc.state import opened_row

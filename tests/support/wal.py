@@ -16,9 +16,9 @@ import psycopg
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load_service import LoadTask
 from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.readers import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct

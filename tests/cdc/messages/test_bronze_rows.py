@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row, key_text
 from lakechime_dagster.tables.databases import Debezium, Maxwell
 from tests.cdc.captures import captures

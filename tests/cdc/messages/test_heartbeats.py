@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Unreadable
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, make_payload, make_record

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lakechime_dagster.cdc.change import Operation
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record, Tombstone, Unreadable
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import (
     COLUMNS,
     Changes,

@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc import spark_bronze
-from lakechime_dagster.cdc.job import BronzeJob
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.record import TableFilter
 from lakechime_dagster.cdc.spark_bronze import ingest
 from lakechime_dagster.errors import FeedUnreadableError

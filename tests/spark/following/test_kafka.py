@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.cdc.job import BronzeJob
-from lakechime_dagster.cdc.readers import MessageFormat
+from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.spark_bronze import ingest
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.sources.kafka import KafkaFeed
