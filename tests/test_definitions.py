@@ -108,7 +108,7 @@ def test_every_computed_table_has_its_checks(definitions: dg.Definitions) -> Non
         found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
     checked = {"rows_add_up", "no_duplicate_keys", "nothing_quarantined", "inputs_are_declared"}
     computed = ("silver/flights", "gold/route_hour", "gold/daily_delays", "gold/airline_scorecard", "gold/gate_changes")
-    of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"}
+    of_types = {"rows_add_up", "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"}
     groups = dict.fromkeys(("gates", "crews", "airport_other"), of_types)
     named = {"gates/gate__changed": {"rows_add_up", "is_written"}}
     assert found == dict.fromkeys(computed, checked) | groups | named | {"airport/events": {"nothing_refused"}}

@@ -115,7 +115,7 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
     return check
 
 
-def conserved(found: Sequence[Verified]) -> dg.AssetCheckResult:
+def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: str | None = None) -> dg.AssetCheckResult:
     """What was found as a check: an error where an event is lost or a row is wrong, a warning where a type could not be looked at."""
     wrong, unread = [one for one in found if not one.is_whole], [one for one in found if one.unread]
     told = [f"{one.table}: {_faults(one)}" for one in wrong] + [f"{one.table} could not be looked at: {one.unread}" for one in unread]
@@ -133,6 +133,8 @@ def conserved(found: Sequence[Verified]) -> dg.AssetCheckResult:
         "faults": dg.MetadataValue.md(_faults_table(wrong)),
     }
     return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=name,
         passed=not told,
         severity=severity,
         metadata=metadata,
@@ -236,7 +238,7 @@ def _rows_at(platform: Platform, table: SourceTable, version: int) -> int | None
         return None
 
 
-NO_TYPE_FAILS, NOTHING_WAITS = "no_type_fails", "nothing_waits"
+NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST = "no_type_fails", "nothing_waits", "no_value_lost"
 MATERIALIZE_EVERY = dt.timedelta(minutes=5)  # Dagster is told of a type to which nothing but rows came at most so often
 FAILED_SECONDS = 60  # between ticks of the sensor of a group that cannot run
 MAX_SHOWN = 200  # types in a table that people read
@@ -320,6 +322,7 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(ROWS_ADD_UP, asset=key, description="Of each type: events of the stream = rows written + discarded + pending."),
         dg.AssetCheckSpec(NO_TYPE_FAILS, asset=key, description="Every type could be written; one that could not keeps its checkpoint."),
         dg.AssetCheckSpec(NOTHING_WAITS, asset=key, description="No type waits in the stream's table for a table of its own."),
+        dg.AssetCheckSpec(NO_VALUE_LOST, asset=key, description="A few rows of each execution hold all values of their events."),
         dg.AssetCheckSpec(NOTHING_BREAKS, asset=key, description=ABOUT_BREAKS),
     ]
 
@@ -597,6 +600,7 @@ def _checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckResult]:
             metadata=_told(failed),
         ),
         dg.AssetCheckResult(asset_key=key, check_name=NOTHING_WAITS, passed=not waiting, severity=warn, metadata=_told(waiting)),
+        conserved(result.verified, key, NO_VALUE_LOST),
     ]
 
 

@@ -219,7 +219,7 @@ def dump_position(form: Form, place: StatedPosition, newest: Position) -> Positi
     """The position of rows of a dump that states its place.
 
     The position of a change of PostgreSQL begins with the place at which the transaction before had ended, and its own place may
-    be anywhere in the log. Among the positions whose first part is not above the dump's place the greatest first part is
+    be anywhere in the log. Among the positions whose first part is not above the dump's position the greatest first part is
     that of one transaction alone. It is the first above the dump, or the last in it that changed the table, whose rows the
     dump has too. So the dump stands below it, and above all others.
 
@@ -383,7 +383,7 @@ def writer_of(now: Form, then: Form, position: Position, keys: tuple[str, ...], 
 
     Args:
         now: The form by the table's newest message.
-        then: That by the newest one below the dump's place.
+        then: That by the newest one below the dump's position.
         position: The dump's.
         keys: The columns that name a row.
         columns: Those of the dump.

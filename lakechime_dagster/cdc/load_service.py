@@ -314,7 +314,7 @@ def dump_loaded(
     Memory holds a chunk, however long the dump is. A dump without rows gives back nothing. Rows that are loaded again mean the same.
 
     Raises:
-        LoadGapError: the stream does not reach back to the dump's place.
+        LoadGapError: the stream does not reach back to the dump's position.
         DumpError: the dump cannot be read, or a row does not fit.
         UnrepairableError: its rows cannot be written.
     """
@@ -428,7 +428,7 @@ def _check_passed(task: LoadTask, source: str, place: WalPosition, then: Form) -
     before, own, _ = _parts()
     above = exp.or_(before > exp.Literal.number(place.lsn), own >= exp.Literal.number(place.lsn))
     if not DeltaRows(task.bronze).query(exp.select("source").from_(TABLE).where(*streamed(), above).limit(1)):
-        problem = f"no change of {source} above the dump's place was streamed yet, so that it is not known what lies below"
+        problem = f"no change of {source} above the dump's position was streamed yet, so that it is not known what lies below"
         raise DumpError(f"{task.name}: {problem}; wait for a change of a row")
 
 

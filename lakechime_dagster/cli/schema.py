@@ -529,10 +529,18 @@ def decide(
 
 @app.command()
 def replay(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A type as its events spell it, or its table; with --quarantine a stream.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A type as its events spell it, or its table; with --quarantine a stream, with --failed also a group."
+        ),
+    ],
     reason: Reason,
     rebuild: Rebuild = False,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="Reprocess what a stream refused.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only try what failed again now, as after a repair, before its pause ends.")
+    ] = False,
     cancel: Cancel = False,
     who: Who = None,
     group: OfGroup = None,
@@ -543,16 +551,22 @@ def replay(
 
     The next execution of the group or stream does it. Correct rows are not changed, missing rows are added, and nothing is deleted.
     `--rebuild` computes the table again from the stream's table in one commit that replaces it; rows whose events the
-    stream no longer has are lost. A dry run computes what would change, which starts Spark.
+    stream no longer has are lost. A dry run computes what would change, which starts Spark. Without `--failed` a type that
+    failed is tried again after 10 s, 1, 5 and then 15 minutes.
     """
     from lakechime_dagster.silver.requests import event_replays
 
-    if quarantine and rebuild:
-        raise common.wrong("--quarantine", "is of what a stream refused; leave --rebuild out")
+    if sum((quarantine, rebuild, failed)) > 1:
+        raise common.wrong("--quarantine, --rebuild, --failed", "are different requests; give one of them")
+    if failed and cancel:
+        raise common.wrong("--failed", "cannot be cancelled: the next execution does it; leave --cancel out")
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     if quarantine:
         _reprocess(platform, name, by, cancel=cancel, dry_run=dry_run, as_json=as_json)
+        return
+    if failed:
+        _retry(platform, name, group, dry_run=dry_run, as_json=as_json)
         return
     one = type_named(platform, name, group)
     told: dict[str, Any] = {"group": one.group.name, "type": one.known.type, "rebuild": rebuild, "dry_run": dry_run}
@@ -569,6 +583,22 @@ def replay(
     what = "rebuild" if rebuild else "replay"
     sentence = f"{what} {asked.replay.replay_id} of {printable(one.known.type)} is done by the next execution of {one.group.name}, {done}"
     answer(as_json, {**told, "replay": asked.replay.replay_id}, sentence)
+
+
+def _retry(platform: "Platform", name: str, group: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Let the next execution try the failed types of a group, or one failed type, which is launched at once."""
+    from lakechime_dagster.silver.requests import TypeState, event_types, types_of
+
+    groups = {each.name: each for each in declared_groups(platform.settings)}
+    several = types_of(platform, groups[name]) if group is None and name in groups else [type_named(platform, name, group)]
+    failed = [one for one in several if one.state is TypeState.FAILED]
+    if not failed:
+        raise NotFoundError(f"no type of {printable(name)} failed, so that there is nothing to try again; see `lakechime schema show`")
+    owner, types = failed[0].group.name, [one.known.type for one in failed]
+    if not dry_run:
+        types = event_types(platform).retry(owner, types)
+    sentence = f"{', '.join(map(printable, types))} {would(dry_run)} tried by the next execution of {owner}, which its sensor launches"
+    answer(as_json, {"group": owner, "types": types, "dry_run": dry_run}, sentence)
 
 
 def _reprocess(platform: "Platform", name: str, by: "By", *, cancel: bool, dry_run: bool, as_json: bool) -> None:

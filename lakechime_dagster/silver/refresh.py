@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
-from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupJob, GroupResult, Part, Replay, TypeResult, planned
+from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupJob, GroupResult, Part, Replay, TypeResult, Verified, planned
 from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypeCheckpoint, kept_of, learned, registered
 from lakechime_dagster.silver.slices import (
     NOTHING,
@@ -25,6 +25,7 @@ from lakechime_dagster.silver.slices import (
     prototypes,
     seen,
 )
+from lakechime_dagster.silver.verify import sampled, unread
 from lakechime_dagster.silver.write import ToWrite, TypeWriter
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.refresh import OpenLog
@@ -218,11 +219,29 @@ class GroupStep:
         parts += [] if plan.behind is None else [step.done_apart(plan.behind, lambda _: phase(CATCH_UP))]
         found = {name: one for part in parts for name, one in part.results.items()}
         found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
+        with phase("verify"):
+            verified = self._verified(parts)
         with phase("replay"):
             found |= self._replayed(parts, looked, found, rebuilding)
             rebuilder = TypeRebuilder(spark=self.spark, slices=self.slices, writer=self.writer, repository=self.repository)
             found |= {name: rebuilder.rebuilt(looked.known[name], asked, looked.ahead.get(name)) for name, asked in rebuilding.items()}
-        return GroupResult(types=tuple(found[name] for name in sorted(found)), refused=came.refused, seconds=phase.seconds)
+        types = tuple(found[name] for name in sorted(found))
+        return GroupResult(types=types, refused=came.refused, verified=verified, seconds=phase.seconds)
+
+    def _verified(self, parts: Iterable[PartDone]) -> tuple[Verified, ...]:
+        """What a few of the rows that this attempt wrote lack of their events; an error here fails no type, whose rows are written."""
+        tables = self.writer.tables
+        wrote = [
+            (part.learnt[name].type, one)
+            for part in parts
+            for name, one in part.results.items()
+            if one.committed is not None and tables.is_own(one.committed) and name in part.learnt
+        ]
+        try:
+            with described():
+                return sampled(self.spark, self.slices, tables, wrote, self.slices.version)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
+            return tuple(unread(known, tables, error) for known, _ in wrote)
 
     def _came(self, begun: int) -> tuple[Seen, bool]:
         """What came since the group read the stream's table; all types that are there, where nobody can tell that by now."""

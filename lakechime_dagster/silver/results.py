@@ -416,8 +416,10 @@ class GroupResult:
 
     Attributes:
         refused: Rows between the group's checkpoint and the end that no type could be told of, by reason.
+        verified: What a few of the rows that it wrote, of some types, lack of their events.
     """
 
     types: tuple[TypeResult, ...]
     refused: Mapping[str, int] = field(default_factory=dict)
+    verified: tuple[Verified, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)

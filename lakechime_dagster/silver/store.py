@@ -433,6 +433,14 @@ class SqlEventTypes:
                 for row in connection.execute(query)
             ]
 
+    def retry(self, group: str, types: Collection[str]) -> list[str]:
+        """Let the next execution try these of a group's types that failed, and launch it at once; their names."""
+        kind = store_schema.event_type.c
+        failed = (*self._is(group), kind.failures > 0, kind.type.in_(list(types)))
+        with writing(self.engine) as connection:
+            made_due = sa.update(store_schema.event_type).where(*failed).values(due_ts=AT_ONCE).returning(kind.type)
+            return sorted(connection.execute(made_due).scalars())
+
     def _of(self, group: str) -> sa.Select[Any]:
         return sa.select(store_schema.event_type).where(*self._is(group)).order_by(store_schema.event_type.c.type)
 

@@ -2,23 +2,28 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from zlib import crc32
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.silver.results import Example, Fault, Verified, value_faults
+from lakechime_dagster.silver.results import Example, Fault, TypeResult, Verified, value_faults
 from lakechime_dagster.silver.rows import rows_of
 from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, TypeTables, of_types
+from lakechime_dagster.spark.commit import commit_at
 from lakechime_dagster.spark.driver import described
-from lakechime_dagster.spark.ranges import pinned
+from lakechime_dagster.spark.ranges import files_frame, pinned
 from lakechime_dagster.spark.session import in_threads
 from lakechime_dagster.tables.events import Contract
 
 MAX_EXAMPLES = 10  # of each fault of a type
+SAMPLED_TYPES = 4  # of which an execution compares rows with their events
+SAMPLED_ROWS = 10  # of each
 AT_ONCE = 4  # tables that are looked at at a time
 
 
@@ -163,6 +168,59 @@ class GroupVerifier:
 
     def _contract(self, one: KnownType) -> Contract:
         return self.tables.job.group.contract_of(one.type)
+
+
+def sampled(
+    spark: SparkSession, slices: Slices, tables: TypeTables, wrote: Sequence[tuple[KnownType, TypeResult]], seed: int
+) -> tuple[Verified, ...]:
+    """What is found in a few rows of the last commits of some types that a step wrote, beside their events, by two jobs.
+
+    Which types and rows these are depends on the seed.
+    """
+    chosen = sorted(wrote, key=lambda one: crc32(f"{seed} {one[0].type}".encode()))[:SAMPLED_TYPES]
+    if not chosen:
+        return ()
+    rows: dict[str, dict[str, str]] = {known.type: {} for known, _ in chosen}
+    for row in reduce(DataFrame.union, [_few_rows(spark, tables, *one, seed) for one in chosen]).collect():
+        rows[row["_type"]][row["_src"]] = row["_row"]
+    sources = sorted({source for several in rows.values() for source in several})
+    start, end = min(done.start for _, done in chosen), max(done.end for _, done in chosen)
+    events = of_types(slices.between(start, end), sorted(rows)).where(F.col("_src").isin(sources))
+    payloads = {(row["type"], row["_src"]): row["payload"] for row in events.select("type", "_src", "payload").collect()}
+    return tuple(_sampled(known, done, tables, rows[known.type], payloads) for known, done in chosen)
+
+
+def _few_rows(spark: SparkSession, tables: TypeTables, known: KnownType, done: TypeResult, seed: int) -> DataFrame:
+    target = tables.target(known)
+    assert done.committed is not None
+    record = commit_at(target.log, int(done.committed.version))
+    rows = files_frame(spark, target.location, record.version, record.added)
+    some = rows.sample(min(1.0, 3 * SAMPLED_ROWS / max(1, done.written)), seed).limit(SAMPLED_ROWS)
+    return some.select(F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row"))
+
+
+def _sampled(
+    known: KnownType, done: TypeResult, tables: TypeTables, rows: Mapping[str, str], payloads: Mapping[tuple[str, str], str]
+) -> Verified:
+    contract, told = tables.job.group.contract_of(known.type), list[Example]()
+    for source, row in rows.items():
+        payload = payloads.get((known.type, source))
+        if payload is None:
+            told.append(Example(fault=Fault.FOREIGN, source=source))
+        else:
+            told += value_faults(payload, json.loads(row), source, known.schema, contract)
+    faults = Counter({example.source: example.fault for example in told}.values())
+    version = int(done.committed.version) if done.committed is not None else -1
+    return Verified(
+        type=known.type,
+        table=tables.target(known).name,
+        version=version,
+        checkpoint=done.end,
+        rows=done.written,
+        sampled=len(rows),
+        faults=dict(faults),
+        examples=tuple(told),
+    )
 
 
 def unread(known: KnownType, tables: TypeTables, error: Exception) -> Verified:

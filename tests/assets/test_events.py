@@ -35,7 +35,7 @@ from tests.support.streams import event
 spark = pytest.mark.spark
 
 TYPES = "ev__shop__types"
-FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "nothing_breaks"), True)
+FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"), True)
 
 
 @dataclass

@@ -68,6 +68,6 @@ def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_
         load(task, tmp_path, 49, (1, "dumped"))
     with pytest.raises(DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"):
         load(task, tmp_path, 95, (1, "dumped"))
-    with pytest.raises(DumpError, match=r"above the dump's checkpoint was streamed yet, .*; wait for a change of a row"):
+    with pytest.raises(DumpError, match=r"above the dump's position was streamed yet, .*; wait for a change of a row"):
         load(task, tmp_path, 180, (1, "dumped"))
     load(task, tmp_path, 179, (1, "dumped"))

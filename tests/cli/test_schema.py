@@ -358,3 +358,15 @@ def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, 
 def test_a_name_of_nothing_is_answered_with_those_that_there_are(lakechime: Cli, compared: Game) -> None:
     answer = lakechime("schema", "verify", "shop_bye")
     assert (answer.code, "did you mean shop_buy?" in answer.err) == (3, True)
+
+
+def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None:
+    assert "nothing to try again" in lakechime("schema", "replay", "shop", "--failed", *WHY).err
+    game.come(HAT)
+    game.step(fails={"shop_buy": "OSError: no space"})
+    assert lakechime("schema", "replay", "shop", "--failed", "--dry-run", "--json", *WHY).json["dry_run"]
+    assert [one.is_due for one in game.types.left("shop")] == [False]
+    answer = lakechime("schema", "replay", "shop", "--failed", "--json", *WHY)
+    assert answer.json == {"group": "shop", "types": ["shop_buy"], "dry_run": False}
+    assert [one.is_due for one in game.types.left("shop")] == [True]
+    assert lakechime("schema", "replay", "shop_buy", "--failed", "--rebuild", *WHY).code == 2

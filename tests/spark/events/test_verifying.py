@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.silver import write
 from lakechime_dagster.silver.results import Fault, GroupResult, TypeResult, Verified
 from lakechime_dagster.silver.slices import Slices, TypeTables
 from lakechime_dagster.silver.store import SqlEventTypes
@@ -157,3 +159,23 @@ def test_a_table_that_is_gone_is_told_and_the_others_are_looked_at(game: Stream)
     told = found(game)
     assert "shop.buy is not there" in told["buy"].unread
     assert (told["sell"].rows, told["sell"].is_whole) == (2, True)
+
+
+def test_an_execution_finds_what_a_few_of_its_rows_lost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = stream(spark, tmp_path)
+
+    def step(name: str) -> dict[str, Verified]:
+        game.ingest()
+        end = game.end()
+        result = game.step(end, execution=name).run()
+        game.complete(result, end, name)
+        return {one.type: one for one in result.verified}
+
+    game.drop(event("buy", n=1, **{"a.b": [1, "x"]}), event("sell", n=1))
+    assert {name: (one.sampled, one.faults, one.unread) for name, one in step("e1").items()} == {"buy": (1, {}, ""), "sell": (1, {}, "")}
+    rows_of = write.rows_of
+    monkeypatch.setattr(write, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long")))
+    game.drop(event("buy", n=2), event("buy", m=2))
+    broken = step("e2")["buy"]
+    assert (broken.sampled, broken.faults, broken.unread) == (2, {Fault.LACKS: 1}, "")
+    assert [one.pointer for one in broken.examples] == ["/n"]

@@ -32,7 +32,7 @@ class Fed:
     spark: SparkSession
     job: BronzeJob
     step: int = 0
-    place: SourceOffsets | None = None
+    checkpoint: SourceOffsets | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def drop(self, name: str, *content: bytes) -> None:
