@@ -14,6 +14,7 @@ from lakechime_dagster.cli.common import (
     Who,
     answer,
     count,
+    declared_lake,
     declared_subscriptions,
     group_problem,
     note,
@@ -206,7 +207,10 @@ def seek(
     where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    moved = sought(platform, subscription_declared(name, module, manual=True), where, by, key=key, dry_run=dry_run)
+    subscription = subscription_declared(name, module, manual=True)
+    if to == "beginning":
+        _check_bronze(platform, name, module)
+    moved = sought(platform, subscription, where, by, key=key, dry_run=dry_run)
     document = {"trigger": name, "consumers": _moves(moved), "dry_run": dry_run}
     _moved(document, f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved", as_json, moved)
 
@@ -226,6 +230,22 @@ def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, d
     consumers = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
     document = {"trigger": name, "consumers": len(consumers), "dry_run": dry_run}
     answer(as_json, document, f"{name} {would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}")
+
+
+def _check_bronze(platform: "Platform", name: str, module: str | None) -> None:
+    """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be empty."""
+    if module is not None:
+        return
+    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.tables.cdc import ChangeTable
+
+    try:
+        tables = declared_lake(platform.settings).tables
+    except LakeChimeError:  # of a project that has triggers and no lake
+        return
+    table = next((table for table in tables if table.name == name and isinstance(table, ChangeTable)), None)
+    if isinstance(table, ChangeTable) and not Followed(platform, table).bronze.count():
+        raise LakeChimeError(f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done")
 
 
 def sought(

@@ -212,6 +212,12 @@ def test_seek_to_the_beginning_reads_all_messages_again(lakechime: Cli, two_orde
     assert (range_.start, range_.end) == (None, "0")
 
 
+def test_a_table_of_whose_messages_none_is_kept_is_not_rebuilt(lakechime: Cli) -> None:
+    Shop.declared(lakechime)
+    refused = lakechime("trigger", "seek", NAME, "--to", "beginning", *WHY)
+    assert (refused.code, "holds no message, so that shop.orders would be empty" in refused.err) == (1, True), refused.err
+
+
 def test_show_tells_positions_of_sources_and_why_the_consumer_is_blocked(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
     table = lakechime("cdc", "show", NAME, "--json").json["table"]
     assert (table["asks"], table["opened"]) == (None, {SOURCE: 0})
