@@ -180,7 +180,7 @@ class GapKind(StrEnum):
 
     WHOLE = "not known"
     PART = "not known in part"
-    ELSEWHERE = "written elsewhere"
+    EXTERNAL = "written externally"
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def gap_of(table: str, told: Sequence[Statement], facts: TableFacts, planned: St
         return None
     known = told or ([] if planned is None else [planned])
     if not known:
-        return Gap(GapKind.ELSEWHERE if facts.is_source else GapKind.WHOLE, reasons)
+        return Gap(GapKind.EXTERNAL if facts.is_source else GapKind.WHOLE, reasons)
     is_some_known = any(not column.not_known for statement in known for column in statement.columns)
     return Gap(GapKind.PART if is_some_known else GapKind.WHOLE, reasons)
 
@@ -210,7 +210,7 @@ def gaps(ref: ColumnRef, told: Sequence[Statement], facts: TableFacts, planned: 
         told = (planned,)
     if not told:
         if facts.is_source:
-            yield f"{ref.table} is written elsewhere, and nobody has told from what"
+            yield f"{ref.table} is written externally, and its sources are not recorded"
         elif facts.is_declared:
             yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
         else:

@@ -115,8 +115,8 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
         "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
     }
     assert told("silver.flights")["bronze.flights"] == {
-        "kind": "written elsewhere",
-        "reasons": ["bronze.flights is written elsewhere, and nobody has told from what"],
+        "kind": "written externally",
+        "reasons": ["bronze.flights is written externally, and its sources are not recorded"],
         "more": 0,
     }
 

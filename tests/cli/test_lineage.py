@@ -104,7 +104,7 @@ def test_nothing_and_not_known_are_different_answers(recorded: Cli) -> None:
     assert "silver.flights" in opaque.out
     assert opaque.err == "unknown: lab.guess.risk: rows of an RDD\n"
     elsewhere = recorded("lineage", "upstream", "bronze.weather")
-    assert elsewhere.err == "unknown: bronze.weather is written elsewhere, and nobody has told from what\n"
+    assert elsewhere.err == "unknown: bronze.weather is written externally, and its sources are not recorded\n"
     assert "nothing reads lab.guess, as far as runs recorded since 2023-11-14" in recorded("lineage", "impact", "lab.guess").out
 
 

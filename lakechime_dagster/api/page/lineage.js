@@ -178,7 +178,7 @@ function readersOf(table) {
 
 function marksOf(table) {
   const marks = [], further = table.planned.slice(MOST_CHANGES), { gap } = table;
-  if (gap) marks.push({ name: `gap ${gap.kind === "written elsewhere" ? "elsewhere" : ""}`, text: `? ${gap.kind}`, tell: () => tellGap(table), about: gap.reasons.join("; ") });
+  if (gap) marks.push({ name: `gap ${gap.kind === "written externally" ? "external" : ""}`, text: `? ${gap.kind}`, tell: () => tellGap(table), about: gap.reasons.join("; ") });
   if (table.readers.length) marks.push({ name: "readers", text: readersOf(table), tell: () => about(`Who reads ${table.table}`, readerLines(table)) });
   for (const one of table.planned.slice(0, MOST_CHANGES)) marks.push({ name: "planned", text: `${one.sure ? "!" : "!?"} ${one.title}`, tell: () => tellChange(one), about: changeTitle(one) });
   if (further.length) marks.push({ name: "planned", text: `! +${further.length} change${further.length === 1 ? "" : "s"}`, tell: () => tellChanges(table) });

@@ -33,7 +33,7 @@ NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFact
             Gap(GapKind.WHOLE, ("no run that wrote gold.daily has recorded lineage yet: only its declared reads are known",)),
         ),
         ([], DECLARED, KNOWN, Gap(GapKind.PART, ("no run that wrote gold.daily has recorded lineage yet: only what is planned is known",))),
-        ([], SOURCE, None, Gap(GapKind.ELSEWHERE, ("gold.daily is written elsewhere, and nobody has told from what",))),
+        ([], SOURCE, None, Gap(GapKind.EXTERNAL, ("gold.daily is written externally, and its sources are not recorded",))),
     ],
 )
 def test_a_table_says_how_much_of_it_is_not_known_and_why(
