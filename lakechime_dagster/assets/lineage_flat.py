@@ -3,7 +3,8 @@
 import dagster as dg
 
 from lakechime_dagster.lineage.flat import COLUMN_ROWS, TABLE, flatten
-from lakechime_dagster.runtime.names import asset_key, dagster_name
+from lakechime_dagster.runtime.asset_keys import asset_key
+from lakechime_dagster.runtime.names import dagster_name
 from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource
 from lakechime_dagster.tables.lake import Lake
 

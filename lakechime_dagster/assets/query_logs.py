@@ -7,8 +7,8 @@ import dagster as dg
 
 from lakechime_dagster.assets.report import events_table, nothing_new
 from lakechime_dagster.lineage.ingest import Refused, TakenLines, lineage_ingest, read_query_log
+from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.triggers.subscription import Subscription

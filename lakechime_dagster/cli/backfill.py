@@ -133,7 +133,7 @@ def _planned(
     from lakechime_dagster.lineage import backfills as backfill
     from lakechime_dagster.lineage.backfill import Window
     from lakechime_dagster.lineage.service import AskedLineage
-    from lakechime_dagster.runtime.selection import selected_tables
+    from lakechime_dagster.runtime.asset_keys import selected_tables
 
     if bool(columns) == bool(selection):
         both = "both are given" if columns else "neither is given"

@@ -1,4 +1,4 @@
-"""Tables of a lake by a selection in Dagster's own syntax."""
+"""Tables as Dagster's assets: the keys of assets and of their checks, and a selection in Dagster's own syntax."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -6,9 +6,34 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.runtime.names import asset_key
+from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
+from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Table
 from lakechime_dagster.tables.tables import SourceTable
+
+
+def asset_key(table: str) -> dg.AssetKey:
+    """The asset key of a table: its name split at dots, and of one outside of the lake, which has slashes, at these alone."""
+    text = table if "/" in table else asset_name(table)
+    return dg.AssetKey([part for part in text.split("/") if part] or [table])
+
+
+def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:
+    """The check of a group that no step of it reports."""
+    return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
+
+
+def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+    """The checks by which a table is watched.
+
+    That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that
+    it is the same.
+    """
+    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
+    if table.monitor is not None and table.monitor.is_comparing:
+        names += [SAME_AS_DATABASE] * may_compare
+    return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]
 
 
 def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:

@@ -1,15 +1,11 @@
-"""Names that assets, sensors and the command line share: run tags, asset keys and check names of tables, ops."""
+"""Names that assets, sensors and the command line share: tags of runs, names of ops and of checks."""
 
 import re
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.tables.cdc import ChangeTable
-from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.triggers.consumers import Execution
 
 if TYPE_CHECKING:
-    import dagster as dg
-
     from lakechime_dagster.tables.lake import Target
 
 
@@ -63,32 +59,3 @@ def run_tags(execution: Execution) -> dict[str, str]:
         **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),
         **({DAGSTER_BACKFILL_TAG: execution.dagster_backfill} if execution.dagster_backfill else {}),
     }
-
-
-def asset_key(table: str) -> "dg.AssetKey":
-    """The asset key of a table: its name split at dots, and of one outside of the lake, which has slashes, at these alone."""
-    import dagster as dg  # not by who only asks for names
-
-    text = table if "/" in table else asset_name(table)
-    return dg.AssetKey([part for part in text.split("/") if part] or [table])
-
-
-def verify_check_key(group: EventGroup) -> "dg.AssetCheckKey":
-    """The check of a group that no step of it reports."""
-    import dagster as dg  # not by who only asks for names
-
-    return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
-
-
-def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> "list[dg.AssetCheckKey]":
-    """The checks by which a table is watched.
-
-    That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that
-    it is the same.
-    """
-    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
-    if table.monitor is not None and table.monitor.is_comparing:
-        names += [SAME_AS_DATABASE] * may_compare
-    import dagster as dg  # not by who only asks for names
-
-    return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]
