@@ -37,7 +37,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
-NOBODY_TELLS = "who reads without writing, as nobody tells it"
+READERS_UNKNOWN = "readers outside this lake, as no audit log is configured"
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
@@ -130,7 +130,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         "tables": tables,
         "more": found.more,
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
-        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways else [NOBODY_TELLS])],
+        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways else [READERS_UNKNOWN])],
     }
 
 

@@ -63,7 +63,7 @@ def test_as_long_as_nobody_tells_who_reads_that_is_not_known(tmp_path: Path, upg
     other = tmp_path / "other"
     other.mkdir()
     with serving_page(other, upgraded_sqlite, lake) as silent:
-        assert "who reads without writing, as nobody tells it" in silent.ask("/lineage/around?table=gold.daily").json["unknown"]
+        assert "readers outside this lake, as no audit log is configured" in silent.ask("/lineage/around?table=gold.daily").json["unknown"]
 
 
 def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open(page: Page) -> None:
