@@ -1,7 +1,6 @@
 """`lakechime table`: the tables of the lake."""
 
 import datetime as dt
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -131,17 +130,20 @@ def _print_reconciled(results: list[dict[str, Any]], problems: list[dict[str, st
 
 def _dropped(platform: "Platform") -> "dict[str, Dropped]":
     """The tables that were dropped and can still be restored; not those that exist again."""
+    from lakechime_dagster.formats.files import has_folder
     from lakechime_dagster.runtime.maintenance import BESIDE, dropped_tables
 
     beside = tuple(suffix for suffix in BESIDE if suffix)
     found = dropped_tables(platform).items()
-    return {name: one for name, one in found if not name.endswith(beside) and not Path(platform.location(name)).exists()}
+    return {name: one for name, one in found if not name.endswith(beside) and not has_folder(platform.location(name))}
 
 
 def _document(
     platform: "Platform", name: str, cluster: str, table: "Table | None", record: "TableRecord | None", dropped: "Dropped | None"
 ) -> dict[str, Any]:
-    is_away = table is None and cluster == platform.settings.cluster and not Path(platform.location(name)).exists()
+    from lakechime_dagster.formats.files import has_folder
+
+    is_away = table is None and cluster == platform.settings.cluster and not has_folder(platform.location(name))
     dropped_ts = record.dropped_ts if record is not None and is_away else None
     levels = table.levels if table else record.levels if record else None
     return {

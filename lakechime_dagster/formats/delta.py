@@ -8,15 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from lakechime_dagster.compat import UTC
@@ -26,6 +25,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, ch
 from lakechime_dagster.dce.snapshots import CommitsMissingError, TableCommit, TableSize, Verdict, next_generation, own_uid
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, TableAbsentError, TableUnreadableError, without_password
 from lakechime_dagster.formats.delta_log import COMMIT_METADATA_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.formats.files import StoredFile, TableFolder
 from lakechime_dagster.tables.maintenance import Span
 from lakechime_dagster.tables.maintenance_plan import DataFile, OldFile, TableFiles
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
@@ -129,41 +129,40 @@ def is_plain(state: DeltaTable) -> bool:
     return is_free and is_open and not metadata.partition_columns and (named or protocol.min_writer_version <= PLAIN_WRITER)
 
 
-def add_folder(state: DeltaTable, files: pafs.FileSystem, folder: str, app_id: str, version: int, facts: Mapping[str, str]) -> bool:
+def add_folder(state: DeltaTable, folder: TableFolder, name: str, app_id: str, version: int, facts: Mapping[str, str]) -> bool:
     """Commit the Parquet files of a folder under a transaction; False when one of it, or of a later version, did before this state.
 
     Args:
         state: The table as the commit finds it; `is_plain`.
-        files: With the table's folder as its root.
-        folder: Below it, with files of the table's columns, all or some of them. Those without rows are left out.
+        folder: The table's.
+        name: Of the folder below it, with files of the table's columns, all or some of them. Those without rows are left out.
         app_id: The transaction's application.
         version: Its number, which commits of the application raise.
-        facts: Told by the commit.
+        facts: The metadata of the commit.
 
     Raises:
-        FileNotFoundError: no such file is there, so that rows would be lost.
-        CommitFailedError: since this state another commit was first that this one may not follow unseen, of its transaction for one.
+        FileNotFoundError: there is no such file, so that rows would be lost.
+        CommitFailedError: another commit since this state conflicts with this one, such as one of its transaction.
     """
     done = state.transaction_version(app_id)
     if done is not None and done >= version:
         return False
     property_value = state.metadata().configuration.get(LISTED)
     listed = None if property_value is None else listed_in(property_value)
-    told = CommitProperties(custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)])
-    state.create_write_transaction(list(_actions(files, folder, listed)), "append", state.schema(), commit_properties=told)
+    properties = CommitProperties(custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)])
+    state.create_write_transaction(list(_actions(folder, name, listed)), "append", state.schema(), commit_properties=properties)
     return True
 
 
-def _actions(files: pafs.FileSystem, folder: str, listed: Collection[str] | None) -> Iterator[AddAction]:
-    found = [one for one in files.get_file_info(pafs.FileSelector(folder)) if one.base_name.endswith(".parquet")]
+def _actions(folder: TableFolder, name: str, listed: Collection[str] | None) -> Iterator[AddAction]:
+    found = [one for one in folder.files_in(name) if one.name.endswith(".parquet")]
     if not found:
-        raise FileNotFoundError(f"{folder} holds no Parquet file, and who writes no rows writes one too")
+        raise FileNotFoundError(f"{name} holds no Parquet file, and a writer without rows writes one too")
     for one in found:
-        with files.open_input_file(one.path) as opened:
+        with folder.open(one.path) as opened:
             statistics = statistics_of(pq.read_metadata(opened), listed)
         if statistics["numRecords"]:
-            modified = int(one.mtime_ns or 0) // 1_000_000
-            yield AddAction(f"{folder}/{one.base_name}", one.size, {}, modified, True, json.dumps(statistics))
+            yield AddAction(f"{name}/{one.name}", one.size, {}, one.modified, True, json.dumps(statistics))
 
 
 def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
@@ -412,18 +411,29 @@ class DeltaLog:
             ConsumerConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
         """
         facts = {COMMIT_METADATA_KEY: commit_metadata.to_text()}
+        with self.writing():
+            return add_folder(self._open(), self.folder, folder, commit_metadata.txn_app_id, commit_metadata.step, facts)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around a write to the table.
+
+        Raises:
+            ConsumerConflictError: another commit was first at the same time, perhaps of the same application transaction.
+            TableUnreadableError: the table cannot be written.
+        """
         try:
-            return add_folder(self._open(), self.files, folder, commit_metadata.txn_app_id, commit_metadata.step, facts)
+            yield
         except CommitFailedError as error:
             raise ConsumerConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
         except (DeltaError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be appended to: {reason}") from error
+            raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be written: {reason}") from error
 
-    @property
-    def files(self) -> pafs.FileSystem:
-        """The files of the table's location, whose root it is."""
-        return pafs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.storage_options)))
+    @cached_property
+    def folder(self) -> TableFolder:
+        """The files of the table's location."""
+        return TableFolder(self.location, self.storage_options)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
@@ -563,10 +573,8 @@ class DeltaLog:
     def _commit_text(self, version: int) -> str | None:
         """The text of a commit file, or None when it is not there."""
         try:
-            with self.files.open_input_stream(commit_path(version)) as stream:
-                return stream.read().decode()
-        except FileNotFoundError:
-            return None
+            content = self.folder.read(commit_path(version))
+            return None if content is None else content.decode()
         except (OSError, ValueError, DeltaError) as error:
             raise self._log_unreadable() from error
 
@@ -618,20 +626,6 @@ def _commit_metadata_lost(version: int, consumer: ConsumerId, step: int) -> Comm
     return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
 
 
-LOG_FOLDER = "_delta_log"
-CHANGES_FOLDER = "_change_data"
-VECTORS = "deletion_vector_"  # their names are spelled otherwise in the log; VACUUM knows them
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A file of the folder, by its path as text, not as a URL; `modified` in milliseconds."""
-
-    path: str
-    size: int
-    modified: int
-
-
 def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
     """The files of a table as they lie now; of one that is clustered by these columns, how its rows lie together too.
 
@@ -644,7 +638,7 @@ def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
         raise TableAbsentError(f"{log.table}: there is no Delta table at {log.shown_location}; wait for its first write")
     live = _live_files(state, cluster_by[:1])
     names = {unquote(file.path) for file in live}
-    others = [file for file in _listed(log) if file.path not in names]
+    others = [file for file in log.folder.data_files() if file.path not in names]
     removed, orphans = _explained(log, others)
     return TableFiles(
         table=log.table,
@@ -697,26 +691,7 @@ def _deleted(state: DeltaTable) -> dict[str, int]:
     return found
 
 
-def _listed(log: DeltaLog) -> Iterator[Listed]:
-    """The files in the folder, but for the log, vectors, what Spark hides, and tables that lie within."""
-    files = log.files
-
-    def within(folder: str) -> Iterator[Listed]:
-        entries = files.get_file_info(pafs.FileSelector(folder, recursive=False))
-        if folder and any(entry.base_name == LOG_FOLDER for entry in entries):
-            return
-        for entry in entries:
-            path = entry.path.strip("/")
-            if entry.type == pafs.FileType.Directory:
-                if path == CHANGES_FOLDER or "=" in entry.base_name or not entry.base_name.startswith(("_", ".")):
-                    yield from within(path)
-            elif not entry.base_name.startswith(("_", ".", VECTORS)):
-                yield Listed(path, entry.size or 0, (entry.mtime_ns or 0) // 1_000_000)
-
-    yield from within("")
-
-
-def _explained(log: DeltaLog, files: list[Listed]) -> tuple[list[OldFile], list[OldFile]]:
+def _explained(log: DeltaLog, files: list[StoredFile]) -> tuple[list[OldFile], list[OldFile]]:
     """Files that hold no row: those that a commit removed, or wrote as changes, since then; and those that none names."""
     left = {file.path: file for file in files}
     removed: list[OldFile] = []
@@ -735,20 +710,3 @@ def _let_go(commit: TableCommit) -> Iterator[str]:
         yield unquote(file.path)
     for path in commit.change_files:
         yield unquote(path)
-
-
-@contextmanager
-def refusals_told(log: DeltaLog) -> Iterator[None]:
-    """Around a write to a table.
-
-    Raises:
-        ConsumerConflictError: another commit was first at the same time, perhaps of the same application transaction.
-        TableUnreadableError: the table cannot be written.
-    """
-    try:
-        yield
-    except CommitFailedError as error:
-        raise ConsumerConflictError(f"{log.table}: another commit was first at {log.shown_location}; look again") from error
-    except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be written: {reason}") from error

@@ -150,7 +150,7 @@ def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: 
 def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], version: int) -> Iterator[Appended]:
     for path in paths:
         try:
-            with log.files.open_input_file(unquote(path)) as source:
+            with log.folder.open(unquote(path)) as source:
                 file = pq.ParquetFile(source)
                 missing = [name for name in columns if name not in file.schema_arrow.names]
                 if missing:
@@ -202,8 +202,5 @@ def _there(log: DeltaLog) -> DeltaTable:
 
 
 def _append(log: DeltaLog, table: DeltaTable, data: pa.Table, properties: CommitProperties) -> None:
-    try:
+    with log.writing():
         write_deltalake(table, data, mode="append", commit_properties=properties)
-    except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be appended to: {reason}") from error

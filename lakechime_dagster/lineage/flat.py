@@ -132,8 +132,6 @@ def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: 
     import pyarrow as pa
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    from lakechime_dagster.formats.delta import refusals_told
-
     texts = [("source", False), ("source_column", True), ("target", False), ("target_column", True)]
     fields = [pa.field(name, pa.string(), nullable=nullable) for name, nullable in texts]
     schema = pa.schema([*fields, pa.field("layer", pa.int32(), nullable=False), pa.field("kind", pa.string(), nullable=False)])
@@ -150,7 +148,7 @@ def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: 
 
     data = pa.RecordBatchReader.from_batches(schema, batches())
     once = CommitProperties(app_transactions=[Transaction(app_id, number)])
-    with refusals_told(log):
+    with log.writing():
         write_deltalake(log.state() or log.location, data, mode="overwrite", schema_mode="overwrite", commit_properties=once)
     return log.version
 

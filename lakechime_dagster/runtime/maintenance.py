@@ -3,16 +3,15 @@
 import datetime as dt
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import version_of
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableCommit, TableLog, own_uid, since_first_change
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
+from lakechime_dagster.formats.files import folder_at, folders_below, has_folder, is_local, remove_folder
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.tables.cdc import CHANGES, STATE, ChangeTable
@@ -29,6 +28,8 @@ from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:
+    from upath import UPath
+
     from lakechime_dagster.formats.delta import DeltaLog
 
 
@@ -206,7 +207,7 @@ _ASIDE = re.compile(rf"\w+{UNTIL}(\d{{8}}T\d{{6}}Z)", re.ASCII)
 class Dropped:
     """A folder that was put aside, and until when it stays."""
 
-    folder: Path
+    folder: "UPath"
     until: dt.datetime
 
 
@@ -215,7 +216,7 @@ class Drop:
     """What dropping a table takes: its folders, and the subscriptions that write them."""
 
     table: str
-    folders: tuple[Path, ...]
+    folders: "tuple[UPath, ...]"
     subscriptions: tuple[SubscriptionRow, ...]
 
 
@@ -236,9 +237,9 @@ def to_drop(platform: Platform, table: str) -> Drop:
         names = ", ".join(sorted({f"{consumer.subscription} of {consumer.deployment}" for consumer in others}))
         raise ConsumerConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
     location = platform.location(table)
-    if "://" in location:
+    if not is_local(location):
         raise LakeChimeError(f"{table} lies in {location}, where a folder cannot be renamed in a moment; remove it there by its own tools")
-    folders = tuple(folder for suffix in BESIDE if (folder := Path(location + suffix)).is_dir())
+    folders = tuple(folder_at(location + suffix) for suffix in BESIDE if has_folder(location + suffix))
     if not folders:
         raise NotFoundError(f"nothing of {table} lies at {location}; what was declared with another location is to be removed by hand")
     subscriptions = [subscription for name in own if (subscription := platform.ledger.subscription(name)) is not None]
@@ -283,18 +284,11 @@ def expired(platform: Platform) -> list[Dropped]:
 
 def remove_expired(platform: Platform) -> list[Dropped]:
     """Remove the folders whose time is over; those that could not be removed whole are tried again by the next one."""
-    over = expired(platform)
-    for one in over:
-        shutil.rmtree(one.folder, ignore_errors=True)
-    return [one for one in over if not one.folder.exists()]
+    return [one for one in expired(platform) if remove_folder(one.folder)]
 
 
 def _aside(warehouse: str) -> Iterator[Dropped]:
-    """What lies between the tables of a local warehouse."""
-    for parent, folders, _ in os.walk(warehouse):
-        for name in folders:
-            if (found := _ASIDE.fullmatch(name)) and not Path(parent, name).is_symlink():
-                yield Dropped(folder=Path(parent, name), until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
-        if "_delta_log" in folders:
-            folders.clear()
-        folders[:] = [name for name in folders if not _ASIDE.fullmatch(name)]
+    """What was put aside between the tables of a local warehouse."""
+    for folder in folders_below(warehouse):
+        if found := _ASIDE.fullmatch(folder.name):
+            yield Dropped(folder=folder, until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))

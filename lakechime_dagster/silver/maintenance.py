@@ -5,12 +5,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableLog, since_first_change
 from lakechime_dagster.errors import LakeChimeError
+from lakechime_dagster.formats.files import folder_at, has_folder
 from lakechime_dagster.runtime.maintenance import Kept, Looked, carried_out, commits_after, policy_of, readers_of
 from lakechime_dagster.runtime.maintenance import keep as keep_table
 from lakechime_dagster.runtime.maintenance import look as look_at_table
@@ -39,10 +39,8 @@ def remove_empty_folders(location: str, before: int) -> int:
 
     A vacuum leaves them. Object stores have no folders; what is elsewhere than on this machine's disk has none to remove.
     """
-    root, removed = Path(location), 0
-    if "://" in location or not root.is_dir():
-        return 0
-    for folder in root.iterdir():
+    removed = 0
+    for folder in folder_at(location).iterdir() if has_folder(location) else ():
         if _OF_AN_APPEND.fullmatch(folder.name) and folder.stat().st_mtime_ns < before * 1_000_000:
             try:
                 folder.rmdir()

@@ -67,9 +67,9 @@ def test_of_two_that_looked_before_either_committed_one_is_refused(tmp_path: Pat
     states = [DeltaTable(log.location) for _ in range(2)]
     for name in "ab":
         staged(log, name, 7)
-    assert add_folder(states[0], log.files, "a", str(CONSUMER), 1, {})
+    assert add_folder(states[0], log.folder, "a", str(CONSUMER), 1, {})
     with pytest.raises(CommitFailedError):
-        add_folder(states[1], log.files, "b", str(CONSUMER), 1, {})
+        add_folder(states[1], log.folder, "b", str(CONSUMER), 1, {})
     assert ids(log) == [1, 7]
 
 
@@ -77,7 +77,7 @@ def test_an_append_of_others_meanwhile_is_no_hindrance_and_new_columns_are(tmp_p
     log = table_at(tmp_path)
     before = DeltaTable(log.location)
     write(tmp_path, rows((None, 1, 2, "b")))
-    assert add_folder(before, log.files, staged(log, "a", 7), str(CONSUMER), 1, {})
+    assert add_folder(before, log.folder, staged(log, "a", 7), str(CONSUMER), 1, {})
     assert ids(log) == [1, 2, 7]
     late = Late(log.location, log.table)
     with pytest.raises(ConsumerConflictError, match="look again"):
