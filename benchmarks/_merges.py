@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from benchmarks import _orders as orders
 from benchmarks._dlt_home import DltHome
 from benchmarks._plain import newest_rows
-from lakechime_dagster.cdc.job import ChangeJob, MessageFormat
-from lakechime_dagster.cdc.spark_refresh import follow
+from lakechime_dagster.cdc.job import CDCJob, MessageFormat
+from lakechime_dagster.cdc.spark_refresh import refresh_cdc
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
@@ -59,7 +59,7 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
     log = DeltaLog(bronze, CHANGES)
     ends = [SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
     range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
-    job = ChangeJob(
+    job = CDCJob(
         name="orders",
         location=str(table),
         format=MessageFormat(envelope=Debezium(), keys=orders.KEYS),
@@ -68,7 +68,7 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
         start=Checkpoint(sources={CHANGES: ends[0]}),
     )
     end = Checkpoint(position=Position(0, step), sources={CHANGES: ends[1]})
-    return follow(
+    return refresh_cdc(
         spark, job, CommitMetadata(consumer=ConsumerId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog
     )
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from benchmarks._followed import DATABASE
+from benchmarks._cdc_lake import DATABASE
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.settings import load_settings
 from tests.support.background import Background
 from tests.support.chain import Place, chain
-from tests.support.followed_table import FollowedTable
+from tests.support.deployed_table import DeployedTable
 from tests.support.mariadb import MariaDB, mariadb_server
 from tests.support.stack import debezium_settings, servers_folder
 from tests.support.stack_jars import ensure_stack_jars
@@ -105,7 +105,7 @@ def measure(minutes: float, rate: int) -> Measured:
 
 
 @contextmanager
-def followed() -> Iterator[tuple[MariaDB, FollowedTable]]:
+def followed() -> Iterator[tuple[MariaDB, DeployedTable]]:
     """A database, and its table in the lake."""
     settings = load_settings()
     spark = settings.spark.model_copy(update={"driver": "warm"})
@@ -117,8 +117,8 @@ def followed() -> Iterator[tuple[MariaDB, FollowedTable]]:
             rows = f"SELECT seq, 'customer', 1, NOW(6), 0 FROM seq_1_to_{ROWS}"
             session.run(f"CREATE DATABASE {DATABASE}", f"USE {DATABASE}", TABLE, f"INSERT INTO orders {rows}")
             session.close()
-            with chain(place, "benchmarks._followed", lambda kafka: {DATABASE: debezium_settings(DATABASE, mariadb, kafka)}) as running:
-                yield mariadb, FollowedTable(running, "shop.orders")
+            with chain(place, "benchmarks._cdc_lake", lambda kafka: {DATABASE: debezium_settings(DATABASE, mariadb, kafka)}) as running:
+                yield mariadb, DeployedTable(running, "shop.orders")
 
 
 def newest_batch(location: str, version: int | None = None) -> int | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError, open_store
     from lakechime_dagster.runtime.spark import SPARK
     from lakechime_dagster.sensors.trigger import lakechime_sensor
-    from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, SourceSchema, change_table
+    from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, SourceSchema, cdc_table
     from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor, Snapshot
     from lakechime_dagster.tables.declare import spark_table, sql_table
     from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, event_group, event_stream
@@ -44,9 +44,9 @@ __all__ = [
     "Account",
     "Asset",
     "CDCMerge",
+    "CDCTable",
     "CDCTableComponent",
     "Canal",
-    "ChangeTable",
     "Contract",
     "DCEStore",
     "DataChangeEvent",
@@ -90,7 +90,7 @@ __all__ = [
     "TableRows",
     "TriggerComponent",
     "build_definitions",
-    "change_table",
+    "cdc_table",
     "event_group",
     "event_stream",
     "every",
@@ -110,7 +110,7 @@ _MODULES = {
     "CDCMerge": "tables.cdc",
     "CDCTableComponent": "components",
     "Canal": "tables.databases",
-    "ChangeTable": "tables.cdc",
+    "CDCTable": "tables.cdc",
     "Contract": "tables.events",
     "DCEStore": "dce.contract",
     "DataChangeEvent": "dce.events",
@@ -156,7 +156,7 @@ _MODULES = {
     "TableRows": "tables.sources",
     "TriggerComponent": "components",
     "build_definitions": "definitions",
-    "change_table": "tables.cdc",
+    "cdc_table": "tables.cdc",
     "event_group": "tables.events",
     "event_stream": "tables.events",
     "every": "triggers.schedule",

@@ -31,7 +31,7 @@ from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.resource import LAKECHIME
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.tables.cdc import HOUR_LEVELS, CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import HOUR_LEVELS, CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake, QueryLog
@@ -41,7 +41,7 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import HOURS
 from lakechime_dagster.triggers.schedule import HoursOf, Schedule, Tick, every, hours_of, tick
 
-Declared = SourceTable | LakeTable | ChangeTable | EventStream | EventGroup
+Declared = SourceTable | LakeTable | CDCTable | EventStream | EventGroup
 Levels = Mapping[str, Mapping[str, str]]  # by table the types of its partition levels
 
 
@@ -402,7 +402,7 @@ class SqlTableComponent(LakePart):
 class CDCTableComponent(LakePart):
     """A lake table that replicates a table of a business database from its change messages."""
 
-    declare = staticmethod(change_table)
+    declare = staticmethod(cdc_table)
     example = """\
   name: silver.customers
   source:
@@ -486,7 +486,7 @@ def _names(declared: Declared) -> list[str]:
     """The tables of a declaration, and the group."""
     if isinstance(declared, EventStream):
         return [declared.table.name]
-    return [declared.name, *(one.name for one in (declared.beside if isinstance(declared, ChangeTable) else ()))]
+    return [declared.name, *(one.name for one in (declared.beside if isinstance(declared, CDCTable) else ()))]
 
 
 def _parts(tree: dg.ComponentTree) -> list[LakePart]:

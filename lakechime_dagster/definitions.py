@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import dagster as dg
 from typing_extensions import assert_never
 
-from lakechime_dagster.assets.cdc import bronze_asset, change_asset, monitor_checks, watched
+from lakechime_dagster.assets.cdc import bronze_asset, cdc_asset, monitor_checks, watched
 from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import (
     event_asset,
@@ -37,7 +37,7 @@ from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, outside_sensor, verify_sensor
 from lakechime_dagster.sensors.trigger import subscription_sensor
 from lakechime_dagster.settings import load_settings, project_folder
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Table, Target, foreign_sources, named_types, reading_name
 from lakechime_dagster.tables.load import load_lake
@@ -121,8 +121,8 @@ def _asset(
                 return table_asset(lake, table, subscriptions[table.name], planned)
             case BronzeTable():
                 return bronze_asset(lake, table, subscriptions[table.name])
-            case ChangeTable():
-                return change_asset(lake, table, subscriptions[table.name])
+            case CDCTable():
+                return cdc_asset(lake, table, subscriptions[table.name])
             case EventTable():
                 return event_asset(lake, table, subscriptions[table.name])
             case _:
@@ -209,14 +209,14 @@ def _check_accounts(lake: Lake) -> None:
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:
     """The checks of a run; of a table that is watched those that it reports itself, as others are made at times of their own."""
-    return [spec.key for spec in check_specs(table)] if isinstance(table, ChangeTable) else None
+    return [spec.key for spec in check_specs(table)] if isinstance(table, CDCTable) else None
 
 
 def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
     """Tables with their checks, but for those that monitors make at times of their own."""
     several = list(tables)
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*[asset_key(table.name) for table in several])
-    apart = [key for table in several if isinstance(table, ChangeTable) for key in monitor_check_keys(table)]
+    apart = [key for table in several if isinstance(table, CDCTable) for key in monitor_check_keys(table)]
     return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
 
 

@@ -35,7 +35,7 @@ CALLED = (
     "RunningExecution",
     "SourceTable",
     "LakeTable",
-    "ChangeTable",
+    "CDCTable",
     "EventGroup",
     "EventStream",
     "Schedule",

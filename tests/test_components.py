@@ -24,7 +24,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime import resource
 from lakechime_dagster.runtime.resource import declared_subscriptions, lake_of_definitions
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Canal, Database, Debezium, Limits, Monitor
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
@@ -139,7 +139,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
         CDCTableComponent,
         CDC,
         [
-            change_table(
+            cdc_table(
                 "silver.orders",
                 source=KafkaTopic("shop.orders", bootstrap="broker:9092", options={"sasl.password": "$PASSWORD"}, max_offsets=None),
                 envelope=Canal(binary="base64", omits_unchanged=True),  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
         CDCTableComponent,
         DEBEZIUM,
         [
-            change_table(
+            cdc_table(
                 "silver.orders",
                 source=JsonLines("in"),
                 envelope=Debezium(settings={"decimal.handling.mode": "string"}),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.jobs import bronze_job_of, change_job_of
+from lakechime_dagster.assets.jobs import bronze_job_of, cdc_job_of
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.cdc.database import check_source_queries
-from lakechime_dagster.cdc.job import BronzeJob, ChangeJob, format_of
+from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.declared import outside_inputs
@@ -20,7 +20,7 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.runtime.spark import ON_SPARK, SparkAttempt, SparkResource, account_confs
-from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, CDCTable
 from lakechime_dagster.tables.databases import UNDECLARED, Limits
 from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake
@@ -54,7 +54,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> 
     )
 
 
-def change_asset(lake: Lake, table: ChangeTable, subscription: Subscription) -> dg.AssetsDefinition:
+def cdc_asset(lake: Lake, table: CDCTable, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a table that follows a database; it depends on its table of messages."""
     metadata = {**_metadata(table, subscription), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
     given = declared(lake, table, metadata, KINDS)
@@ -63,7 +63,7 @@ def change_asset(lake: Lake, table: ChangeTable, subscription: Subscription) -> 
         table,
         subscription,
         given,
-        lambda spark, running, log: merged(spark, running, change_job_of(table, running), log, table.write_as),
+        lambda spark, running, log: merged(spark, running, cdc_job_of(table, running), log, table.write_as),
     )
 
 
@@ -82,15 +82,15 @@ def ingested(
 
 
 def merged(
-    spark: SparkResource, running: RunningExecution, job: ChangeJob, log: Callable[[str], None], write_as: Account | None
+    spark: SparkResource, running: RunningExecution, job: CDCJob, log: Callable[[str], None], write_as: Account | None
 ) -> SparkAttempt:
     """One attempt at an execution of a CDC table, likewise."""
     with ON_SPARK:
-        from lakechime_dagster.cdc.spark_refresh import follow
+        from lakechime_dagster.cdc.spark_refresh import refresh_cdc
 
     confs = account_confs(write_as, job.location)
     return spark.attempt(
-        running, log, lambda session: follow(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
+        running, log, lambda session: refresh_cdc(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
     )
 
 
@@ -100,7 +100,7 @@ def inputs_outside(table: BronzeTable | EventTable) -> dict[str, dg.AssetIn]:
     return {f"outside_{number}": dg.AssetIn(key=key, dagster_type=dg.Nothing) for number, key in enumerate(keys)}
 
 
-def _metadata(table: BronzeTable | ChangeTable, subscription: Subscription) -> dict[str, Any]:
+def _metadata(table: BronzeTable | CDCTable, subscription: Subscription) -> dict[str, Any]:
     return {"waits for": subscription.condition, "keys": ", ".join(table.keys), "dagster/table_name": table.name}
 
 
@@ -112,45 +112,45 @@ def _check_envelope(table: BronzeTable) -> None:
         raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem
 
 
-def watched(lake: Lake) -> list[ChangeTable]:
+def watched(lake: Lake) -> list[CDCTable]:
     """The tables of a lake that follow a database."""
-    return [table for table in lake.targets if isinstance(table, ChangeTable)]
+    return [table for table in lake.targets if isinstance(table, CDCTable)]
 
 
-def monitor_checks(table: ChangeTable) -> list[dg.AssetChecksDefinition]:
+def monitor_checks(table: CDCTable) -> list[dg.AssetChecksDefinition]:
     """The checks of a table, those of `monitor_check_keys`."""
     made = {KEEPS_UP: _keeps_up, NOTHING_LOST: _nothing_lost, SAME_AS_DATABASE: _same_as_database}
     return [made[key.name](table) for key in monitor_check_keys(table)]
 
 
-def _keeps_up(table: ChangeTable) -> dg.AssetChecksDefinition:
+def _keeps_up(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
 
     @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         from lakechime_dagster.cdc.monitor_service import keeping_up
-        from lakechime_dagster.cdc.service import Followed
+        from lakechime_dagster.cdc.service import Replica
 
-        return kept_up(keeping_up(Followed(lakechime.platform(), table)), monitor.limits)
+        return kept_up(keeping_up(Replica(lakechime.platform(), table)), monitor.limits)
 
     return check
 
 
-def _nothing_lost(table: ChangeTable) -> dg.AssetChecksDefinition:
+def _nothing_lost(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
     description = "Of each transaction that ended within a day, as many changes came as its end tells."
 
     @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         from lakechime_dagster.cdc.monitor_service import transactions_counted
-        from lakechime_dagster.cdc.service import Followed
+        from lakechime_dagster.cdc.service import Replica
 
-        return whole(transactions_counted(Followed(lakechime.platform(), table), monitor))
+        return whole(transactions_counted(Replica(lakechime.platform(), table), monitor))
 
     return check
 
 
-def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
+def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor
     assert monitor is not None
     there = ", ".join(dict.fromkeys(one.table for one in monitor.databases.values()))
@@ -164,9 +164,9 @@ def _same_as_database(table: ChangeTable) -> dg.AssetChecksDefinition:
         if not platform.log(table.name, table.location).exists():
             return not_there(table)
         with ON_SPARK:
-            from lakechime_dagster.cdc.spark_compare import followed, monitored, opened_driver
+            from lakechime_dagster.cdc.spark_compare import compared_table, monitored, opened_driver
         with opened_driver(platform, context.log.info) as driver:
-            return same(monitored(driver.spark, followed(platform, table), monitor), table)
+            return same(monitored(driver.spark, compared_table(platform, table), monitor), table)
 
     return check
 
@@ -175,7 +175,7 @@ MAX_SHOWN = 50  # keys, or sources, of the metadata
 MAX_TOLD = 5  # transactions that an alarm names
 
 
-def not_there(table: ChangeTable) -> dg.AssetCheckResult:
+def not_there(table: CDCTable) -> dg.AssetCheckResult:
     """Before its first step there is no table to be compared: nothing is wrong, and nothing known."""
     description = f"{table.name} is not there yet, as no step of it has been: it is compared then"
     return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description=description)
@@ -225,7 +225,7 @@ def _lacking(one: Lacking) -> tuple[object, ...]:
     return one.source, f"{topic}[{partition}]@{offset}", list(one.position) or "", one.expected, one.found, sure
 
 
-def same(found: Monitored, table: ChangeTable) -> dg.AssetCheckResult:
+def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
     """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or where columns are lacking."""
     renamed = set(map(folded, table.names))
     lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
-from lakechime_dagster.cdc.job import BronzeJob, ChangeJob, format_of
+from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -14,7 +14,7 @@ from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses, requested_of_group, requested_of_stream
 from lakechime_dagster.silver.results import EventJob, GroupJob
 from lakechime_dagster.spark.job import InputJob, TableJob
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable, Drift
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
@@ -43,7 +43,7 @@ def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, froze
         location=table.location,
         feed=table.feed if isinstance(table, FeedTable) and not isinstance(table.feed, TableRows) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
-        max_commits=MAX_COMMITS if isinstance(table, ChangeTable) else None,
+        max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
         requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
         unread=unread or {},
@@ -126,11 +126,11 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
     )
 
 
-def change_job_of(table: ChangeTable, running: RunningExecution) -> ChangeJob:
+def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
     """What one execution asks of Spark for a table that follows a database, which is read here for its columns."""
     bronze = table.bronze
     end = running.execution.end.sources.get(bronze.name)
-    return ChangeJob(
+    return CDCJob(
         name=table.name,
         location=running.platform.location(table.name, table.location),
         bronze=InputJob(

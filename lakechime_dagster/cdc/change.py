@@ -88,7 +88,7 @@ class Change:
     columns: Mapping[str, Any] = field(default_factory=dict)
     omitted: tuple[str, ...] = ()  # columns that the row has, and the change does not carry
     continues: Key | None = None
-    transaction: int | None = None  # of a database that may check its keys at the end of one only; see `fold`
+    transaction: int | None = None  # of a database that may check its keys at the end of one only; see `merge`
     event_ms: int | None = None  # the database's time of the change: information, never an order
     snapshot: str | None = None  # the connector's mark of a row that a snapshot read, such as `first` or `incremental`
 

@@ -51,7 +51,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What a history needs of a key's base beside its image.
+    """What a history needs of a key's base beside its row state.
 
     Attributes:
         start_seq: The order at which its open row starts; None if none is open.
@@ -66,7 +66,7 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class Histories:
-    """What is kept of a table with its history: all that `fold` keeps, how the open rows of bases started, times of truncations."""
+    """What is kept of a table with its history: all that `merge` keeps, how the open rows of bases started, times of truncations."""
 
     kept: Kept = field(default_factory=Kept)
     bases: Mapping[Key, Base] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def with_changes(histories: Histories, changes: Collection[Change]) -> HistorySt
 def collected(
     histories: Histories, source: str, low_watermark: Order, columns: Collection[str] = (), track: TrackHistory = TRACK_ALL
 ) -> Histories:
-    """What is kept once nothing of a source is expected below the low watermark any more; see `fold.collected`.
+    """What is kept once nothing of a source is expected below the low watermark any more; see `merge.collected`.
 
     Rows that ended below it are forgotten here: they stay in the table as they are.
     """
@@ -153,7 +153,7 @@ def _rows(histories: Histories, key: Key, below: Order, columns: Collection[str]
     """The rows of a key since the one that is open in its base, by the events below an order."""
     base, rows = histories.bases.get(key, Base()), list[HistoryRow]()
     for state in _states(histories, key, below):
-        row = None if state.waiting else state.image.row({*state.image.columns, *columns})
+        row = None if state.waiting else state.row_state.row({*state.row_state.columns, *columns})
         if state.event is not None:
             _go_on(rows, row, state.event, track)
         elif row is not None and base.start_seq is not None:

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Image, Kept, Refused, Row, Soft, Window, event_of, with_changes
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Refused, Row, RowState, Soft, Window, event_of, with_changes
 from lakechime_dagster.cdc.wire import Span, encoded
 from lakechime_dagster.compat import StrEnum
 
 
-class Fate(StrEnum):
+class ChangeOutcome(StrEnum):
     """What became of a change; of each of them one thing.
 
     Attributes:
         APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a column of it.
-        FOLDED: Newer ones of the same step say all that it said.
+        MERGED: Newer ones of the same step say all that it said.
         STALE: What was known before the step says all that it said: it came late.
         DELIVERED_AGAIN: It was there before.
         TRUNCATED: A truncation above it took what it said.
@@ -27,7 +27,7 @@ class Fate(StrEnum):
     """
 
     APPLIED = "applied"
-    FOLDED = "folded"
+    MERGED = "merged"
     STALE = "stale"
     DELIVERED_AGAIN = "delivered again"
     TRUNCATED = "truncated"
@@ -48,7 +48,7 @@ class Known:
 
     source: str
     row: Row | None = None
-    base: Image = field(default_factory=Image)
+    base: RowState = field(default_factory=RowState)
     waiting: frozenset[str] = frozenset()
     span: Span | None = None
     changes: tuple[Change, ...] = ()
@@ -74,8 +74,8 @@ class KeyStep:
         key: Its values.
         source: What feeds it.
         before: The table's row before; None if it had none.
-        after: The table's row now; None if it has none. One that was deleted has an image that ended.
-        image: What is known of the key now, which stands beside the row.
+        after: The table's row now; None if it has none. One that was deleted has a row state that ended.
+        row_state: What is known of the key now, which stands beside the row.
         added: The changes to remember.
         waits: Its row waits for a column.
     """
@@ -84,23 +84,23 @@ class KeyStep:
     source: str
     before: Row | None
     after: Row | None
-    image: Image
+    row_state: RowState
     added: tuple[Change, ...]
     waits: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which fate.
+    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which outcome.
 
-    `outcomes` has the fate of each change that is to be remembered; `kept` is what their rows rest on.
+    `change_outcomes` has the outcome of each change that is to be remembered; `kept` is what their rows rest on.
     """
 
     keys: tuple[KeyStep, ...]
     refused: tuple[Refused, ...]
-    fates: Counter[Fate]
+    outcomes: Counter[ChangeOutcome]
     kept: Kept
-    outcomes: tuple[tuple[Change, Fate], ...] = ()
+    change_outcomes: tuple[tuple[Change, ChangeOutcome], ...] = ()
 
 
 def merged(
@@ -119,33 +119,33 @@ def merged(
         low_watermarks: By source the order below which it is forgotten which rows were deleted.
         soft: How rows stay that were deleted; None where they do not.
     """
-    fresh, fates = _fresh(known, told)
+    fresh, outcomes = _fresh(known, told)
     strayed, fresh = _strayed(known, fresh)
     windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
     step = with_changes(Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh)
     refused = (*strayed, *step.refused)
-    fates[Fate.QUARANTINED] += len(refused)
+    outcomes[ChangeOutcome.QUARANTINED] += len(refused)
     dropped = {id(one.change) for one in refused}
     added: dict[Key, list[Change]] = {}
     for change in fresh:
         if id(change) not in dropped:
             added.setdefault(change.key, []).append(change)
-    keys, outcomes = list[KeyStep](), list[tuple[Change, Fate]]()
+    keys, change_outcomes = list[KeyStep](), list[tuple[Change, ChangeOutcome]]()
     for key in step.kept.windows:
         before = known.get(key)
         one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
         ends = truncated.get(one.source, frozenset())
-        outcomes += [(change, _fate(one, change, before.newest if before else BEFORE_ALL, ends)) for change in one.added]
+        change_outcomes += [(change, _outcome(one, change, before.newest if before else BEFORE_ALL, ends)) for change in one.added]
         keys.append(one)
-    fates.update(fate for _, fate in outcomes)
-    return Merged(keys=tuple(keys), refused=refused, fates=fates, kept=step.kept, outcomes=tuple(outcomes))
+    outcomes.update(outcome for _, outcome in change_outcomes)
+    return Merged(keys=tuple(keys), refused=refused, outcomes=outcomes, kept=step.kept, change_outcomes=tuple(change_outcomes))
 
 
-def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[Fate]]:
+def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[ChangeOutcome]]:
     """The changes that were not there before, each once, in their order."""
     fresh: list[Change] = []
     seen: dict[tuple[Key, str, Order], Change] = {}
-    fates = Counter[Fate]()
+    outcomes = Counter[ChangeOutcome]()
     for change in sorted(told, key=lambda one: (one.source, one.order)):
         event = change.key, change.source, event_of(change.order)
         before = known.get(change.key)
@@ -153,10 +153,10 @@ def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Cha
         if (again is not change and _content(again) == _content(change)) or (
             before is not None and before.source == change.source and before.has(change)
         ):
-            fates[Fate.DELIVERED_AGAIN] += 1
+            outcomes[ChangeOutcome.DELIVERED_AGAIN] += 1
         else:
             fresh.append(change)
-    return fresh, fates
+    return fresh, outcomes
 
 
 def _strayed(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Refused], list[Change]]:
@@ -178,36 +178,36 @@ def _strayed(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[R
 
 
 def _key_step(kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None) -> KeyStep:
-    window, image = kept.windows[key], kept.image(key) if soft is None else soft.image(kept, key)
-    wanted = {name for one in window.changes if one.operation.is_upsert and one.order > image.deleted for name in one.omitted}
-    if before is not None and image.upserted is not None and (before.base.upserted or BEFORE_ALL) > image.deleted:
+    window, row_state = kept.windows[key], kept.row_state(key) if soft is None else soft.row_state(kept, key)
+    wanted = {name for one in window.changes if one.operation.is_upsert and one.order > row_state.deleted for name in one.omitted}
+    if before is not None and row_state.upserted is not None and (before.base.upserted or BEFORE_ALL) > row_state.deleted:
         wanted |= before.waiting
-    row = image.row({*image.columns, *wanted})
+    row = row_state.row({*row_state.columns, *wanted})
     return KeyStep(
         key=key,
         source=window.source,
         before=before.row if before else None,
         after=row,
-        image=image,
+        row_state=row_state,
         added=added,
-        waits=image.upserted is not None and image.ended is None and row is None,
+        waits=row_state.upserted is not None and row_state.ended is None and row is None,
     )
 
 
-def _fate(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]) -> Fate:
-    image, order = step.image, change.order
-    if step.waits and change.operation.is_upsert and order > image.deleted:
-        return Fate.WAITING
-    if order in _told(image) or any(carried == order for carried, _ in image.columns.values()):
-        return Fate.APPLIED
+def _outcome(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]) -> ChangeOutcome:
+    row_state, order = step.row_state, change.order
+    if step.waits and change.operation.is_upsert and order > row_state.deleted:
+        return ChangeOutcome.WAITING
+    if order in _told(row_state) or any(carried == order for carried, _ in row_state.columns.values()):
+        return ChangeOutcome.APPLIED
     if any(end > order for end in ends):
-        return Fate.TRUNCATED
-    return Fate.STALE if order < newest else Fate.FOLDED
+        return ChangeOutcome.TRUNCATED
+    return ChangeOutcome.STALE if order < newest else ChangeOutcome.MERGED
 
 
-def _told(image: Image) -> list[Order]:
+def _told(row_state: RowState) -> list[Order]:
     """The orders at which the row was told last, and began and ended by deletions."""
-    return [order for order in (image.upserted, image.deleted, image.ended and image.ended.order) if order is not None]
+    return [order for order in (row_state.upserted, row_state.deleted, row_state.ended and row_state.ended.order) if order is not None]
 
 
 def _content(change: Change) -> tuple[object, ...]:

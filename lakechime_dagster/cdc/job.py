@@ -106,7 +106,7 @@ FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merg
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeJob:
+class CDCJob:
     """One execution of a CDC table, by the new rows of its bronze table.
 
     `names` gives the table's names of columns that have others in the database; of `personal` ones the log records nothing.
@@ -138,7 +138,7 @@ class ChangeJob:
         """Whether the table holds a row for each time that a tracked column changed."""
         return self.merge.stored_as_scd_type == 2
 
-    def after(self, empty_steps: int) -> "ChangeJob":
+    def after(self, empty_steps: int) -> "CDCJob":
         """The same after so many steps in a row that left the table without a commit: beyond the most that may, this one commits."""
         most = self.merge.max_continuous_empty_commits
         return replace(self, may_complete_empty=False) if most is not None and empty_steps >= most else self

@@ -39,7 +39,7 @@ from lakechime_dagster.cdc.state import Role, TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
-from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.databases import Canal, Monitor, Snapshot
 from lakechime_dagster.tables.names import spelled_as
 
@@ -97,7 +97,7 @@ class Chunk:
     version: int | None
 
 
-def task_of(platform: Platform, table: ChangeTable) -> LoadTask:
+def task_of(platform: Platform, table: CDCTable) -> LoadTask:
     """The task of a declared table."""
     location = platform.location(table.name, table.location)
     return LoadTask(
@@ -110,7 +110,7 @@ def task_of(platform: Platform, table: ChangeTable) -> LoadTask:
     )
 
 
-def repair_declared(platform: Platform, table: ChangeTable, monitor: Monitor, keys: Sequence[Key], *, dry_run: bool = False) -> Repaired:
+def repair_declared(platform: Platform, table: CDCTable, monitor: Monitor, keys: Sequence[Key], *, dry_run: bool = False) -> Repaired:
     """Repair keys of a declared table, and register the commit, so that the table's trigger sees it at once.
 
     Raises:
@@ -453,7 +453,7 @@ def _parts() -> tuple[exp.Condition, exp.Condition, exp.Condition]:
 
 
 def history_loaded(
-    platform: Platform, table: ChangeTable, snapshot: Snapshot, path: Path, size: int, *, dry_run: bool = False
+    platform: Platform, table: CDCTable, snapshot: Snapshot, path: Path, size: int, *, dry_run: bool = False
 ) -> Iterator[Chunk]:
     """Load a dump into a declared table, and register each commit, so that the table's trigger sees it at once.
 

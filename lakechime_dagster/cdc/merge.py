@@ -20,11 +20,11 @@ class Ended(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
+class RowState:
     """What is known of a key's row up to some order: enough to go on with changes above it.
 
     `columns` are those above the newest deletion, each with the order of the change that carried it. Where rows stay that the
-    database deleted (`soft`), the image of one is as it was, and says how it `ended`; no other image does.
+    database deleted (`soft`), the row state of one is as it was, and says how it `ended`; no other row state does.
     """
 
     upserted: Order | None = None  # the newest upsert above the newest deletion; None: the row does not live
@@ -33,7 +33,7 @@ class Image:
     ended: Ended | None = None
 
     @property
-    def lasting(self) -> "Image":
+    def lasting(self) -> "RowState":
         """The same before the row ended."""
         return self if self.ended is None else replace(self, ended=None)
 
@@ -48,13 +48,13 @@ class Image:
             return None
         return {name: self.columns[name][1] for name in columns}
 
-    def before(self, order: Order) -> "Image":
+    def before(self, order: Order) -> "RowState":
         """What of this was so before an order; columns that were carried again since are not known."""
         columns = {name: held for name, held in self.columns.items() if held[0] < order}
         upserted = self.upserted if self.upserted is not None and self.upserted < order else None
-        return Image(upserted=upserted, deleted=self.deleted, columns=columns)
+        return RowState(upserted=upserted, deleted=self.deleted, columns=columns)
 
-    def found_at(self, order: Order) -> "Image":
+    def found_at(self, order: Order) -> "RowState":
         """What of this the change at an order found; what a later reading of the database carried again is not known."""
         ended = None if self.ended is None else self.ended.order
         orders = [self.upserted, self.deleted, ended, *(held[0] for held in self.columns.values())]
@@ -62,33 +62,33 @@ class Image:
         if not later:
             return self
         if self.deleted in later:
-            return Image()
+            return RowState()
         columns = {name: held for name, held in self.columns.items() if held[0] not in later}
         upserted, ended = None if self.upserted in later else self.upserted, None if ended in later else self.ended
         return replace(self, upserted=upserted, columns=columns, ended=ended)
 
-    def without(self, deleted: Order) -> "Image":
+    def without(self, deleted: Order) -> "RowState":
         """After a deletion or truncation, which takes what came before it; what is newer stays."""
         if deleted <= self.deleted:
             return self
         lives = self.upserted is not None and self.upserted > deleted
         columns = {name: held for name, held in self.columns.items() if held[0] > deleted}
-        return Image(upserted=self.upserted if lives else None, deleted=deleted, columns=columns)
+        return RowState(upserted=self.upserted if lives else None, deleted=deleted, columns=columns)
 
-    def carrying(self, order: Order, columns: Row) -> "Image":
+    def carrying(self, order: Order, columns: Row) -> "RowState":
         """After an upsert that carries these columns."""
         if order <= self.deleted:
             return self
         newer = {name: (order, value) for name, value in columns.items() if name not in self.columns or order >= self.columns[name][0]}
-        return Image(upserted=max(order, self.upserted or order), deleted=self.deleted, columns={**self.columns, **newer})
+        return RowState(upserted=max(order, self.upserted or order), deleted=self.deleted, columns={**self.columns, **newer})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """What is kept of a key: an image of all that is final, and the changes above it, which late ones may still come between."""
+    """What is kept of a key: a row state of all that is final, and the changes above it, which late ones may still come between."""
 
     source: str
-    base: Image = field(default_factory=Image)
+    base: RowState = field(default_factory=RowState)
     changes: tuple[Change, ...] = ()
 
 
@@ -104,49 +104,49 @@ class Kept:
     truncated: Mapping[str, frozenset[Order]] = field(default_factory=dict)
     low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     _turns: dict[Key, "Turns"] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _images: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _found: dict[tuple[Key, Order], Image] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _row_states: dict[tuple[Key, Order], RowState] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _found: dict[tuple[Key, Order], RowState] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def image(self, key: Key, below: Order = AFTER_ALL) -> Image:
+    def row_state(self, key: Key, below: Order = AFTER_ALL) -> RowState:
         """What is known of a key by the changes below an order. It is computed once: what others continue is asked of many times."""
-        if not self._images:
+        if not self._row_states:
             self._continue_all()
         window = self.windows.get(key)
         if window is None:
-            return Image()
-        found = self._images.get((key, below))
+            return RowState()
+        found = self._row_states.get((key, below))
         if found is None:
-            found = self._images[key, below] = self._image(window, self._turns_of(key), key, below)
+            found = self._row_states[key, below] = self._row_state(window, self._turns_of(key), key, below)
         return found
 
-    def found(self, key: Key, order: Order) -> Image:
-        """What the change at an order found of a key: its image there, without what later readings of the database told."""
+    def found(self, key: Key, order: Order) -> RowState:
+        """What the change at an order found of a key: its row state there, without what later readings of the database told."""
         window = self.windows.get(key)
         if window is None:
-            return Image()
+            return RowState()
         turns, base = self._turns_of(key), window.base.found_at(order)
         later = [one for one in turns.reads if one.is_read_after(order)]
         if not later and base is window.base:
-            return self.image(key, order)
-        image = self._found.get((key, order))
-        if image is None:
+            return self.row_state(key, order)
+        row_state = self._found.get((key, order))
+        if row_state is None:
             known = Turns(one for one in window.changes if one.order not in later)
-            image = self._found[key, order] = self._image(replace(window, base=base), known, key, order)
-        return image
+            row_state = self._found[key, order] = self._row_state(replace(window, base=base), known, key, order)
+        return row_state
 
     def _continue_all(self) -> None:
         """Computes what each key change continues, the first ones first, so that none has to go back over all that its row was before."""
-        self._images[(), BEFORE_ALL] = Image()
+        self._row_states[(), BEFORE_ALL] = RowState()
         changes = [change for window in self.windows.values() for change in window.changes if change.continues is not None]
         for change in sorted(changes, key=_order):
-            self.continued(Image(), change)
+            self.continued(RowState(), change)
 
-    def _image(self, window: Window, turns: "Turns", key: Key, below: Order) -> Image:
+    def _row_state(self, window: Window, turns: "Turns", key: Key, below: Order) -> RowState:
         ends = [order for order in (window.base.end, *self.truncated.get(window.source, ())) if order < below]
-        image = window.base.before(below).without(max([*ends, self._taken_below(turns, key, below)]))
-        for change in turns.upserts_between(image.deleted, below):
-            image = self.continued(image, change).carrying(change.order, change.columns)
-        return image
+        row_state = window.base.before(below).without(max([*ends, self._taken_below(turns, key, below)]))
+        for change in turns.upserts_between(row_state.deleted, below):
+            row_state = self.continued(row_state, change).carrying(change.order, change.columns)
+        return row_state
 
     def _taken_below(self, turns: "Turns", key: Key, below: Order) -> Order:
         """The greatest order at which a deletion below an order takes what is there.
@@ -180,12 +180,12 @@ class Kept:
                 del rows[:1]
         return deletion.order
 
-    def continued(self, image: Image, change: Change) -> Image:
-        """An image with the columns that a key change takes from its old key; as it is where the change is none."""
+    def continued(self, row_state: RowState, change: Change) -> RowState:
+        """A row state with the columns that a key change takes from its old key; as it is where the change is none."""
         if change.continues is None:
-            return image
+            return row_state
         old = self.found(change.continues, self._left(change))
-        return image.carrying(change.order, {name: value for name, (_, value) in old.columns.items()})
+        return row_state.carrying(change.order, {name: value for name, (_, value) in old.columns.items()})
 
     def _left(self, change: Change) -> Order:
         """The order below which a key change takes the columns of its old key: where its deletion takes the row from."""
@@ -286,18 +286,18 @@ def _reason(change: Change, window: Window | None, low_watermark: Order) -> str 
     return None
 
 
-def collected(kept: Kept, source: str, low_watermark: Order, image_of: Callable[[Kept, Key, Order], Image] = Kept.image) -> Kept:
+def collected(kept: Kept, source: str, low_watermark: Order, row_state_of: Callable[[Kept, Key, Order], RowState] = Kept.row_state) -> Kept:
     """What is kept once nothing of a source is expected below the low watermark any more: changes below it become part of the bases.
 
     A low watermark stands between two transactions, and never goes back. What comes below it all the same is taken for a key that
-    is known, and refused for another: its row may have been deleted since. `image_of` says what is known of a key below an order.
+    is known, and refused for another: its row may have been deleted since. `row_state_of` says what is known of a key below an order.
     """
     low_watermark = max(low_watermark, kept.low_watermarks.get(source, BEFORE_ALL))
     windows = dict(kept.windows)
     for key, window in kept.windows.items():
         if window.source != source:
             continue
-        base = image_of(kept, key, low_watermark)
+        base = row_state_of(kept, key, low_watermark)
         changes = tuple(change for change in window.changes if change.order >= low_watermark)
         if changes or base.upserted is not None:
             windows[key] = Window(source=source, base=base, changes=changes)
@@ -350,7 +350,7 @@ class State:
     """A key after an event, or by its base alone."""
 
     event: Event | None
-    image: Image
+    row_state: RowState
     waiting: frozenset[str]  # for columns that the row has, and nobody carried
 
 
@@ -358,16 +358,16 @@ def states_of(
     kept: Kept, truncated_at: TruncatedAt, key: Key, below: Order = AFTER_ALL, waiting: frozenset[str] = frozenset()
 ) -> Iterator[State]:
     """What a key of which something is kept is in its base, which is `waiting` for columns, and after each event below an order."""
-    image = kept.windows[key].base.lasting
-    yield State(None, image, waiting)
+    row_state = kept.windows[key].base.lasting
+    yield State(None, row_state, waiting)
     for event in _events(kept, truncated_at, key, below):
         if event.upsert is None:
-            image = image.without(event.order)
-            waiting = waiting if image.upserted is not None else frozenset()
-        elif event.order > image.deleted:
-            image = kept.continued(image, event.upsert).carrying(event.order, event.upsert.columns)
-            waiting = waiting.union(event.upsert.omitted) - image.columns.keys()
-        yield State(event, image, waiting)
+            row_state = row_state.without(event.order)
+            waiting = waiting if row_state.upserted is not None else frozenset()
+        elif event.order > row_state.deleted:
+            row_state = kept.continued(row_state, event.upsert).carrying(event.order, event.upsert.columns)
+            waiting = waiting.union(event.upsert.omitted) - row_state.columns.keys()
+        yield State(event, row_state, waiting)
 
 
 def _events(kept: Kept, truncated_at: TruncatedAt, key: Key, below: Order) -> list[Event]:
@@ -390,19 +390,19 @@ class Soft:
 
     truncated_at: Mapping[tuple[str, Order], int | None] = field(default_factory=dict)
 
-    def image(self, kept: Kept, key: Key, below: Order = AFTER_ALL) -> Image:
+    def row_state(self, kept: Kept, key: Key, below: Order = AFTER_ALL) -> RowState:
         """What is known of a key's row by the changes below an order; of one that does not live as it was, and how it ended."""
-        image = kept.image(key, below)
-        if image.upserted is not None or key not in kept.windows:
-            return image
+        row_state = kept.row_state(key, below)
+        if row_state.upserted is not None or key not in kept.windows:
+            return row_state
         was = None
         for state in states_of(kept, self.truncated_at, key, below):
-            if state.image.upserted is not None:
-                was = state.image
+            if state.row_state.upserted is not None:
+                was = state.row_state
             elif was is not None and was.ended is None and state.event is not None:
                 was = replace(was, ended=Ended(state.event.order, state.event.at))
-        return was or image
+        return was or row_state
 
     def collected(self, kept: Kept, source: str, low_watermark: Order) -> Kept:
-        """What is kept once nothing of a source is expected below the low watermark any more; see `fold.collected`."""
-        return collected(kept, source, low_watermark, self.image)
+        """What is kept once nothing of a source is expected below the low watermark any more; see `merge.collected`."""
+        return collected(kept, source, low_watermark, self.row_state)

@@ -12,7 +12,7 @@ from sqlglot import exp
 from lakechime_dagster.cdc.change import REPAIRS
 from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Parsed, Within, counted
 from lakechime_dagster.cdc.record import END, Control, Kind
-from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.errors import FeedUnreadableError
 from lakechime_dagster.formats.delta_rows import TABLE, column, known, since, texts
 from lakechime_dagster.settings import in_project
@@ -24,34 +24,34 @@ from lakechime_dagster.triggers.schedule import DAY_MS
 _HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
 
 
-def keeping_up(followed: Followed) -> KeepingUp:
+def keeping_up(replica: Replica) -> KeepingUp:
     """What can be measured of a table now; no database is asked."""
-    now_ms = followed.platform.store.now()
+    now_ms = replica.platform.store.now()
     problems: list[str] = []
-    unread = _unread(followed, problems)
+    unread = _unread(replica, problems)
     return KeepingUp(
-        table=followed.table.name,
+        table=replica.table.name,
         now_ms=now_ms,
-        consumers=_consumers(followed, bool(unread)),
+        consumers=_consumers(replica, bool(unread)),
         unread=unread,
-        parsed=_parsed(followed, now_ms),
+        parsed=_parsed(replica, now_ms),
         problems=tuple(problems),
-        waiting=followed.waiting(),
-        quarantined=followed.quarantine.count(),
+        waiting=replica.waiting(),
+        quarantined=replica.quarantine.count(),
     )
 
 
-def _parsed(followed: Followed, now_ms: int) -> dict[str, Parsed]:
+def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
     """The newest times of each source: by what is remembered, and the messages of the last day."""
     in_table: dict[str, int] = {}
-    for row in followed.places():
+    for row in replica.places():
         if row.ts_ms is not None:
             in_table[row.source] = max(row.ts_ms, in_table.get(row.source, 0))
     newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
     is_recent = exp.GTE(this=column("ts_ms"), expression=exp.Literal.number(now_ms - DAY_MS))
     newest = newest.where(texts("kind", Kind.CHANGE.value), is_recent).group_by(column("source"))
-    recent = {row["source"]: row["at"] for row in followed.bronze.query(newest)}
-    beats = _heartbeats(followed, now_ms - DAY_MS)
+    recent = {row["source"]: row["at"] for row in replica.bronze.query(newest)}
+    beats = _heartbeats(replica, now_ms - DAY_MS)
     return {
         source: Parsed(
             in_messages=recent.get(source, in_table.get(source)),
@@ -62,11 +62,11 @@ def _parsed(followed: Followed, now_ms: int) -> dict[str, Parsed]:
     }
 
 
-def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
+def _heartbeats(replica: Replica, since_ms: int) -> dict[str, int]:
     """When the last heartbeat of each server came, of those since a time."""
     newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
     newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
-    rows = followed.bronze.query(newest.group_by(column("topic"), column("source")))
+    rows = replica.bronze.query(newest.group_by(column("topic"), column("source")))
     found: dict[str, int] = {}
     for row in rows:
         server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
@@ -74,10 +74,10 @@ def _heartbeats(followed: Followed, since_ms: int) -> dict[str, int]:
     return found
 
 
-def _unread(followed: Followed, problems: list[str]) -> dict[str, int]:
+def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
     """What the feed holds and was not read."""
-    bronze = followed.table.bronze
-    consumer = followed.consumer(bronze.name)
+    bronze = replica.table.bronze
+    consumer = replica.consumer(bronze.name)
     place = consumer.checkpoint.feed if consumer is not None else None
     try:
         look = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
@@ -88,19 +88,19 @@ def _unread(followed: Followed, problems: list[str]) -> dict[str, int]:
     return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
 
 
-def _consumers(followed: Followed, is_unread: bool) -> tuple[Consumer, ...]:
+def _consumers(replica: Replica, is_unread: bool) -> tuple[Consumer, ...]:
     """How the table of messages goes on, and the table."""
-    bronze = followed.table.bronze
-    messages, consumer = followed.bronze.log, followed.consumer(followed.table.name)
+    bronze = replica.table.bronze
+    messages, consumer = replica.bronze.log, replica.consumer(replica.table.name)
     read = consumer.checkpoint.sources.get(bronze.name) if consumer is not None else None
     newest = messages.version if messages.exists() else None
     waits = newest is not None and (read is None or read.snapshot_id != str(newest))
-    return tuple(_consumer(followed, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (followed.table.name, waits)))
+    return tuple(_consumer(replica, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (replica.table.name, waits)))
 
 
-def _consumer(followed: Followed, name: str, waits: bool) -> Consumer:
-    ledger = followed.platform.ledger
-    row, consumer = ledger.subscription(name), followed.consumer(name)
+def _consumer(replica: Replica, name: str, waits: bool) -> Consumer:
+    ledger = replica.platform.ledger
+    row, consumer = ledger.subscription(name), replica.consumer(name)
     if row is None:
         return Consumer(name=name, waits=waits)
     opened = [one.claimed_ts for one in ledger.open_executions(row)]
@@ -119,34 +119,34 @@ MOST_NAMED = 20  # sources by whose names ends are chosen before they are parsed
 STREAMED = ("c", "u", "d", "t")
 
 
-def transactions_counted(followed: Followed, monitor: Monitor, since_ms: int | None = None) -> Counted:
+def transactions_counted(replica: Replica, monitor: Monitor, since_ms: int | None = None) -> Counted:
     """The transactions that ended since a time, or within a day, beside what came of their changes.
 
     What is asked grows with the messages of that time, not with the table. A transaction of which changes may be on their way is
     waited for as long as the monitor lets the table be behind.
     """
-    now_ms = followed.platform.store.now()
+    now_ms = replica.platform.store.now()
     since_ms = now_ms - DAY_MS if since_ms is None else since_ms
-    came = _came(followed, since_ms - DAY_MS)
-    ends = _ends(followed, since_ms, came.sources)
+    came = _came(replica, since_ms - DAY_MS)
+    ends = _ends(replica, since_ms, came.sources)
     found = counted(ends, came, now_ms, round(monitor.limits.behind.total_seconds() * 1000))
-    return replace(found, lacking=_placed(followed, found.lacking, since_ms - DAY_MS))
+    return replace(found, lacking=_placed(replica, found.lacking, since_ms - DAY_MS))
 
 
-def _came(followed: Followed, since_ms: int) -> Came:
+def _came(replica: Replica, since_ms: int) -> Came:
     """What came of changes since a time."""
-    log, changes = followed.bronze.log, _since(since_ms, texts("kind", Kind.CHANGE.value))
+    log, changes = replica.bronze.log, _since(since_ms, texts("kind", Kind.CHANGE.value))
     within = exp.select(column("source"), column("transaction"), _different().as_("n")).from_(TABLE)
     within = within.where(*changes, known("transaction")).group_by(column("source"), column("transaction"))
     outside = exp.select(column("source"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
     is_streamed = texts("op", *STREAMED), column("snapshot").is_(exp.Null()), exp.not_(column("topic_id").like(f"{REPAIRS}%"))
     outside = outside.where(*changes, column("transaction").is_(exp.Null()), *is_streamed).group_by(column("source"))
-    unreadable = followed.bronze.count(*_since(since_ms, texts("kind", Kind.UNREADABLE.value)))
+    unreadable = replica.bronze.count(*_since(since_ms, texts("kind", Kind.UNREADABLE.value)))
     fed = log.fed(log.version) if log.exists() else None
     return Came(
-        changes={Within(row["source"], row["transaction"]): row["n"] for row in followed.bronze.query(within)},
-        outside={row["source"]: row["n"] for row in followed.bronze.query(outside)},
-        newest=_newest(followed, changes),
+        changes={Within(row["source"], row["transaction"]): row["n"] for row in replica.bronze.query(within)},
+        outside={row["source"]: row["n"] for row in replica.bronze.query(outside)},
+        newest=_newest(replica, changes),
         unreadable=unreadable,
         has_more=fed is not None and fed.has_more,
     )
@@ -169,18 +169,18 @@ def _joined(left: exp.Condition, right: exp.Condition) -> exp.Condition:
     return exp.DPipe(this=exp.DPipe(this=left, expression=exp.Literal.string(" ")), expression=right)
 
 
-def _newest(followed: Followed, changes: Sequence[exp.Condition]) -> dict[str, dict[tuple[str, int], int]]:
+def _newest(replica: Replica, changes: Sequence[exp.Condition]) -> dict[str, dict[tuple[str, int], int]]:
     """By source and partition when its newest change was written; a source of which none came is one that is remembered."""
     parts = [column(name) for name in ("source", "topic_id", "partition")]
     query = exp.select(*parts, exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
     query = query.where(*changes, known("transaction"), known("timestamp")).group_by(*parts)
-    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in followed.places()}
-    for row in followed.bronze.query(query):
+    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in replica.places()}
+    for row in replica.bronze.query(query):
         newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
     return newest
 
 
-def _ends(followed: Followed, since_ms: int, sources: Iterable[str]) -> list[End]:
+def _ends(replica: Replica, since_ms: int, sources: Iterable[str]) -> list[End]:
     """The ends of transactions since a time that changed the sources; all of those of many sources."""
     tables = {".".join(source.split(".")[-2:]) for source in sources}
     counts = column("transaction_counts")
@@ -195,18 +195,18 @@ def _ends(followed: Followed, since_ms: int, sources: Iterable[str]) -> list[End
             row["transaction"],
             orjson.loads(row["transaction_counts"]),
         )
-        for row in followed.bronze.query(query)
+        for row in replica.bronze.query(query)
     ]
 
 
-def _placed(followed: Followed, lacking: Sequence[Lacking], since_ms: int) -> tuple[Lacking, ...]:
+def _placed(replica: Replica, lacking: Sequence[Lacking], since_ms: int) -> tuple[Lacking, ...]:
     """The same with the position of the first change of each that came."""
     first = {Within(one.source, one.end.transaction): (2**63,) for one in lacking[:MOST_PLACED] if one.found}
     if not first:
         return tuple(lacking)
     query = exp.select(*map(column, ("source", "transaction", "position"))).from_(TABLE)
     wanted = texts("transaction", *sorted({one.transaction for one in first})), known("position")
-    for row in followed.bronze.query(query.where(*_since(since_ms, texts("kind", Kind.CHANGE.value)), *wanted)):
+    for row in replica.bronze.query(query.where(*_since(since_ms, texts("kind", Kind.CHANGE.value)), *wanted)):
         within = Within(row["source"], row["transaction"])
         if within in first:
             first[within] = min(first[within], tuple(row["position"]))

@@ -8,7 +8,7 @@ from typing import Any
 from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, OtherTable, Reading, Record, Unreadable, parsed, parts_of, read_of
-from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 
@@ -74,11 +74,11 @@ class Sample:
         return dict(Counter(read_of(reading).kind for _, reading in self.messages))
 
 
-def sample_of(followed: Followed) -> Sample:
+def sample_of(replica: Replica) -> Sample:
     """The newest messages of a table's bronze table."""
-    bronze = followed.table.bronze
+    bronze = replica.table.bronze
     messages = format_of(bronze)
-    return Sample.read(bronze.envelope, messages.message_keys, followed.sample(MESSAGES), messages.reader())
+    return Sample.read(bronze.envelope, messages.message_keys, replica.sample(MESSAGES), messages.reader())
 
 
 def findings(sample: Sample) -> list[Finding]:

@@ -279,8 +279,8 @@ class DmsReader(RowReader):
         if len(images) > 1:
             raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
         where = images[0] if images else "data"
-        image = as_object(where, payload[where] or {}) if images else {}
-        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(image))
+        before_image = as_object(where, payload[where] or {}) if images else {}
+        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(before_image))
         return Changes(self._rows.changes(told, Part("data", row), Part(where, old)), self._rows.ddl)
 
 

@@ -221,7 +221,7 @@ def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy:
     and where something is refused. A table without columns is not there yet: it gets them by any policy. Values of types that
     no other type holds are text. Of the columns of the `keys` this is refused: other keys may have the same text.
     """
-    found = _followed(known, list(seen))
+    found = _lenient(known, list(seen))
     if policy is Drift.IGNORE and known:
         narrow = {name: f"the column is {known[name]}, and stays so; values are {wider}" for name, wider in found.widened.items()}
         conflicts, left_out = {**found.conflicts, **narrow}, dict.fromkeys(found.added, "on_drift=Drift.IGNORE adds no columns")
@@ -230,8 +230,8 @@ def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy:
     return replace(found, columns=dict(known), added={}, widened={}, texts={}, refused=refused) if refused else found
 
 
-def _followed(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
-    """What becomes of the columns if all that can be followed is."""
+def _lenient(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
+    """What becomes of the columns if all drift is applied."""
     met, spelled = {name: [ddl] for name, ddl in known.items()}, spellings(known, schemas)
     for schema in schemas:
         for name, ddl in schema.items():

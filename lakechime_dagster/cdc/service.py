@@ -19,7 +19,7 @@ from lakechime_dagster.cdc.wire import key_text
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, append_once, column, known, row_is, texts
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
-from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By, Interventions
@@ -33,11 +33,11 @@ READ = ("topic", "partition", "offset", "timestamp", "kind", "source", "op", "ro
 
 
 @dataclass(frozen=True)
-class Followed:
+class Replica:
     """A table that follows a database, and the tables beside it."""
 
     platform: Platform
-    table: ChangeTable
+    table: CDCTable
 
     @property
     def location(self) -> str:
@@ -180,12 +180,12 @@ class Epochs:
         return max([self.opened.get(self.asks, 0), *(one.epoch for one in self.places if one.source == self.asks)]) + 1
 
 
-def epochs_of(followed: Followed) -> Epochs:
+def epochs_of(replica: Replica) -> Epochs:
     """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
-    rows = followed.places()
+    rows = replica.places()
     places, opened = tuple(places_of(rows)), opened_epochs(rows)
-    name, ledger = followed.table.name, followed.platform.ledger
-    consumer, row = followed.consumer(name), ledger.subscription(name)
+    name, ledger = replica.table.name, replica.platform.ledger
+    consumer, row = replica.consumer(name), ledger.subscription(name)
     asked = _ASKED.search(consumer.state_reason) if consumer is not None and consumer.state is ConsumerState.BLOCKED else None
     if asked is None or row is None:
         return Epochs(places=places, opened=opened)
@@ -193,19 +193,19 @@ def epochs_of(followed: Followed) -> Epochs:
     return Epochs(places=places, opened=opened, asks=asked[1], step=step)
 
 
-def confirm_epoch(followed: Followed, subscription: Subscription, epochs: Epochs, by: By) -> int:
+def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, by: By) -> int:
     """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
 
     Raises:
         ConsumerConflictError: nothing asks for it.
         TableAbsentError: nothing is remembered of the table yet.
     """
-    name, ledger = followed.table.name, followed.platform.ledger
+    name, ledger = replica.table.name, replica.platform.ledger
     row = ledger.subscription(name)
     if row is None or epochs.step is None:
         raise ConsumerConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
     step, epoch = epochs.step, epochs.next
     told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
-    is_new = append_once(followed.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
-    Interventions(ledger).resume(row, by, ends=ends_of_held(followed.platform, subscription, row))
+    is_new = append_once(replica.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
+    Interventions(ledger).resume(row, by, ends=ends_of_held(replica.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]

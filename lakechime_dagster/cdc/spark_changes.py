@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.history import Histories, Tracked, history
-from lakechime_dagster.cdc.incremental_merge import Fate, KeyStep, Known, Merged, Need, merged, need_of, soft_need
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, KeyStep, Known, Merged, Need, merged, need_of, soft_need
 from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
 from lakechime_dagster.cdc.record import (
     Beat,
@@ -33,12 +33,12 @@ from lakechime_dagster.cdc.wire import (
     Span,
     encoded,
     has_ended,
-    image_text,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
+    row_state_text,
     row_text,
     span_of,
     span_text,
@@ -56,7 +56,7 @@ STATE_DDL = (
 )
 COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
 SCHEMA_DDL = "`schema` string, `types` string, `defaults` string"
-TOLD_DDL = f"`fate` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` string"
+PARSED_DDL = f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` string"
 GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_SCHEMA = (None, None, None)
@@ -81,10 +81,10 @@ def merged_ddl(columns: Mapping[str, str]) -> str:
 
 
 class What:
-    """The kinds of rows that merging gives back, and of counts: of its rows' operations, of refusals, of fates, of late changes by hour."""
+    """The kinds of rows that merging gives back, and of counts: of operations, of refusals, of outcomes, of late changes by hour."""
 
     ROW, STATE, REFUSED = "row", "state", "refused"
-    COUNTS = ROWS, REFUSALS, FATE, LATE = "rows", "refusals", "fate", "late"
+    COUNTS = ROWS, REFUSALS, OUTCOME, LATE = "rows", "refusals", "outcome", "late"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Reading:
     has_bare_tombstones: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
-        """For each message of a batch (`MESSAGE`) the rows of `TOLD_DDL`: a row for each change, or one that says what else it is."""
+        """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change, or one that says what else it is."""
         reader, schemas = self.reader(), dict[int, _Schema]()
         for batch in batches:
             told: list[tuple[Any, ...]] = []
@@ -134,14 +134,21 @@ class Reading:
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
                 told = NOTHING if deletion is None else change_row(deletion)
-                return [(None if deletion else Fate.CONTROL.value, *told, *NO_SCHEMA, *at, None, None)]
+                return [(None if deletion else ChangeOutcome.CONTROL.value, *told, *NO_SCHEMA, *at, None, None)]
             case Beat(server, ts_ms):
                 return [
-                    (Fate.CONTROL.value, *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms), *NO_SCHEMA, *at, None, None)
+                    (
+                        ChangeOutcome.CONTROL.value,
+                        *NOTHING._replace(role=Role.BEAT.value, source=server, ts_ms=ts_ms),
+                        *NO_SCHEMA,
+                        *at,
+                        None,
+                        None,
+                    )
                 ]
             case Control() | TransactionEnd() | OtherTable():
-                fate = Fate.OTHER_TABLE if isinstance(reading, OtherTable) else Fate.CONTROL
-                return [(fate.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
+                outcome = ChangeOutcome.OTHER_TABLE if isinstance(reading, OtherTable) else ChangeOutcome.CONTROL
+                return [(outcome.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Unreadable(reason):
                 return [_unreadable(message, reason)]
 
@@ -154,9 +161,11 @@ class Reading:
         return _Schema(types=types, columns=columns, names=names, told=told, doubled=doubled(columns))
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
-        """A change with its fate, where that is known at once."""
+        """A change with its outcome, where that is known at once."""
         if change.operation is Operation.TRUNCATE:
-            return (Fate.CONTROL.value if self.ignores_truncates else Fate.APPLIED.value), *change_row(change, Role.TRUNCATION)
+            return (ChangeOutcome.CONTROL.value if self.ignores_truncates else ChangeOutcome.APPLIED.value), *change_row(
+                change, Role.TRUNCATION
+            )
         return None, *change_row(self._as_declared(change, schema))
 
     def _as_declared(self, change: Change, schema: "_Schema") -> Change:
@@ -186,12 +195,12 @@ class _Schema:
 def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
     raw = encoded({"key": message["key"], "value": message["value"]})
     at = message["topic"], message["partition"], message["offset"]
-    return (Fate.QUARANTINED.value, *NOTHING, *NO_SCHEMA, *at, reason, raw)
+    return (ChangeOutcome.QUARANTINED.value, *NOTHING, *NO_SCHEMA, *at, reason, raw)
 
 
 @dataclass(frozen=True)
 class Respelled:
-    """Changes with the table's own names of columns (`TOLD_DDL`): `names` by those of messages, schemas by those that had them."""
+    """Changes with the table's own names of columns (`PARSED_DDL`): `names` by those of messages, schemas by those that had them."""
 
     out: pa.Schema
     names: Mapping[str, str]
@@ -218,7 +227,7 @@ class Respelled:
 
 
 @dataclass(frozen=True)
-class TargetImages:
+class TargetRows:
     """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its key."""
 
     out: pa.Schema
@@ -322,8 +331,8 @@ class Merging:
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
         step = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
-        for fate, count in step.fates.items():
-            counts[What.FATE, fate] += count
+        for outcome, count in step.outcomes.items():
+            counts[What.OUTCOME, outcome] += count
         counts[What.REFUSALS, None] += len(step.refused)
         for refused in step.refused:
             row = told[id(refused.change)]
@@ -351,21 +360,21 @@ class Merging:
         What newer changes said before says nothing new, but to a history or to a key that continues another one.
         """
         says_all = self.tracked is not None or len(step.keys) > 1
-        for change, fate in step.outcomes:
-            if change.event_ms and change.event_ms < end_ms and (says_all or fate in (Fate.APPLIED, Fate.FOLDED)):
+        for change, outcome in step.change_outcomes:
+            if change.event_ms and change.event_ms < end_ms and (says_all or outcome in (ChangeOutcome.APPLIED, ChangeOutcome.MERGED)):
                 yield change.event_ms // HOUR_MS
 
     def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""
-        image = step.image
-        given = self.defaults.given(step.source, image.upserted or BEFORE_ALL, image.end)
+        row_state = step.row_state
+        given = self.defaults.given(step.source, row_state.upserted or BEFORE_ALL, row_state.end)
         after = self._columns({**given, **step.after}, types) if step.after is not None else None
-        now = image_text(image, step.source)
+        now = row_state_text(row_state, step.source)
         need = need_of(step.before, after, bool(targets) and targets[0].order == now)
         if self.soft is not None:
-            need = soft_need(need, bool(targets) and has_ended(targets[0].order), image.ended is not None)
+            need = soft_need(need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None)
         if need is not None:
-            own = {HIDDEN: now} if self.soft is None else {DELETED_AT: deleted_at(image.ended), HIDDEN: now}
+            own = {HIDDEN: now} if self.soft is None else {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
             yield need, {**after, **own} if after is not None else self._key_columns(step.key, types)
 
     def _history(
@@ -378,7 +387,10 @@ class Merging:
         for one in found.rows:
             row, span = old.pop(one.start_seq, (None, None))
             given = self.defaults.given(step.source, one.start_seq, one.end_seq or AFTER_ALL)
-            after, now = self._columns({**given, **one.columns}, types), image_text(step.image, step.source) if one.is_open else None
+            after, now = (
+                self._columns({**given, **one.columns}, types),
+                row_state_text(step.row_state, step.source) if one.is_open else None,
+            )
             told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
             is_same = row is not None and span == told and (row.order or None) == now

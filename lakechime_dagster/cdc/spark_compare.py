@@ -48,7 +48,7 @@ from lakechime_dagster.spark.driver import Driver, open_driver
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Batches, arrow_of, columns_of, on_batches, record_batches
-from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.databases import Monitor, url_in
 from lakechime_dagster.tables.names import DELETED_AT, END_SEQ, OWN_COLUMNS
 from lakechime_dagster.triggers.consumers import ConsumerId
@@ -108,7 +108,7 @@ _TRANSACTION = "coalesce(get_json_object(value, '$.payload.source.txId'), get_js
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowedTable:
+class ComparedTable:
     """A table, its table of messages, and how these are read.
 
     Attributes:
@@ -135,7 +135,7 @@ class TableState:
     bronze: int | None
 
 
-def state_of(table: FollowedTable) -> TableState:
+def state_of(table: ComparedTable) -> TableState:
     """The table as it is.
 
     Raises:
@@ -151,7 +151,7 @@ def state_of(table: FollowedTable) -> TableState:
     return TableState(version=max(version, int(committed.version) if committed else 0), bronze=max(read, default=None))
 
 
-def rows_of(spark: SparkSession, table: FollowedTable, state: TableState) -> DataFrame:
+def rows_of(spark: SparkSession, table: ComparedTable, state: TableState) -> DataFrame:
     """The rows that the database's table has, as the lake has them: without those that ended, or were deleted."""
     rows = pinned(spark, table.location, state.version)
     for end in (END_SEQ, DELETED_AT):
@@ -159,12 +159,12 @@ def rows_of(spark: SparkSession, table: FollowedTable, state: TableState) -> Dat
     return rows.drop(*OWN_COLUMNS)
 
 
-def columns_in(spark: SparkSession, table: FollowedTable, state: TableState) -> dict[str, str]:
+def columns_in(spark: SparkSession, table: ComparedTable, state: TableState) -> dict[str, str]:
     """The columns of the table and their types."""
     return columns_of(rows_of(spark, table, state).schema)
 
 
-def side_of(spark: SparkSession, table: FollowedTable, state: TableState, queries: Queries) -> LakeSide:
+def side_of(spark: SparkSession, table: ComparedTable, state: TableState, queries: Queries) -> LakeSide:
     """The table as one side of a comparison; the queries are of `VIEW`."""
     rows_of(spark, table, state).createOrReplaceTempView(VIEW)
     return LakeSide(spark, queries)
@@ -185,7 +185,7 @@ class Touched:
     is_passed: bool = False
 
 
-def touched_above(spark: SparkSession, table: FollowedTable, state: TableState, cut: LogPosition, shard: Mapping[str, str]) -> Touched:
+def touched_above(spark: SparkSession, table: ComparedTable, state: TableState, cut: LogPosition, shard: Mapping[str, str]) -> Touched:
     """What the messages that are in a state of the table say of changes above a cut; one without a position says nothing.
 
     Of a `shard`, which is named by what its topics tell, only they count.
@@ -213,7 +213,7 @@ def _topics(rows: DataFrame, shards: re.Pattern[str], shard: Mapping[str, str]) 
     return [topic for (topic,) in rows.select("topic").distinct().collect() if shard_of(shards, topic) == shard]
 
 
-def _format(spark: SparkSession, table: FollowedTable) -> MessageFormat:
+def _format(spark: SparkSession, table: ComparedTable) -> MessageFormat:
     """How messages are read, with what is remembered of columns that they do not tell themselves."""
     if not table.format.is_typed_elsewhere:
         return table.format
@@ -262,7 +262,7 @@ def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractCo
     return open_driver(settings.spark, settings.home, jars=settings.jars, log=log)
 
 
-def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
+def compared_table(platform: Platform, table: CDCTable) -> "ComparedTable":
     """A declared table as monitors look at it."""
 
     def completed() -> SnapshotCheckpoint | None:
@@ -270,7 +270,7 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
         consumer = platform.ledger.consumers(row).get("") if row is not None else None
         return consumer.checkpoint.sources.get(table.bronze.name) if consumer is not None else None
 
-    return FollowedTable(
+    return ComparedTable(
         name=table.name,
         location=platform.location(table.name, table.location),
         bronze=table.bronze.name,
@@ -283,7 +283,7 @@ def followed(platform: Platform, table: ChangeTable) -> "FollowedTable":
     )
 
 
-def monitored(spark: "SparkSession", table: "FollowedTable", monitor: Monitor, *, pause: Callable[[float], None] = time.sleep) -> Monitored:
+def monitored(spark: "SparkSession", table: "ComparedTable", monitor: Monitor, *, pause: Callable[[float], None] = time.sleep) -> Monitored:
     """Compare a table with that of the database, once; of shards each with its own, one after the other.
 
     The database is read at a cut, the lake at its newest version. Keys that changes above the cut touched are left out. A row
@@ -305,7 +305,7 @@ def monitored(spark: "SparkSession", table: "FollowedTable", monitor: Monitor, *
     return together(table.name, found)
 
 
-def _compared(spark: "SparkSession", table: "FollowedTable", monitor: Monitor, part: Part, pause: Callable[[float], None]) -> Monitored:
+def _compared(spark: "SparkSession", table: "ComparedTable", monitor: Monitor, part: Part, pause: Callable[[float], None]) -> Monitored:
 
     start, where = time.monotonic(), part.database.source_table
     with taken(url_in(os.environ, part.database.url, "database"), seconds=STATEMENT_SECONDS) as cut:
@@ -345,7 +345,7 @@ class _Suspects:
     def __init__(
         self,
         spark: "SparkSession",
-        table: "FollowedTable",
+        table: "ComparedTable",
         part: Part,
         comparison: Comparison,
         kept: KeptRows,

@@ -14,12 +14,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import Change, Operation, Order, Position
-from lakechime_dagster.cdc.incremental_merge import Fate, Need
-from lakechime_dagster.cdc.job import ChangeJob
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
+from lakechime_dagster.cdc.job import CDCJob
 from lakechime_dagster.cdc.merge import BEFORE_ALL
 from lakechime_dagster.cdc.record import key_text
 from lakechime_dagster.cdc.schema import Evolution, spellings, widened
-from lakechime_dagster.cdc.spark_changes import MESSAGE, SCHEMA_DDL, STATE_DDL, TOLD_DDL, Reading, Respelled, What
+from lakechime_dagster.cdc.spark_changes import MESSAGE, PARSED_DDL, SCHEMA_DDL, STATE_DDL, Reading, Respelled, What
 from lakechime_dagster.cdc.spark_remembered import STATE_COLUMNS, Seen, columns_in, place_row, seen_before
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
 from lakechime_dagster.cdc.state import (
@@ -49,7 +49,7 @@ from lakechime_dagster.triggers.consumers import HOUR_MS, Committed
 Line = tuple[str, str, int]  # a source in a partition of a topic
 Checkpoint = tuple[int, int]  # an offset, and which of several changes of its message
 PART_DDL = "`part` string, `told` string"  # what a look at some rows found: its kind, and JSON
-LOOKED_DDL = f"`fate` string, {STATE_DDL}, {SCHEMA_DDL}"
+LOOKED_DDL = f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}"
 INCREMENTAL = "incremental"  # the mark of a row that was read beside the log: its time is the connector's
 WITH_ORDER = (Role.CHANGE.value, Role.TRUNCATION.value)
 
@@ -86,7 +86,7 @@ class Looked:
 
 
 def looked(told: Rows, before: Seen) -> Looked:
-    """One look at the rows of `change_rows.TOLD_DDL`, given what was remembered."""
+    """One look at the rows of `PARSED_DDL`, given what was remembered."""
     rows = told.shaped(LOOKED_DDL, values={"columns": None})
     found = rows.on_batches(Look(arrow_of(PART_DDL), before.offsets), PART_DDL, keep=False)
     return looked_at(found.tuples("part", "told"), before)
@@ -101,9 +101,9 @@ def looked_at(found: Iterable[tuple[str, str]], before: Seen) -> Looked:
 
 
 def _seen(parts: Mapping[str, Sequence[Any]]) -> Seen:
-    fates, used, beats = Counter[str](), dict[tuple[str, str], Order](), dict[str, int]()
-    for fate, count in parts.get("fate", ()):
-        fates[fate] += count
+    outcomes, used, beats = Counter[str](), dict[tuple[str, str], Order](), dict[str, int]()
+    for outcome, count in parts.get("outcome", ()):
+        outcomes[outcome] += count
     for source, schema, text in parts.get("used", ()):
         order = order_of(text)
         used[source, schema] = min(order, used.get((source, schema), order))
@@ -113,7 +113,7 @@ def _seen(parts: Mapping[str, Sequence[Any]]) -> Seen:
         schemas=tuple(Schema.of_texts(*texts) for texts in dict.fromkeys(map(tuple, parts.get("schema", ())))),
         used=used,
         links=tuple(dict.fromkeys(map(tuple, parts.get("link", ())))),
-        fates={fate.value: fates[fate.value] for fate in Fate},
+        outcomes={outcome.value: outcomes[outcome.value] for outcome in ChangeOutcome},
         truncations=tuple(StateRow(*row) for row in parts.get("truncation", ())),
         marks=tuple(StateRow(*row) for row in parts.get("mark", ())),
         beats=tuple(StateRow(Role.BEAT.value, None, server, order_text(BEFORE_ALL), ts_ms=at) for server, at in beats.items()),
@@ -153,12 +153,12 @@ class Look:
             yield from record_batches([(kind, orjson.dumps(tuple(value)).decode()) for kind, value in self._parts(batch)], self.out)
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
-        fates, used, beats = Counter[str](), dict[tuple[str, str], Order](), dict[str, int]()
+        outcomes, used, beats = Counter[str](), dict[tuple[str, str], Order](), dict[str, int]()
         lines: dict[Line, list[tuple[Checkpoint, Position, int | None]]] = {}
-        for fate, *values, schema, types, defaults in rows_of(iter([batch])):
+        for outcome, *values, schema, types, defaults in rows_of(iter([batch])):
             row = StateRow(*values)
-            if fate is not None:
-                fates[fate] += 1
+            if outcome is not None:
+                outcomes[outcome] += 1
             if types is not None:
                 yield "schema", (types, defaults)
             if row.continues is not None:
@@ -173,11 +173,11 @@ class Look:
             if row.role in WITH_ORDER and order.position:
                 at = None if row.snapshot == INCREMENTAL else row.ts_ms
                 lines.setdefault((row.source, order.topic, order.partition), []).append(((order.offset, order.item), order.position, at))
-            if row.role == Role.TRUNCATION.value and fate == Fate.APPLIED.value:
+            if row.role == Role.TRUNCATION.value and outcome == ChangeOutcome.APPLIED.value:
                 yield "truncation", row
             elif row.op == Operation.READ.value and row.snapshot in MARKS:
                 yield "mark", row
-        yield from (("fate", one) for one in fates.items())
+        yield from (("outcome", one) for one in outcomes.items())
         yield from (("used", (*one, order_text(order))) for one, order in used.items())
         yield from (("beat", one) for one in beats.items())
         yield from (("run", self._run(line, sorted(changes, key=lambda one: one[0]))) for line, changes in lines.items())
@@ -216,7 +216,7 @@ def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, bef
     Args:
         spark: The session.
         name: The table, for errors.
-        told: The rows of `change_rows.TOLD_DDL`, which are kept.
+        told: The rows of `PARSED_DDL`, which are kept.
         bronze: The bronze table up to the end of the step.
         before: What was remembered, how far the epochs of each source had come among it.
 
@@ -235,7 +235,7 @@ def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, bef
         after[source] = assignment.epochs
     renumbering = _renumbering(after, assignments)
     if renumbering.changes_any:
-        told = told.on_batches(renumbering, TOLD_DDL)
+        told = told.on_batches(renumbering, PARSED_DDL)
         look = Looked(looked(told, before).seen, look.lines)
     return Ordered(told=told, seen=look.seen, places=tuple(_places(before, after, look.lines)))
 
@@ -366,12 +366,12 @@ def _renumbering(epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignm
         begins |= {line: {(offset, epoch) for epoch, offset in offsets.items()} for line, offsets in first.items()}
         again |= {(one.order.topic, one.order.partition, one.order.offset) for one in assignment.delivered_again}
     later = {line: tuple(of_line) for line, of_line in begins.items() if any(epoch for _, epoch in of_line)}
-    return Renumbering(arrow_of(TOLD_DDL), later, frozenset(again))
+    return Renumbering(arrow_of(PARSED_DDL), later, frozenset(again))
 
 
 @dataclass(frozen=True)
 class Renumbering:
-    """The orders of changes (`change_rows.TOLD_DDL`) with their epochs; those of messages that came `again` are counted alone."""
+    """The orders of changes (`PARSED_DDL`) with their epochs; those of messages that came `again` are counted alone."""
 
     out: pa.Schema
     begins: Mapping[Line, Sequence[tuple[int, int]]]  # of lines beyond their first epoch offsets, and the epoch from each on
@@ -386,16 +386,16 @@ class Renumbering:
             yield from record_batches(list(self._renumbered(batch)), self.out)
 
     def _renumbered(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        for fate, *values, topic, partition, offset, reason, message in rows_of(iter([batch])):
+        for outcome, *values, topic, partition, offset, reason, message in rows_of(iter([batch])):
             row, others = StateRow(*values[: len(StateRow._fields)]), values[len(StateRow._fields) :]
             order = None if row.order is None else order_of(row.order)
             if order is not None and (order.topic, partition, offset) in self.again:
-                fate, row = Fate.DELIVERED_AGAIN.value, row._replace(role=None, continues=None)
+                outcome, row = ChangeOutcome.DELIVERED_AGAIN.value, row._replace(role=None, continues=None)
             elif order is not None and row.role in WITH_ORDER:
                 begins = self.begins.get((row.source, order.topic, order.partition), ())
                 epochs = [epoch for begin, epoch in begins if order.offset >= begin]
                 row = row._replace(order=order_text(order._replace(epoch=max(epochs, default=0))))
-            yield fate, *row, *others, topic, partition, offset, reason, message
+            yield outcome, *row, *others, topic, partition, offset, reason, message
 
 
 def _places(before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, Came]) -> Iterable[StateRow]:
@@ -442,7 +442,7 @@ def _conflicts(ddl: str | None, name: str, evolution: Evolution) -> bool:
 
 def bad_rows(told: DataFrame, conflicting: DataFrame | None, found: DataFrame) -> DataFrame:
     """What is quarantined, with its place and the reason (`BAD`)."""
-    unreadable = told.where(F.col("fate") == Fate.QUARANTINED.value).withColumn(REASON, F.col("reason")).select(*BAD)
+    unreadable = told.where(F.col("outcome") == ChangeOutcome.QUARANTINED.value).withColumn(REASON, F.col("reason")).select(*BAD)
     refused = found.where(F.col("what") == What.REFUSED).withColumn("message", F.col("columns"))
     bad = unreadable.unionByName(refused.withColumn(REASON, F.col("reason")).select(*BAD))
     if conflicting is None:
@@ -460,7 +460,7 @@ class Parsed:
 
     Attributes:
         read: How they were read.
-        told: What they tell (`change_rows.TOLD_DDL`), each change in its epoch.
+        told: What they tell (`PARSED_DDL`), each change in its epoch.
         before: What was remembered before the step; None of a table that begins.
         seen: What of the messages concerns more than their own keys.
         known: The same of what was remembered.
@@ -522,7 +522,7 @@ class Merge:
     """What merging made of them.
 
     Attributes:
-        found: The rows of `change_rows.merged_ddl`.
+        found: The rows of `merged_ddl`.
         counted: How many of them there are of each kind (`What.COUNTS`).
         evolution: What becomes of the table's columns.
         groups: Of each key that continues another one, or is continued, the group that is merged together.
@@ -565,17 +565,20 @@ class Merge:
         """How many changes came later than their hour was complete, by that hour (since 1970), the oldest first."""
         return dict(sorted((int(hour or 0), count) for (what, hour), count in self.counted.items() if what == What.LATE))
 
-    def fates(self, parsed: Parsed, quarantined: int) -> dict[str, int]:
-        """How many changes met which fate."""
-        found = {fate.value: parsed.seen.fates[fate.value] + self.counted.get((What.FATE, fate.value), 0) for fate in Fate}
-        return found | {Fate.QUARANTINED.value: quarantined}
+    def outcomes(self, parsed: Parsed, quarantined: int) -> dict[str, int]:
+        """How many changes met which outcome."""
+        found = {
+            outcome.value: parsed.seen.outcomes[outcome.value] + self.counted.get((What.OUTCOME, outcome.value), 0)
+            for outcome in ChangeOutcome
+        }
+        return found | {ChangeOutcome.QUARANTINED.value: quarantined}
 
 
 AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
 
 
 @dataclass(frozen=True)
-class Hearing:
+class Parsing:
     """What one attempt hears of its messages by.
 
     Attributes:
@@ -589,7 +592,7 @@ class Hearing:
     """
 
     spark: SparkSession
-    job: ChangeJob
+    job: CDCJob
     state: Target
     decided: Committed | None
     step: int
@@ -613,7 +616,7 @@ class Hearing:
         found, rows = ordered.seen, ordered.told
         if names:
             schemas = {one.name: one.spelled(names).name for one in found.schemas}
-            found, rows = found.spelled(names), rows.on_batches(Respelled(arrow_of(TOLD_DDL), names, schemas), TOLD_DDL)
+            found, rows = found.spelled(names), rows.on_batches(Respelled(arrow_of(PARSED_DDL), names, schemas), PARSED_DDL)
         seen = replace(
             found,
             places=ordered.places,
@@ -639,7 +642,7 @@ class Hearing:
         merge, envelope = self.job.merge, self.job.format.envelope
         messages = replace(self.job.format, tables=tuple(tables)) if self.job.format.is_typed_elsewhere else self.job.format
         reading = Reading(
-            out=arrow_of(TOLD_DDL),
+            out=arrow_of(PARSED_DDL),
             reader=messages.reader,
             takes=merge.takes,
             names=dict(self.job.names),
@@ -647,7 +650,7 @@ class Hearing:
             ignores_nulls=merge.ignore_null_updates,
             has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
         )
-        return self.compute.rows(rows, are_few=True).on_batches(reading, TOLD_DDL)
+        return self.compute.rows(rows, are_few=True).on_batches(reading, PARSED_DDL)
 
     def _state_before(self) -> Rows | None:
         """What was remembered before the step: by the version that the attempt which decided it read, else by the newest."""
@@ -675,7 +678,7 @@ def spread(messages: DataFrame, read: RangeRead) -> DataFrame:
     return messages.repartitionByRange(cores, "topic_id", "partition", "offset")
 
 
-def known_until(job: ChangeJob, parsed: Parsed) -> int | None:
+def known_until(job: CDCJob, parsed: Parsed) -> int | None:
     """Up to when, in milliseconds, nothing of any source can come any more; None where that is not known.
 
     That is the newest time of each source less the longest that a transaction lasts. It is not known while the feed holds more: of what

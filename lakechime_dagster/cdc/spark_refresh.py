@@ -8,8 +8,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.incremental_merge import Fate, Need
-from lakechime_dagster.cdc.job import ChangeJob
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
+from lakechime_dagster.cdc.job import CDCJob
 from lakechime_dagster.cdc.schema import TEXT, Evolution, evolved, why_not_taken
 from lakechime_dagster.cdc.spark_changes import (
     GROUPED_DDL,
@@ -17,13 +17,13 @@ from lakechime_dagster.cdc.spark_changes import (
     AsText,
     KeyColumns,
     Merging,
-    TargetImages,
+    TargetRows,
     What,
     merged_ddl,
     shared_columns,
     table_columns,
 )
-from lakechime_dagster.cdc.spark_parse import AS_OF, Hearing, Merge, Parsed, bad_rows, is_conflicting, known_until
+from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, is_conflicting, known_until
 from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, Role
@@ -129,7 +129,7 @@ def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns:
 STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
 
 
-def follow(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
+def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
     """One attempt at one step: merge the changes of the range and commit the outcome with the commit metadata, at most once ever.
 
     An attempt that finds the step remembered by another one takes that one's range.
@@ -176,7 +176,7 @@ def follow(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata,
             return result
 
 
-def _nothing_new(spark: SparkSession, job: ChangeJob, commit_metadata: CommitMetadata, target: Target, state: Target) -> TableResult:
+def _nothing_new(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, target: Target, state: Target) -> TableResult:
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
     if state.log.exists():
         commit(spark, state, commit_metadata, lambda: lambda: append_nothing(spark, state))
@@ -196,7 +196,7 @@ class Step:
     """
 
     spark: SparkSession
-    job: ChangeJob
+    job: CDCJob
     commit_metadata: CommitMetadata
     target: Target
     state: Target
@@ -223,7 +223,7 @@ class Step:
                 self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            parsed = self._hearing.parsed(read, () if read.images is None or self._table is None else self._table.columns)
+            parsed = self._parsing.parsed(read, () if read.images is None or self._table is None else self._table.columns)
             self._complete_ms = self._complete_before(parsed)
             complete = self._complete(parsed, known_until(self.job, parsed))
             self.commit_metadata = self._with_watermark(complete)
@@ -250,7 +250,7 @@ class Step:
                 may_complete_empty=self.job.may_complete_empty,
                 has_deletion_vectors=self.job.has_deletion_vectors,
             )
-        result = self._result(read, held, merge, merge.fates(parsed, quarantined))
+        result = self._result(read, held, merge, merge.outcomes(parsed, quarantined))
         return replace(result, watermark=self.commit_metadata.watermark, complete=complete)
 
     # Reading
@@ -266,14 +266,14 @@ class Step:
         return None if self._table is None else self.target.log.watermark()
 
     @property
-    def _hearing(self) -> Hearing:
-        return Hearing(self.spark, self.job, self.state, self.decided, self.commit_metadata.step, self.open_log, self._compute)
+    def _parsing(self) -> Parsing:
+        return Parsing(self.spark, self.job, self.state, self.decided, self.commit_metadata.step, self.open_log, self._compute)
 
     def _read(self) -> RangeRead:
         """The range of the bronze table up to the end that the commit metadata records."""
         bronze, end = self.job.bronze, self.commit_metadata.end.sources.get(self.job.bronze.table)
         range_ = bronze.range
-        assert range_ is not None  # `follow` asked
+        assert range_ is not None  # `refresh_cdc` asked
         if end is not None and end.snapshot_id is not None:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
@@ -343,7 +343,7 @@ class Step:
         """
         if parsed.is_new or self._table is None or self.job.merge.max_transaction is None:
             return None
-        version = self._hearing.version_before()
+        version = self._parsing.version_before()
         remembered = None if version is None else self.state.log.watermark(version)
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
@@ -433,7 +433,7 @@ class Step:
             values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
             rows = narrowed(rows, values.frame, {name: column(name) for name in keys}, MAX_LISTED if values.are_here else MAX_LITERALS)
         here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
-        return here.on_batches(TargetImages(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
+        return here.on_batches(TargetRows(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 
     # Writing
 
@@ -444,7 +444,7 @@ class Step:
         """
         before, known = parsed.before, parsed.known
         rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(parsed.of_sources, STATE_DDL))
-        write, version = (append, self._hearing.version_before()) if before is not None else (replace_all, None)
+        write, version = (append, self._parsing.version_before()) if before is not None else (replace_all, None)
         if before is not None and not parsed.has_more and self._collects(before, version):
             known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
             state, ends = before.union(rows), known.truncations
@@ -467,7 +467,7 @@ class Step:
     def _quarantine(self, parsed: Parsed, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
         refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
-        quarantined = parsed.seen.fates[Fate.QUARANTINED.value] + refused
+        quarantined = parsed.seen.outcomes[ChangeOutcome.QUARANTINED.value] + refused
         if not quarantined:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
@@ -475,12 +475,12 @@ class Step:
         quarantine(self.spark, table, self.commit_metadata, bad_rows(parsed.told.frame, merge.conflicting, merge.found.frame))
         return quarantined
 
-    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, fates: Mapping[str, int]) -> TableResult:
+    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, outcomes: Mapping[str, int]) -> TableResult:
         if held is not None and not is_own(held, self.commit_metadata):
             return skipped(held)
-        evolution, quarantined = merge.evolution, fates[Fate.QUARANTINED.value]
+        evolution, quarantined = merge.evolution, outcomes[ChangeOutcome.QUARANTINED.value]
         counts = Counts(
-            rows_in=sum(fates.values()),
+            rows_in=sum(outcomes.values()),
             returned=merge.changed + merge.unchanged + quarantined,
             inserted=merge.inserted,
             updated=merge.updated,
@@ -496,7 +496,7 @@ class Step:
             replaced=read.images is None,
             counts=counts,
             sources=(_source(self.job, read),),
-            events={name: n for name, n in fates.items() if n},
+            events={name: n for name, n in outcomes.items() if n},
             partitions=record.partitions if record else (),
             files=len(record.added) if record else 0,
             bytes=sum(file.size for file in record.added) if record else 0,
@@ -514,14 +514,14 @@ def _known_rows(before: Rows, touched: Rows | None) -> Rows:
 
 
 def _counted(found: Rows) -> Counter[tuple[str, str | None]]:
-    """Counts of rows, refusals and fates, each the sum of what every part of the merging counted."""
+    """Counts of rows, refusals and outcomes, each the sum of what every part of the merging counted."""
     counted = Counter[tuple[str, str | None]]()
     for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):
         counted[what, operation] += count
     return counted
 
 
-def _source(job: ChangeJob, read: RangeRead) -> SourceResult:
+def _source(job: CDCJob, read: RangeRead) -> SourceResult:
     range_ = job.bronze.range
     return SourceResult(
         alias=job.bronze.alias,

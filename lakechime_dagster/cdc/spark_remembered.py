@@ -53,7 +53,7 @@ class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low watermarks and epochs that are known.
 
     `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
-    remembered, `tables` the columns of the database's tables where messages do not bring them. `fates` counts the messages whose fate
+    remembered, `tables` the columns of the database's tables where messages do not bring them. `outcomes` counts the messages whose outcome
     is known at once.
     """
 
@@ -67,7 +67,7 @@ class Seen:
     beats: tuple[StateRow, ...] = ()
     low_watermarks: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
-    fates: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
 
     def spelled(self, names: Mapping[str, str]) -> "Seen":
         """The same with other names for some columns of the step's schemas."""

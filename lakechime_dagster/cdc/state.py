@@ -13,16 +13,16 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import KeyStep, Known, merged
-from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Image, Kept, Soft, Window, collected
+from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Kept, RowState, Soft, Window, collected
 from lakechime_dagster.cdc.wire import (
     Span,
-    image_of,
-    image_text,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
+    row_state_of,
+    row_state_text,
     row_text,
     span_of,
     span_text,
@@ -242,9 +242,9 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     if not told:
         return None
     row = row_of(targets[0].columns or "{}") if targets else None
-    base, waiting, span = Image(), frozenset[str](), None
+    base, waiting, span = RowState(), frozenset[str](), None
     for one in bases or ([] if changes else targets):
-        _, base = image_of(one.order, row_of(one.columns or "{}"))
+        _, base = row_state_of(one.order, row_of(one.columns or "{}"))
         waiting, span = frozenset(_names(one.omitted)), None if one.span is None else span_of(one.span)
     return Known(source=told[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
 
@@ -258,13 +258,15 @@ def remembered(step: KeyStep, known: Known | None, row_of_change: Callable[[Chan
 
 
 def base_row(
-    key: Key, source: str, image: Image, waiting: Iterable[str] = (), span: Span | None = None, role: Role = Role.BASE
+    key: Key, source: str, row_state: RowState, waiting: Iterable[str] = (), span: Span | None = None, role: Role = Role.BASE
 ) -> StateRow:
     """What is known of a key."""
-    values = {name: value for name, (_, value) in image.columns.items()}
+    values = {name: value for name, (_, value) in row_state.columns.items()}
     omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
     told = None if span is None else span_text(span)
-    return StateRow(role.value, key_text(key), source, image_text(image, source), columns=row_text(values), omitted=omitted, span=told)
+    return StateRow(
+        role.value, key_text(key), source, row_state_text(row_state, source), columns=row_text(values), omitted=omitted, span=told
+    )
 
 
 def _names(omitted: str | None) -> tuple[str, ...]:

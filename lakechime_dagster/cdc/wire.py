@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakechime_dagster.cdc.change import Key, Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, Image
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 
 _AT_ONCE = {int, str, bool, type(None), Decimal, dt.datetime, dt.date, bytes}  # what JSON has, and what is asked for one by one
@@ -92,29 +92,29 @@ def span_of(text: str) -> Span:
     return Span(order_of(start), start_at, end and order_of(end), end_at)
 
 
-def image_text(image: Image, source: str) -> str:
+def row_state_text(row_state: RowState, source: str) -> str:
     """What is known of a key, but for the values of its columns: the source that feeds it, and the orders.
 
     Of columns that the newest upsert carried, which most are, none is told. Those that it carried as null are named: a table
     shows the same for one that nobody carried. Of a row that ended its end is told too, and its last deletion where there was
     one: each row of a table has such a text.
     """
-    at = {name: order_text(order) for name, (order, _) in image.columns.items() if order != image.upserted}
-    null = [name for name, (_, value) in image.columns.items() if value is None and name not in at]
-    upserted = image.upserted and order_text(image.upserted)
+    at = {name: order_text(order) for name, (order, _) in row_state.columns.items() if order != row_state.upserted}
+    null = [name for name, (_, value) in row_state.columns.items() if value is None and name not in at]
+    upserted = row_state.upserted and order_text(row_state.upserted)
     told: dict[str, Any] = {"source": source, "at": upserted}
-    if image.deleted != BEFORE_ALL:
-        told["deleted"] = order_text(image.deleted)
+    if row_state.deleted != BEFORE_ALL:
+        told["deleted"] = order_text(row_state.deleted)
     if at:
         told["columns"] = at
     if null:
         told["null"] = null
-    if image.ended is not None:
-        told["ended"] = [order_text(image.ended.order), image.ended.at]
+    if row_state.ended is not None:
+        told["ended"] = [order_text(row_state.ended.order), row_state.ended.at]
     return orjson.dumps(told).decode()
 
 
-def image_of(text: str, columns: Mapping[str, Any]) -> tuple[str, Image]:
+def row_state_of(text: str, columns: Mapping[str, Any]) -> tuple[str, RowState]:
     """The source that feeds a key, and what is known of it, given the values of its columns and null for what it does not know."""
     told = orjson.loads(text)
     upserted = None if told["at"] is None else order_of(told["at"])
@@ -124,11 +124,11 @@ def image_of(text: str, columns: Mapping[str, Any]) -> tuple[str, Image]:
         at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in null)}
     known = {name: (order, columns[name]) for name, order in at.items()}
     ended = None if (end := told.get("ended")) is None else Ended(order_of(end[0]), end[1])
-    return told["source"], Image(upserted=upserted, deleted=deleted, columns=known, ended=ended)
+    return told["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
 
 
 def has_ended(text: str) -> bool:
-    """Whether the text of an image is of a row that ended."""
+    """Whether the text of a row state is of a row that ended."""
     return '"ended"' in text and "ended" in orjson.loads(text)
 
 

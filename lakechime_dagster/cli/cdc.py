@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from lakechime_dagster.cdc.load_service import Chunk, Repaired
     from lakechime_dagster.cdc.monitor import Counted
     from lakechime_dagster.cdc.plan import Finding, Sample
-    from lakechime_dagster.cdc.service import Epochs, Followed
+    from lakechime_dagster.cdc.service import Epochs, Replica
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.tables.cdc import ChangeTable
+    from lakechime_dagster.tables.cdc import CDCTable
     from lakechime_dagster.tables.databases import Monitor, Snapshot
     from lakechime_dagster.triggers.registry import ConsumerRow
 
@@ -70,21 +70,21 @@ def show(
 
     Of a `--key`: its row with the position of each column, what is remembered of it, and its newest messages.
     """
-    from lakechime_dagster.cdc.service import Followed, epochs_of
+    from lakechime_dagster.cdc.service import Replica, epochs_of
 
     if name is None and (key is not None or quarantine):
         raise common.wrong("TABLE", "name the table")
     platform = open_platform()
     if name is None:
-        _list([_document(Followed(platform, table)) for table in _tables(platform.settings).values()], as_json)
+        _list([_document(Replica(platform, table)) for table in _tables(platform.settings).values()], as_json)
         return
-    followed = Followed(platform, _table(name, platform.settings))
+    replica = Replica(platform, _table(name, platform.settings))
     if key is not None:
-        _show_key(followed, key, as_json)
+        _show_key(replica, key, as_json)
     elif quarantine:
-        _show_quarantine(followed, limit, as_json)
+        _show_quarantine(replica, limit, as_json)
     else:
-        document = _document(followed) | _epochs(epochs_of(followed))
+        document = _document(replica) | _epochs(epochs_of(replica))
         if as_json:
             print_json({"table": document})
             return
@@ -109,13 +109,13 @@ def _list(documents: list[Document], as_json: bool) -> None:
             say(f"{one['name']}: {problem}")
 
 
-def _tables(settings: Settings) -> "dict[str, ChangeTable]":
-    from lakechime_dagster.tables.cdc import ChangeTable
+def _tables(settings: Settings) -> "dict[str, CDCTable]":
+    from lakechime_dagster.tables.cdc import CDCTable
 
-    return {table.name: table for table in declared_lake(settings).tables if isinstance(table, ChangeTable)}
+    return {table.name: table for table in declared_lake(settings).tables if isinstance(table, CDCTable)}
 
 
-def _table(name: str, settings: Settings) -> "ChangeTable":
+def _table(name: str, settings: Settings) -> "CDCTable":
     """The CDC table of that name.
 
     Raises:
@@ -129,10 +129,10 @@ def _table(name: str, settings: Settings) -> "ChangeTable":
     return tables[name]
 
 
-def _document(followed: "Followed") -> Document:
+def _document(replica: "Replica") -> Document:
     """A table; a fact that cannot be read does not hide the others."""
-    table, bronze = followed.table, followed.table.bronze
-    consumers = {subscription: followed.consumer(subscription) for subscription in (bronze.name, table.name)}
+    table, bronze = replica.table, replica.table.bronze
+    consumers = {subscription: replica.consumer(subscription) for subscription in (bronze.name, table.name)}
     fed = consumers[bronze.name]
     document: Document = {
         "name": table.name,
@@ -144,11 +144,11 @@ def _document(followed: "Followed") -> Document:
         "problems": [],
     }
     counted = {
-        "rows": followed.rows,
-        "deleted": followed.deleted,
-        "remembered": followed.changes,
-        "waiting": followed.waiting,
-        "quarantined": followed.quarantine.count,
+        "rows": replica.rows,
+        "deleted": replica.deleted,
+        "remembered": replica.changes,
+        "waiting": replica.waiting,
+        "quarantined": replica.quarantine.count,
     }
     for fact, counts in counted.items():
         try:
@@ -182,13 +182,13 @@ def _epochs(epochs: "Epochs") -> Document:
     return {"positions": positions, "opened": epochs.opened, "asks": epochs.asks or None}
 
 
-def _show_key(followed: "Followed", key: str, as_json: bool) -> None:
+def _show_key(replica: "Replica", key: str, as_json: bool) -> None:
     from lakechime_dagster.tables.names import HIDDEN
 
-    name = followed.table.name
+    name = replica.table.name
     with common.reading("--key"):
-        values = followed.key(_key(key))
-    rows, remembered, messages = followed.rows_of(values), followed.remembered_of(values), followed.messages_of(values, MESSAGES)
+        values = replica.key(_key(key))
+    rows, remembered, messages = replica.rows_of(values), replica.remembered_of(values), replica.messages_of(values, MESSAGES)
     if not rows and not remembered and not messages:
         raise NotFoundError(f"nothing is known of key {shown(key)} of {name}: no row, no message, and nothing is remembered")
     document = {
@@ -263,8 +263,8 @@ def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _show_quarantine(followed: "Followed", limit: int, as_json: bool) -> None:
-    name, total, refused = followed.table.name, followed.quarantine.count(), followed.refused(limit)
+def _show_quarantine(replica: "Replica", limit: int, as_json: bool) -> None:
+    name, total, refused = replica.table.name, replica.quarantine.count(), replica.refused(limit)
     if as_json:
         print_json({"table": name, "total": total, "refused": [_plain(row) for row in refused]})
         return
@@ -287,19 +287,19 @@ def epoch(
     For a consumer that is blocked since positions went back, as where a database was replaced, or its log restarted;
     `lakechime cdc show TABLE` shows the positions and the reason. The blocked execution is retried.
     """
-    from lakechime_dagster.cdc.service import Followed, confirm_epoch, epochs_of
+    from lakechime_dagster.cdc.service import Replica, confirm_epoch, epochs_of
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    followed = Followed(platform, _table(name, platform.settings))
-    epochs = epochs_of(followed)
+    replica = Replica(platform, _table(name, platform.settings))
+    epochs = epochs_of(replica)
     if source is not None and source != epochs.asks:
         raise common.wrong("--source", f"{shown(source)} is not asked about: {name} asks about {epochs.asks or 'no source'}")
     if epochs.step is None:
-        consumer = followed.consumer(name)
+        consumer = replica.consumer(name)
         why = f"is BLOCKED: {consumer.state_reason}" if consumer is not None and consumer.state_reason else "is not blocked"
         raise LakeChimeError(f"no execution of {name} asks whether positions restart: its consumer {why}; nothing was changed")
-    confirmed = epochs.next if dry_run else confirm_epoch(followed, subscription_declared(name, None, manual=True), epochs, by)
+    confirmed = epochs.next if dry_run else confirm_epoch(replica, subscription_declared(name, None, manual=True), epochs, by)
     sentence = f"epoch {confirmed} of {epochs.asks} {would(dry_run)} open; the execution of {name} {would(dry_run)} retried by its sensor"
     answer(as_json, {"table": name, "asks": epochs.asks, "confirmed": confirmed, "dry_run": dry_run}, sentence)
 
@@ -333,16 +333,16 @@ def check(
     With `--types` the database is read, and the exit code is 1 when a column has no exact type.
     """
     from lakechime_dagster.cdc.plan import findings, sample_of
-    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.cdc.service import Replica
 
     settings = load_settings()
     table = _table(name, settings)
     if of_types:
         _types(table, url, _source_table(of_database, table), settings, as_json=as_json)
         return
-    followed = Followed(open_platform(), table)
-    sample = sample_of(followed)
-    document = _check_document(followed, sample, findings(sample))
+    replica = Replica(open_platform(), table)
+    sample = sample_of(replica)
+    document = _check_document(replica, sample, findings(sample))
     if as_json:
         print_json(document)
         return
@@ -359,11 +359,11 @@ def check(
         say("no problem was found")
 
 
-def _check_document(followed: "Followed", sample: "Sample", found: "list[Finding]") -> Document:
-    bronze = followed.table.bronze
-    tables = {"messages": followed.bronze, "rows": followed.target, "remembered": followed.state, "refused": followed.quarantine}
+def _check_document(replica: "Replica", sample: "Sample", found: "list[Finding]") -> Document:
+    bronze = replica.table.bronze
+    tables = {"messages": replica.bronze, "rows": replica.target, "remembered": replica.state, "refused": replica.quarantine}
     return {
-        "table": followed.table.name,
+        "table": replica.table.name,
         "source": str(bronze.feed),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(bronze.keys),
@@ -376,7 +376,7 @@ def _check_document(followed: "Followed", sample: "Sample", found: "list[Finding
     }
 
 
-def _source_url(given: str | None, table: "ChangeTable", settings: Settings) -> str | None:
+def _source_url(given: str | None, table: "CDCTable", settings: Settings) -> str | None:
     """The database: the one that is given, or that of the table's monitor; none where the environment lacks it.
 
     Raises:
@@ -400,13 +400,13 @@ def _source_url(given: str | None, table: "ChangeTable", settings: Settings) -> 
     return None
 
 
-def _source_table(given: str | None, table: "ChangeTable") -> str | None:
+def _source_table(given: str | None, table: "CDCTable") -> str | None:
     if given is not None and [bool(part) for part in given.split(".")] != [True, True]:
         raise common.wrong("--source-table", f"{shown(given)} is no schema.table of the database, such as shop.orders")
     return given or (table.monitor.table if table.monitor is not None else None)
 
 
-def _types(table: "ChangeTable", url: str | None, source_table: str | None, settings: Settings, *, as_json: bool) -> None:
+def _types(table: "CDCTable", url: str | None, source_table: str | None, settings: Settings, *, as_json: bool) -> None:
     """Write the types={…} of a table; the exit code is 1 when a column has no exact one."""
     from lakechime_dagster.cdc.database import check_source_queries
 
@@ -430,7 +430,7 @@ def _types(table: "ChangeTable", url: str | None, source_table: str | None, sett
         raise typer.Exit(1)
 
 
-def _columns(table: "ChangeTable", url: str | None, source_table: str | None) -> Mapping[str, tuple[str, str | None]]:
+def _columns(table: "CDCTable", url: str | None, source_table: str | None) -> Mapping[str, tuple[str, str | None]]:
     """Of each column its type in the database, and the lake's."""
     from lakechime_dagster.cdc.canonical import Dialect
     from lakechime_dagster.cdc.database import column_types, connected
@@ -442,7 +442,7 @@ def _columns(table: "ChangeTable", url: str | None, source_table: str | None) ->
         remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
         raise LakeChimeError(f"{table.name} declares no types: messages of Debezium bring them; {remedy}")
     if url is None:
-        raise common.wrong("--source-url", "give the URL of the database, or declare change_table(…, monitor=Monitor(…))")
+        raise common.wrong("--source-url", "give the URL of the database, or declare cdc_table(…, monitor=Monitor(…))")
     if source_table is None:
         raise common.wrong("--source-table", "give the table of the database, such as shop.orders")
     schema, _, name = source_table.partition(".")
@@ -505,7 +505,7 @@ def compare(
         raise typer.Exit(1)
 
 
-def _monitor(platform: "Platform", table: "ChangeTable", within: float | None = None) -> "Monitor":
+def _monitor(platform: "Platform", table: "CDCTable", within: float | None = None) -> "Monitor":
     """The monitor of a table whose database may be queried.
 
     Raises:
@@ -515,18 +515,18 @@ def _monitor(platform: "Platform", table: "ChangeTable", within: float | None = 
 
     check_source_queries(platform.settings)
     if table.monitor is None or not table.monitor.is_comparing:
-        raise LakeChimeError(f"{table.name} declares no database to compare it with; declare change_table(…, monitor=Monitor(…))")
+        raise LakeChimeError(f"{table.name} declares no database to compare it with; declare cdc_table(…, monitor=Monitor(…))")
     return table.monitor if within is None else replace(table.monitor, within=dt.timedelta(seconds=within))
 
 
-def _compared(platform: "Platform", table: "ChangeTable", monitor: "Monitor") -> "Monitored":
-    from lakechime_dagster.cdc.spark_compare import followed, monitored, opened_driver
+def _compared(platform: "Platform", table: "CDCTable", monitor: "Monitor") -> "Monitored":
+    from lakechime_dagster.cdc.spark_compare import compared_table, monitored, opened_driver
 
     with opened_driver(platform, note) as driver:
-        return monitored(driver.spark, followed(platform, table), monitor)
+        return monitored(driver.spark, compared_table(platform, table), monitor)
 
 
-def _repair(platform: "Platform", table: "ChangeTable", monitor: "Monitor", given: list[str], *, dry_run: bool, as_json: bool) -> bool:
+def _repair(platform: "Platform", table: "CDCTable", monitor: "Monitor", given: list[str], *, dry_run: bool, as_json: bool) -> bool:
     """Append the database's rows of the keys, or of those that differ; whether none is left."""
     from lakechime_dagster.cdc.compare import Fault, key_given, key_shown
     from lakechime_dagster.cdc.load_service import repair_declared
@@ -552,7 +552,7 @@ def _repair(platform: "Platform", table: "ChangeTable", monitor: "Monitor", give
     return not twice
 
 
-def _print_repaired(table: "ChangeTable", done: "Repaired | None", dry_run: bool) -> None:
+def _print_repaired(table: "CDCTable", done: "Repaired | None", dry_run: bool) -> None:
     if done is None:
         say(f"no row of {table.name} is to be repaired")
         return
@@ -581,15 +581,15 @@ def _print_found(found: "Monitored") -> None:
         say(f"not compared: {shown(column)}, as {reason}")
 
 
-def _count_transactions(platform: "Platform", table: "ChangeTable", since_ms: int | None, *, as_json: bool) -> bool:
+def _count_transactions(platform: "Platform", table: "CDCTable", since_ms: int | None, *, as_json: bool) -> bool:
     """Count the changes of each transaction that ended, and name those of which some are missing; whether none is."""
     from lakechime_dagster.cdc.monitor_service import transactions_counted
-    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.cdc.service import Replica
     from lakechime_dagster.tables.databases import UNDECLARED
 
     if not table.bronze.feed.transactions:
         raise LakeChimeError(f"{table.name} declares no topic of transactions; declare transactions= of its source, as shop.transaction")
-    found = transactions_counted(Followed(platform, table), table.monitor or UNDECLARED, since_ms)
+    found = transactions_counted(Replica(platform, table), table.monitor or UNDECLARED, since_ms)
     if as_json:
         print_json(_counted_document(table.name, found))
         return found.is_whole
@@ -664,7 +664,7 @@ def load(
     answer(as_json, document, done if is_done else planned)
 
 
-def _history(table: "ChangeTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path]":
+def _history(table: "CDCTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path]":
     """The dump to load and its location: the one that is given, from the current folder, else the declared one."""
     from lakechime_dagster.tables.databases import Snapshot
 

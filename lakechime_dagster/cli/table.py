@@ -163,7 +163,7 @@ def _document(
 
 
 def _role(table: "Table | None") -> str:
-    from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+    from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
     from lakechime_dagster.tables.events import EventTable
     from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
@@ -176,7 +176,7 @@ def _role(table: "Table | None") -> str:
             return "computed"
         case BronzeTable():
             return "bronze"
-        case ChangeTable():
+        case CDCTable():
             return "CDC"
         case EventTable():
             return "events"
@@ -185,7 +185,7 @@ def _role(table: "Table | None") -> str:
 
 
 def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
-    from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+    from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
     from lakechime_dagster.tables.events import EventTable
     from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
@@ -197,7 +197,7 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
         facts |= {"source": str(table.feed), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
     if isinstance(table, EventTable):
         facts |= {"inputs": list(table.inputs), "source": str(table.feed), "type_field": "$." + ".".join(table.type_field)}
-    if isinstance(table, ChangeTable):
+    if isinstance(table, CDCTable):
         facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.feed)}
     if isinstance(table, LakeTable):
         trigger = str(table.trigger) if table.trigger else None
@@ -357,13 +357,13 @@ def _only(group: "EventGroup", name: str) -> list[str]:
 
 def _tables(lake: "Lake", name: str) -> "list[Target]":
     """The table, and that of the messages of one that follows a database."""
-    from lakechime_dagster.tables.cdc import ChangeTable
+    from lakechime_dagster.tables.cdc import CDCTable
     from lakechime_dagster.tables.tables import SourceTable
 
     table = lake.table(name)
     if isinstance(table, SourceTable):
         raise NotFoundError(f"{name} is written by other programs, which maintain its files; name one of this lake's own tables")
-    return [table.bronze, table] if isinstance(table, ChangeTable) else [table]
+    return [table.bronze, table] if isinstance(table, CDCTable) else [table]
 
 
 def _planned(plan: "Plan", refused: "tuple[Refused, ...]") -> dict[str, Any]:

@@ -236,15 +236,15 @@ def _check_bronze(platform: "Platform", name: str, module: str | None) -> None:
     """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be empty."""
     if module is not None:
         return
-    from lakechime_dagster.cdc.service import Followed
-    from lakechime_dagster.tables.cdc import ChangeTable
+    from lakechime_dagster.cdc.service import Replica
+    from lakechime_dagster.tables.cdc import CDCTable
 
     try:
         tables = declared_lake(platform.settings).tables
     except LakeChimeError:  # of a project that has triggers and no lake
         return
-    table = next((table for table in tables if table.name == name and isinstance(table, ChangeTable)), None)
-    if isinstance(table, ChangeTable) and not Followed(platform, table).bronze.count():
+    table = next((table for table in tables if table.name == name and isinstance(table, CDCTable)), None)
+    if isinstance(table, CDCTable) and not Replica(platform, table).bronze.count():
         raise LakeChimeError(f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done")
 
 

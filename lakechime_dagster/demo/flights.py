@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.events import EventGroup, EventStream, event_group, event_stream
@@ -91,14 +91,14 @@ def kafka_address(environment: Mapping[str, str]) -> str | None:
     return value
 
 
-def followed_tables(kafka: str) -> list[ChangeTable | LakeTable]:
+def followed_tables(kafka: str) -> list[CDCTable | LakeTable]:
     """The tables of the branch, whose messages are in topics of this broker."""
     return [*(_followed(name, kafka) for name in ABOUT), late_passengers()]
 
 
-def _followed(name: str, kafka: str) -> ChangeTable:
+def _followed(name: str, kafka: str) -> CDCTable:
     key, description = ABOUT[name]
-    return change_table(
+    return cdc_table(
         f"cdc.{name}",
         source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka, every=every(minutes=1)),
         envelope=Debezium(),

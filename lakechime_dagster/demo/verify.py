@@ -19,7 +19,7 @@ from lakechime_dagster.demo.data import SCHEMAS
 from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, announced_tables, flights_lake
 from lakechime_dagster.demo.plan import TABLES, Written, content_of
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import VARIANT, EventGroup, EventStream, checked_groups, field_of, owner_of
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
@@ -352,10 +352,7 @@ def _check(
     actual_rows = _count(actual)
     if difference is None:
         return TableCheck(table=table, finding=Finding.EQUAL, expected_rows=expected_rows, actual_rows=actual_rows)
-    if isinstance(declared, ChangeTable):
-        reason = _why_changes_miss(expected, actual)
-    else:
-        reason = _why_behind(declared, difference, location, checked)
+    reason = _why_changes_miss(expected, actual) if isinstance(declared, CDCTable) else _why_behind(declared, difference, location, checked)
     finding = Finding.BEHIND if reason else Finding.DIFFERS
     return TableCheck(
         table=table, finding=finding, expected_rows=expected_rows, actual_rows=actual_rows, difference=difference, reason=reason
@@ -444,7 +441,7 @@ def _commit_metadata(location: str) -> Iterator[CommitMetadata]:
 
 
 def _keys(declared: Table) -> tuple[str, ...]:
-    return declared.keys if isinstance(declared, LakeTable | ChangeTable) else BRONZE_KEYS[declared.name]
+    return declared.keys if isinstance(declared, LakeTable | CDCTable) else BRONZE_KEYS[declared.name]
 
 
 def _count(relation: duckdb.DuckDBPyRelation) -> int:

@@ -17,7 +17,7 @@ from lakechime_dagster.governance.tags import Reach, Tagged
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.requests import event_types
-from lakechime_dagster.tables.cdc import STATE, ChangeTable
+from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.options import column_of
@@ -117,7 +117,7 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
     for one in tagged:
         if one.ref.column is not None and not one.ref.column.startswith("$") and one.reach is Reach.PERSONAL:
             places.setdefault(one.ref.table, []).append(Place(one.ref.column, one.category))
-    messages = {table.bronze.name for table in lake.tables if isinstance(table, ChangeTable)}
+    messages = {table.bronze.name for table in lake.tables if isinstance(table, CDCTable)}
     streams = {group.stream.table.name for group in lake.groups}
     found: list[Searched] = []
     for table in lake.tables:
@@ -128,7 +128,7 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
         found.append(Searched(table=table.name, places=own, is_text=bool(texts), texts=tuple(sorted(texts))))
         if isinstance(table, LakeTable):
             found.append(_refused_rows(table.name, own))
-        elif isinstance(table, ChangeTable):
+        elif isinstance(table, CDCTable):
             found += _beside(table, own)
     for name, categories in types.items():
         own = (*places.get(name, ()), *(Place(rescued, category) for category in sorted(categories)))
@@ -181,7 +181,7 @@ def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
     return Searched(table=table + QUARANTINE, places=within, is_text=True, texts=("row",))
 
 
-def _beside(table: ChangeTable, places: Iterable[Place]) -> Iterator[Searched]:
+def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
     """The messages of a CDC table, its state and what it refused; a field may stand anywhere in them."""
     source_names = {folded(here): name for name, here in table.names.items()}
     keys = {folded(one) for one in table.keys}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from lakechime_dagster.lineage.columns import PAYLOAD, ROOT, ColumnRef, pointer
-from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.cdc import CDCTable
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import folded
@@ -150,7 +150,7 @@ def declared_tags(lake: Lake) -> dict[ColumnRef, str]:
     """Categories by column. What a table that follows a database declares is personal in its messages too, and so with streams."""
     tags = {ColumnRef(table.name, name): tag.category for table in lake.tables for name, tag in table.personal.items()}
     for table in lake.tables:
-        if isinstance(table, ChangeTable):
+        if isinstance(table, CDCTable):
             tags |= {ColumnRef(table.bronze.name, name): category for name, category in _of_messages(table)}
     for group in lake.groups:
         tags |= {ColumnRef(group.stream.table.name, name): category for name, category in _of_stream(group)}
@@ -175,7 +175,7 @@ def within_reach(lake: Lake) -> frozenset[str]:
     return frozenset(table.name for table in lake.computed if table.name in reached)
 
 
-def _of_messages(table: ChangeTable) -> Iterator[tuple[str, str]]:
+def _of_messages(table: CDCTable) -> Iterator[tuple[str, str]]:
     """Fields as lineage names them, and the texts in which they stand at a place that the envelope decides on."""
     there = {folded(here): name for name, here in table.names.items()}
     keys = {folded(key) for key in table.keys}

@@ -10,7 +10,7 @@ from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import Column, TypeSchema
 from lakechime_dagster.spark.job import Outcome, TableResult
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Target
 from lakechime_dagster.tables.names import is_own_column
@@ -76,7 +76,7 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
     if result.outcome is not Outcome.COMMITTED or not running.completed:
         return
     match table:
-        case ChangeTable():
+        case CDCTable():
             columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
             of_messages = messages_of(table.bronze.name, source_of(table.bronze), columns.values())
             told = [following(table.name, table.bronze.name, columns, table.keys), of_messages]
@@ -123,7 +123,7 @@ def _record(running: RunningExecution, statements: Collection[Statement], owners
         lineage_store(platform).record_all(records)
 
 
-def _there(table: ChangeTable, name: str) -> str:
+def _there(table: CDCTable, name: str) -> str:
     """What a column is called in the database."""
     return next((there for there, here in table.names.items() if here.lower() == name.lower()), name)
 

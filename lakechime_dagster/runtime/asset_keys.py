@@ -7,7 +7,7 @@ import dagster as dg
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE, asset_name
-from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.cdc import CDCTable
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Table
 from lakechime_dagster.tables.tables import SourceTable
@@ -24,7 +24,7 @@ def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
 
 
-def monitor_check_keys(table: ChangeTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+def monitor_check_keys(table: CDCTable, *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
     """The checks by which a table is watched.
 
     That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that

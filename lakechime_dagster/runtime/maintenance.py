@@ -14,7 +14,7 @@ from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotF
 from lakechime_dagster.formats.files import folder_at, folders_below, has_folder, is_local, remove_folder
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.tables.cdc import CHANGES, STATE, ChangeTable
+from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCTable
 from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.maintenance import Maintenance
@@ -142,7 +142,7 @@ def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consum
 
 def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
     location = platform.location(table.name, table.location)
-    beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, ChangeTable) else []
+    beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, CDCTable) else []
     return [platform.log_at(location, table.name), *beside]
 
 
@@ -151,7 +151,7 @@ def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, 
     is_own = log.location == platform.location(table.name, table.location)
     if isinstance(table, EventTable):
         return CLUSTERED
-    return table.cluster_by if isinstance(table, ChangeTable) and is_own else ()
+    return table.cluster_by if isinstance(table, CDCTable) and is_own else ()
 
 
 def _reads_changes(platform: Platform, lake: Lake, table: str, consumer: ConsumerAt) -> bool:

@@ -14,7 +14,7 @@ from lakechime_dagster.runtime.names import MAINTENANCE_TAG, dagster_name, maint
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.sensors.tick import instance_of
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.tables.cdc import ChangeTable
+from lakechime_dagster.tables.cdc import CDCTable
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake
@@ -145,7 +145,7 @@ def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str,
     return looking_sensor(job, INTERVAL_SECONDS, description, look, job)
 
 
-def monitors_sensor(job: str, tables: Iterable[ChangeTable]) -> dg.SensorDefinition:
+def monitors_sensor(job: str, tables: Iterable[CDCTable]) -> dg.SensorDefinition:
     """The sensor that launches this job for tables, as their monitors say; where databases may not be asked, none is compared."""
     watched = {table.name: table for table in tables}
     schedules = {name: every for name, table in watched.items() if (every := (table.monitor or UNDECLARED).every) is not None}

@@ -170,7 +170,7 @@ class TableResult:
 
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's checkpoint.
     `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
-    holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.merging.Fate`).
+    holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.incremental_merge.ChangeOutcome`).
     `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `late` counts by hour (since
     1970) the changes of hours that were complete before. `seen` is what its function or query was seen to compute; None where it has
     none.

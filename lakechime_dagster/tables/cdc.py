@@ -1,4 +1,4 @@
-"""`change_table`: declares a CDC table."""
+"""`cdc_table`: declares a CDC table."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -225,7 +225,7 @@ class BronzeTable(FeedTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeTable(WrittenTable):
+class CDCTable(WrittenTable):
     """A replica of a database's table, merged from the changes in its bronze table.
 
     `monitor` names the database's table that it is compared with.
@@ -235,7 +235,7 @@ class ChangeTable(WrittenTable):
     merge: CDCMerge
     schema: SourceSchema = SourceSchema()
     monitor: Monitor | None = None
-    kind: ClassVar[str] = "a change_table"
+    kind: ClassVar[str] = "a cdc_table"
     unused: ClassVar[tuple[str, ...]] = ("partitioned_by", "format", "expect", "watermark", "fresh_within")
 
     @property
@@ -288,7 +288,7 @@ class ChangeTable(WrittenTable):
         return SnapshotTrigger(self.inputs)
 
 
-def change_table(
+def cdc_table(
     name: str,
     *,
     source: Feed,
@@ -298,7 +298,7 @@ def change_table(
     monitor: Monitor | None = None,
     storage: Storage = Storage(),
     asset: Asset = Asset(),
-) -> ChangeTable:
+) -> CDCTable:
     """Declare a table that replicates a table of a business database from the messages of its changes.
 
     `<name>__changes` holds the messages as they arrived, and `<name>__state` what is remembered of changes that are not in the
@@ -318,7 +318,7 @@ def change_table(
     Raises:
         DeclarationError: naming the table, the field and the remedy.
     """
-    checked_table_name(name, "change_table", MAX_TARGET_NAME - len(CHANGES))
+    checked_table_name(name, "cdc_table", MAX_TARGET_NAME - len(CHANGES))
     _check_source(name, source, envelope)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
@@ -342,7 +342,7 @@ def change_table(
         ),
         asset=Asset(owner=about.owner, group=about.group, description=f"The changes of {name} as they came from {source}"),
     )
-    table = ChangeTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=about)
+    table = CDCTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=about)
     left_out = [one for one in table.personal if not merge.takes(column_of(one))]
     if left_out:
         raise DeclarationError(name, "columns", f"{left_out[0]!r} is personal, and merge.column_list leaves it out; leave it out here too")

@@ -10,7 +10,7 @@ from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, typed_value
 from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
-from lakechime_dagster.tables.cdc import BronzeTable, ChangeTable
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.tables.names import PART, checked_alarms, checked_aliases
 from lakechime_dagster.tables.sources import TableRows
@@ -210,7 +210,7 @@ def _listed(names: Collection[str]) -> str:
     return ", ".join(sorted(names))
 
 
-Target = LakeTable | BronzeTable | ChangeTable | EventTable  # what this lake writes
+Target = LakeTable | BronzeTable | CDCTable | EventTable  # what this lake writes
 Table = SourceTable | Target
 
 
@@ -248,11 +248,11 @@ class Lake:
         declared = tuple(tables)
         given = [one for one in declared if not isinstance(one, EventStream | EventGroup)]
         for table in given:
-            if not isinstance(table, SourceTable | LakeTable | ChangeTable):
-                remedy = "is neither a SourceTable nor the result of spark_table, sql_table, change_table, event_stream or event_group"
+            if not isinstance(table, SourceTable | LakeTable | CDCTable):
+                remedy = "is neither a SourceTable nor the result of spark_table, sql_table, cdc_table, event_stream or event_group"
                 raise DeclarationError(f"Lake {name}", "tables", f"{shown(table)} {remedy}")
         streams = [one.table for one in declared if isinstance(one, EventStream)]
-        several = (*given, *(one for table in given if isinstance(table, ChangeTable) for one in table.beside), *streams)
+        several = (*given, *(one for table in given if isinstance(table, CDCTable) for one in table.beside), *streams)
         _check_names(several)
         groups = _groups(declared)
         _check_groups(groups, several)

@@ -29,7 +29,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.interventions import By
 from tests.assets.test_table import Location
-from tests.support.follows import read
+from tests.support.replica import read
 from tests.support.streams import event
 
 spark = pytest.mark.spark

@@ -11,7 +11,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.formats.delta import table_files
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -73,7 +73,7 @@ def test_a_table_and_its_maintenance_take_a_slot_of_one_pool() -> None:
 
 
 def test_a_table_that_follows_a_database_is_kept_with_its_messages() -> None:
-    follows = change_table(
+    follows = cdc_table(
         "shop.orders",
         source=JsonLines("in"),
         envelope=Debezium(),

@@ -23,7 +23,7 @@ from tests.cli.shop import NAME, Shop, orders
 from tests.cli.test_cdc import MARIADB, completed, held, told
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Cli
-from tests.support.follows import BRONZE
+from tests.support.replica import BRONZE
 
 MINUTE = 60_000
 DATABASE = "mysql+pymysql://reader@127.0.0.1:1/shop"

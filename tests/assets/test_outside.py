@@ -7,7 +7,7 @@ from lakechime_dagster.assets.external import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
 from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -73,18 +73,14 @@ def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_follow
     topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")
     merge = CDCMerge(keys=("id",))
     followed = Lake(
-        "f", [change_table("silver.orders", source=topic, envelope=Debezium(), merge=merge, schema=SourceSchema(read_from=database))]
+        "f", [cdc_table("silver.orders", source=topic, envelope=Debezium(), merge=merge, schema=SourceSchema(read_from=database))]
     )
     graph = build_definitions(followed).resolve_asset_graph()
     above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
     assert {key.to_user_string() for key in above} == {"mysql/shop.orders", "kafka:/kafka:9092/shop.orders"}
     files = Lake(
         "g",
-        [
-            change_table(
-                "silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, schema=SourceSchema(types={"id": "bigint"})
-            )
-        ],
+        [cdc_table("silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, schema=SourceSchema(types={"id": "bigint"}))],
     )
     (folder,) = build_definitions(files).resolve_asset_graph().get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
     assert (folder.path[0], folder.path[-1]) == ("file", "*.jsonl")

@@ -22,8 +22,8 @@ from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import StartFrom
 from tests.assets.test_table import Location, shown
-from tests.support.follows import read
 from tests.support.refreshes import Source
+from tests.support.replica import read
 from tests.support.streams import event
 
 spark = pytest.mark.spark

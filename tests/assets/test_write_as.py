@@ -8,7 +8,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -28,7 +28,7 @@ def location(home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.Monke
     (home / "in").mkdir()
     (home / "in" / "a.jsonl").write_bytes(told(1, 10))
     writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})
-    orders = change_table(
+    orders = cdc_table(
         "shop.orders",
         source=JsonLines(str(home / "in")),
         envelope=Maxwell(),

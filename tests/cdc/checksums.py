@@ -63,7 +63,7 @@ def lake_rows(name: str, table: str) -> list[Mapping[str, Any]]:
     """The rows of the lake, by the messages of the table."""
     changes, *_ = changes_of(name, topic_of(name, table))
     kept = with_changes(Kept(), changes).kept
-    rows = (kept.image(key).row(list(lake_types(name, table))) for key in kept.windows)
+    rows = (kept.row_state(key).row(list(lake_types(name, table))) for key in kept.windows)
     return [row for row in rows if row is not None]
 
 

@@ -84,7 +84,7 @@ def folded(reader: Reader, records: Iterable[Record], dice: random.Random) -> Ma
     """The rows that messages mean, in whatever order their changes come."""
     changes = [change for record in records for change in changes_of(reader, record)]
     kept = with_changes(Kept(), dice.sample(changes, len(changes))).kept
-    rows = {key: kept.image(key).row(TYPES) for key in kept.windows}
+    rows = {key: kept.row_state(key).row(TYPES) for key in kept.windows}
     return {key: row for key, row in rows.items() if row is not None}
 
 

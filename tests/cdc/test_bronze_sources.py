@@ -12,9 +12,9 @@ from lakechime_dagster.cdc.load_service import LoadTask, first_streamed, message
 from lakechime_dagster.cdc.record import Record, TableFilter
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
-from tests.support.follows import append_messages
 from tests.support.orders import at_position, order
 from tests.support.refreshes import open_log
+from tests.support.replica import append_messages
 
 Write = Callable[..., LoadTask]
 

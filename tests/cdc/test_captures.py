@@ -98,10 +98,10 @@ def content(change: Change) -> str:
 
 def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -> Row | None:
     """The row of a key, with what columns that were added gave it."""
-    image = kept.image(key)
-    given = defaults.given(kept.windows[key].source, image.upserted or BEFORE_ALL)
-    absent = {name: value for name, value in given.items() if name not in image.columns}
-    row = image.row([name for name in columns if name not in absent])
+    row_state = kept.row_state(key)
+    given = defaults.given(kept.windows[key].source, row_state.upserted or BEFORE_ALL)
+    absent = {name: value for name, value in given.items() if name not in row_state.columns}
+    row = row_state.row([name for name in columns if name not in absent])
     return row and {**absent, **row}
 
 
@@ -151,7 +151,7 @@ def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in
     other = f"{database}-{SAME[scenario]}"
     assert unreadable == UNREADABLE.get(label(other, topic), [])
     kept = with_changes(Kept(), changes).kept
-    rows = [row for key in kept.windows if (row := kept.image(key).row(list(truth[0]))) is not None]
+    rows = [row for key in kept.windows if (row := kept.row_state(key).row(list(truth[0]))) is not None]
     assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), UNTOLD.get(label(other, topic), set()))
 
 

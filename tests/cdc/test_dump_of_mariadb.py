@@ -18,8 +18,8 @@ from lakechime_dagster.cdc.load import LOADS
 from lakechime_dagster.cdc.load_service import Chunk, LoadTask, dump_loaded
 from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.tables.databases import Snapshot
-from tests.support.follows import read
 from tests.support.mariadb import MariaDB
+from tests.support.replica import read
 from tests.support.shop import Shop, a_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
@@ -73,16 +73,16 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
     shop.update(15, "above, of no row yet")
     shop.delete(16)
     shop.insert(30, "came above")
-    shop.follow()
+    shop.refresh()
 
     loading = load(shop.task, dump)
     first = next(loading)
     assert (first.rows, first.total, first.cut) == (10, 10, str(stated_place(dump.as_of)))
     shop.update(20, "while it is told")
     shop.delete(21)
-    shop.follow()
+    shop.refresh()
     assert [(one.rows, one.total) for one in loading] == [(10, 20), (4, 24)]
-    shop.follow()
+    shop.refresh()
 
     rows = dict(shop.rows)
     assert (rows[1], rows[2], rows[15], rows[20]) == ("below, on its way", "above", "above, of no row yet", "while it is told")
@@ -100,5 +100,5 @@ def test_a_load_that_was_interrupted_begins_again_and_means_the_same(shop: Shop,
     next(load(shop.task, dump))
     assert [one.total for one in load(shop.task, dump, 20, now=NOW + 60_000)] == [20, 25]
     assert loaded_keys(shop)["[1]"] == 2
-    shop.follow()
+    shop.refresh()
     assert is_same(shop)

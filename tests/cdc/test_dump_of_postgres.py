@@ -12,8 +12,8 @@ from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Snapshot
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
-from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log
+from tests.support.replica import append_messages, read
 
 FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
 SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
@@ -49,7 +49,7 @@ def rows_of(task: LoadTask) -> dict[int, str]:
     ]
     changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
     kept = with_changes(Kept(), changes).kept
-    return {key[0]: row["note"] for key in kept.windows if (row := kept.image(key).row(["note"])) is not None}
+    return {key[0]: row["note"] for key in kept.windows if (row := kept.row_state(key).row(["note"])) is not None}
 
 
 @pytest.mark.parametrize("lsn", [180, 190, 199])

@@ -18,14 +18,14 @@ from lakechime_dagster.assets.cdc import kept_up, same
 from lakechime_dagster.assets.jobs import subscription_of
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.monitor_service import keeping_up
-from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.sensors.tick import run_tick
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Limits
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
@@ -46,13 +46,13 @@ class Watched:
     """A shop, the declaration of its table, and the ledger of the table's consumer."""
 
     shop: Shop
-    table: ChangeTable
+    table: CDCTable
     platform: Platform
     clock: Callable[[float], None]
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """A step."""
-        self.shop.follow()
+        self.shop.refresh()
         self.complete()
 
     def complete(self) -> None:
@@ -68,7 +68,7 @@ class Watched:
 
         def pause(_: float) -> None:
             self.shop.insert(next(coming))
-            self.follow()
+            self.refresh()
 
         declared = self.shop.monitor(within=timedelta(minutes=5 if later else 0))
         found = monitored(self.shop.lake.spark, self.shop.table, declared, pause=pause)
@@ -77,7 +77,7 @@ class Watched:
     def keeps_up(self) -> dg.AssetCheckResult:
         """The check `keeps_up`."""
         assert self.table.monitor is not None
-        return kept_up(keeping_up(Followed(self.platform, self.table)), self.table.monitor.limits)
+        return kept_up(keeping_up(Replica(self.platform, self.table)), self.table.monitor.limits)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def watched(mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.Temp
     with pytest.MonkeyPatch.context() as patch, a_shop(mariadb, spark.newSession(), folder) as shop:
         patch.setenv("LAKECHIME_HOME", str(folder))
         patch.delenv("LAKECHIME_STORE_URL", raising=False)
-        table = change_table(
+        table = cdc_table(
             NAME,
             source=JsonLines(str(folder / "in")),
             envelope=Debezium(),
@@ -119,7 +119,7 @@ def clean(watched: Watched) -> dict[str, str]:
     shop.delete(4)
     shop.messages.append(replace(shop.messages[-1], offset=len(shop.messages)))
     shop.snapshot(*[identity for identity in range(1, 11) if identity != 4])
-    watched.follow()
+    watched.refresh()
     result, _ = watched.compared()
     alarms = [check.description for check in (result, watched.keeps_up()) if not check.passed]
     return {"none": f"{len(alarms)} alarms"}
@@ -167,7 +167,7 @@ def of_streams(watched: Watched) -> dict[str, str]:
 
     shop.snapshot(13, 14)
     with pytest.raises(ConsumerBlockedError) as held:
-        shop.follow()
+        shop.refresh()
     row = watched.platform.ledger.subscription(NAME)
     assert row is not None
     watched.platform.ledger.hold(row, watched.platform.ledger.consumers(row)[""], str(held.value))

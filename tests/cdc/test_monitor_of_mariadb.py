@@ -40,7 +40,7 @@ def faults(found: Monitored) -> dict[str, Fault]:
 def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     shop.update(3, "changed")
     shop.delete(4)
-    shop.follow()
+    shop.refresh()
     clean = look(shop)
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (True, 9, 9, {}, 0)
     assert (clean.cut.partition(" ")[0], clean.unchecked, clean.unresolved) == ("binlog", {}, 0)
@@ -69,7 +69,7 @@ def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.lake.options = {"deletes": Deletes.SOFT}
     shop.delete(4)
     shop.update(5, "changed")
-    shop.follow()
+    shop.refresh()
     assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [4]
     clean = look(shop)
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.unchecked) == (True, 9, 9, {}, {})
@@ -94,7 +94,7 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(
         if len(waited) == 2:
             shop.insert(13)
         if len(waited) < 3:
-            shop.follow()
+            shop.refresh()
 
     found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
     assert faults(found) == {"12": Fault.MISSING}
@@ -105,12 +105,12 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(
 def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     before = looked_at.state_of
 
-    def ahead(table: looked_at.FollowedTable) -> looked_at.TableState:
+    def ahead(table: looked_at.ComparedTable) -> looked_at.TableState:
         monkeypatch.setattr(looked_at, "state_of", before)
         shop.update(7, "after the cut")
         shop.delete(8)
         shop.insert(11)
-        shop.follow()
+        shop.refresh()
         return before(table)
 
     monkeypatch.setattr(looked_at, "state_of", ahead)

@@ -14,8 +14,8 @@ from lakechime_dagster.cdc.load_service import repaired
 from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.tables.databases import Database, Monitor
-from tests.support.follows import Followed
 from tests.support.mariadb import MariaDB
+from tests.support.replica import Replica
 from tests.support.shop import Shop, shop_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
@@ -35,14 +35,14 @@ class Shops(NamedTuple):
 
 @pytest.fixture
 def shops(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shops]:
-    lake = Followed(spark.newSession(), tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
+    lake = Replica(spark.newSession(), tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders"})
     with shop_in(mariadb, lake, "eu") as eu, shop_in(mariadb, lake, "us") as us:
         yield Shops(eu, us)
 
 
 def test_what_a_shard_lost_is_found_by_its_whole_key_and_nothing_of_the_others(shops: Shops) -> None:
     shops.eu.update(3, "changed")
-    shops.eu.follow()
+    shops.eu.refresh()
     clean = shops.look()
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.unchecked) == (True, 20, 20, {})
     assert [part.split(":")[0] for part in clean.cut.split("; ")] == ["eu", "us"]

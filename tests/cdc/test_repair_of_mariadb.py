@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.load_service import Repaired, repaired
-from tests.support.follows import read
 from tests.support.mariadb import MariaDB
+from tests.support.replica import read
 from tests.support.shop import Shop, a_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
@@ -40,7 +40,7 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
     assert done.version == versions + 1
     shop.update(5, "meanwhile")
     shop.update(2, "later")
-    result = shop.follow()
+    result = shop.refresh()
     assert (result.counts.inserted, result.counts.updated, result.counts.deleted) == (1, 3, 1)
     assert [one for one in shop.rows if one[0] in (2, 3, 4, 5, 11)] == [(2, "later"), (4, None), (5, "meanwhile"), (11, "it's 💡")]
     assert [str(row["amount"]) for row in shop.lake.rows if row["id"] in (2, 4, 11)] == ["1.50", "None", "-12345.60"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.cdc.load_service import Repaired, repaired
-from tests.support.follows import read
 from tests.support.postgres import Server, fresh_database
+from tests.support.replica import read
 from tests.support.wal import WalShop, Writer, a_wal_shop, work
 
 pytestmark = pytest.mark.services
@@ -33,18 +33,18 @@ def repair(shop: WalShop, *keys: int, pause: Callable[[float], None] = never, dr
 def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_above_it(shop: WalShop) -> None:
     shop.run("INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')")
     shop.run("UPDATE orders SET note = 'lost' WHERE id = 2", "INSERT INTO orders VALUES (5, 'lost')")
-    shop.follow()
+    shop.refresh()
     shop.run("UPDATE orders SET note = NULL WHERE id = 3", "DELETE FROM orders WHERE id = 4")
     shop.told, _ = [], shop.log.messages()
     planned = repair(shop, 2, 3, 4, 5, dry_run=True)
     assert (planned.rows, planned.deletions, planned.version) == ((("2",), ("3",), ("5",)), (("4",),), None)
-    assert shop.followed == {1: "one", 2: "two", 3: "three", 4: "four"}
+    assert shop.replica == {1: "one", 2: "two", 3: "three", 4: "four"}
 
     repair(shop, 2, 3, 4, 5)
-    assert shop.followed == shop.rows == {1: "one", 2: "lost", 3: None, 5: "lost"}
+    assert shop.replica == shop.rows == {1: "one", 2: "lost", 3: None, 5: "lost"}
     shop.run("UPDATE orders SET note = 'later' WHERE id = 2", "DELETE FROM orders WHERE id = 5", "INSERT INTO orders VALUES (4, 'again')")
-    shop.follow()
-    assert shop.followed == shop.rows == {1: "one", 2: "later", 3: None, 4: "again"}
+    shop.refresh()
+    assert shop.replica == shop.rows == {1: "one", 2: "later", 3: None, 4: "again"}
     told = [row for row in read(str(shop.folder / "orders__changes")) if row["topic_id"] == "lakechime-repair/orders"]
     assert {row["op"] for row in told} == {"r", "d"}
     assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {("lakechime-origin", b"repair")}
@@ -54,16 +54,16 @@ def test_changes_of_a_transaction_that_was_open_before_a_repair_and_ended_after_
     """The transaction before it had ended below the repair's checkpoint in the log."""
     shop.run("INSERT INTO orders VALUES (1, 'one'), (2, 'two')", "UPDATE orders SET note = 'lost' WHERE id = 1")
     shop.run("BEGIN", "INSERT INTO others VALUES (1)", session=1)
-    shop.follow()
+    shop.refresh()
     repair(shop, 1, 2)
     shop.run("UPDATE orders SET note = 'above' WHERE id = 1", "DELETE FROM orders WHERE id = 2", "COMMIT", session=1)
-    shop.follow()
-    assert shop.followed == shop.rows == {1: "above"}
+    shop.refresh()
+    assert shop.replica == shop.rows == {1: "above"}
 
 
 def test_changes_that_are_committed_between_the_checkpoint_and_the_cut_are_seen_and_come_again(shop: WalShop) -> None:
     shop.run("INSERT INTO orders VALUES (1, '1'), (2, '2'), (3, '3'), (4, '4')", "UPDATE orders SET note = 'lost' WHERE id < 4")
-    shop.follow()
+    shop.refresh()
     shop.run("BEGIN", "UPDATE orders SET note = 'open' WHERE id = 4", session=1)
 
     def pause(_: float) -> None:
@@ -73,10 +73,10 @@ def test_changes_that_are_committed_between_the_checkpoint_and_the_cut_are_seen_
 
     done = repair(shop, 1, 2, 3, 4, pause=pause)
     assert (done.rows, done.deletions) == ((("1",), ("3",), ("4",)), (("2",),))
-    assert shop.followed == {1: "between", 3: "lost", 4: "open"}
+    assert shop.replica == {1: "between", 3: "lost", 4: "open"}
     shop.run("COMMIT", session=2)
-    shop.follow()
-    assert shop.followed == shop.rows == {1: "between", 3: "above", 4: "open"}
+    shop.refresh()
+    assert shop.replica == shop.rows == {1: "between", 3: "above", 4: "open"}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,7 +84,7 @@ def test_beside_any_writers_the_rows_are_those_of_the_database(seed: int, shop: 
     """Four sessions write, change keys, truncate, and end when they like; the lake is behind, and messages were lost before that."""
     chance = random.Random(seed)
     shop.run(f"INSERT INTO orders VALUES {', '.join(f'({key}, {key})' for key in range(1, 9))}")
-    shop.follow()
+    shop.refresh()
     writers = [Writer(shop, number, chance) for number in range(4)]
 
     def pause(_: float) -> None:
@@ -97,10 +97,10 @@ def test_beside_any_writers_the_rows_are_those_of_the_database(seed: int, shop: 
         for writer in writers:
             if writer.is_lost:
                 writer.end()
-        shop.follow()
+        shop.refresh()
         work(writers, chance)
-        shop.follow(most=chance.randrange(5))
+        shop.refresh(most=chance.randrange(5))
         repair(shop, *range(1, 21), pause=pause, now=NOW + repairs)
         work(writers, chance)
-        shop.follow()
-        assert shop.followed == shop.rows
+        shop.refresh()
+        assert shop.replica == shop.rows

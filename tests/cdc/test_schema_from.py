@@ -5,13 +5,13 @@ import pytest
 from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium
 from lakechime_dagster.tables.sources import JsonLines
 
 
 def bronze(schema_from: Database | None) -> BronzeTable:
-    table = change_table(
+    table = cdc_table(
         "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), schema=SourceSchema(read_from=schema_from)
     )
     return table.bronze

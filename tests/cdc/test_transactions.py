@@ -12,14 +12,14 @@ from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.monitor import Counted
 from lakechime_dagster.cdc.monitor_service import transactions_counted
 from lakechime_dagster.cdc.record import Message, Record, bronze_row
-from lakechime_dagster.cdc.service import Followed
+from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.captures import captures
 from tests.cli.shop import Shop
 from tests.support.cli import Cli
-from tests.support.follows import BRONZE
+from tests.support.replica import BRONZE
 
 CAPTURES = {capture.name: capture for capture in captures() if capture.name.endswith("-transactions")}
 MINUTE = 60_000
@@ -51,7 +51,7 @@ class Orders:
     def counted(self, minutes: int = 1, since_ms: int | None = None) -> Counted:
         """So many minutes after the last message was written."""
         self.clock(max(CAPTURES[self.name].written.values()) + minutes * MINUTE)
-        return transactions_counted(Followed(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms)
+        return transactions_counted(Replica(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms)
 
 
 @pytest.fixture(params=sorted(CAPTURES))

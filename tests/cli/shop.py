@@ -16,22 +16,22 @@ from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_remembered import place_row
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
-from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.tables.sources import JsonLines
-from tests.cdc.meaning.test_merging import Lake as Merged
+from tests.cdc.merge.test_incremental_merge import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.declaring import grouped
-from tests.support.follows import ARROW, BRONZE
+from tests.support.replica import ARROW, BRONZE
 
 NAME = "shop.orders"
 KEPT = ("consumer", "step", "execution", "reason", "row")
 
 
-def orders(**declared: Any) -> ChangeTable:
-    return change_table(NAME, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
+def orders(**declared: Any) -> CDCTable:
+    return cdc_table(NAME, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Shop:
     """The lake of a shop, declared in a module that the command line loads, and what its tables hold."""
 
     lakechime: Cli
-    table: ChangeTable
+    table: CDCTable
     merged: Merged = field(default_factory=Merged)
     state: list[StateRow] = field(default_factory=list)
 

@@ -1,6 +1,6 @@
 """A lake of tables whose files are kept, for tests of the command line."""
 
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -15,5 +15,5 @@ TOTALS = sql_table(
     refresh="full",
     storage=Storage(partitioned_by={"day": "date"}, maintenance=Maintenance(min_files=2, budget=2_000)),
 )
-FOLLOWS = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+FOLLOWS = cdc_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
 lake = Lake("shop", [SourceTable("bronze.orders"), TOTALS, FOLLOWS])

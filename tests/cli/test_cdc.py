@@ -19,9 +19,9 @@ from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.subscription import Subscription
 from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.cdc.test_database_snapshot import Database, on_mariadb, on_postgres
 from tests.cli.shop import NAME, Shop, counted
 from tests.sensors.test_tick import ToldRuns
-from tests.sources.test_cut import Database, on_mariadb, on_postgres
 from tests.support.cli import Answer, Cli
 from tests.support.mariadb import MariaDB
 
@@ -192,9 +192,9 @@ def held(lakechime: Cli, runs: ToldRuns, reason: str = BLOCKED) -> None:
 
 def opened(two_orders: Shop) -> int:
     """The epoch that a step of Spark finds open."""
-    from lakechime_dagster.cdc.service import Followed
+    from lakechime_dagster.cdc.service import Replica
 
-    return Seen(places=tuple(Followed(two_orders.lakechime.platform, two_orders.table).places())).epochs[SOURCE].opened
+    return Seen(places=tuple(Replica(two_orders.lakechime.platform, two_orders.table).places())).epochs[SOURCE].opened
 
 
 def consumer(lakechime: Cli) -> Any:
@@ -340,7 +340,7 @@ def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: C
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "'--source-url': give the URL of the database, or declare change_table(…, monitor=Monitor(…))"),
+        ([], 2, "'--source-url': give the URL of the database, or declare cdc_table(…, monitor=Monitor(…))"),
         (["--source-url", NOWHERE, "--source-table", "a.b.c"], 2, "'--source-table': 'a.b.c' is no schema.table of the database"),
         (["--source-url", "redis://h", "--source-table", "a.b"], 2, "'--source-url': url 'redis://h': give postgresql://"),
         (["--source-url", NOWHERE, "--source-table", "a.b"], 1, "mysql+pymysql://reader:***@127.0.0.1:1/shop cannot be read"),

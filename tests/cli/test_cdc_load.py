@@ -13,7 +13,7 @@ from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc_monitor import shop as shop
 from tests.cli.test_cdc_monitor import told
 from tests.support.cli import Cli
-from tests.support.follows import read
+from tests.support.replica import read
 
 
 def test_a_table_without_a_dump_says_what_to_do(lakechime: Cli) -> None:

@@ -18,8 +18,8 @@ from tests.cdc.factories import make_payload, make_record
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import MARIADB, SCHEMA
 from tests.support.cli import Cli
-from tests.support.follows import read
 from tests.support.mariadb import CAPTURE_USER, MariaDB
+from tests.support.replica import read
 
 DATABASE = "monitored_by_command"
 
@@ -73,7 +73,7 @@ def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, sho
 def test_what_cannot_be_asked_is_told_by_its_reason(lakechime: Cli) -> None:
     Shop.declared(lakechime)
     missing = lakechime("cdc", "compare", NAME)
-    assert (missing.code, "declares no database to compare it with; declare change_table(…, monitor=Monitor(…))" in missing.err) == (
+    assert (missing.code, "declares no database to compare it with; declare cdc_table(…, monitor=Monitor(…))" in missing.err) == (
         1,
         True,
     )

@@ -11,7 +11,7 @@ from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc import told
 from tests.support.cli import Cli
-from tests.support.follows import BRONZE
+from tests.support.replica import BRONZE
 
 HOUR = 3_600_000
 

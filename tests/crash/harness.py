@@ -27,9 +27,9 @@ from lakechime_dagster.spark.warm_file import WarmFile
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 from tests.crash.points import FOLDER, Point, Switch
-from tests.support.follows import append_messages, read
 from tests.support.postgres import Server
 from tests.support.processes import Service, await_found, environment, free_port, is_alive
+from tests.support.replica import append_messages, read
 from tests.support.spark import small_settings
 from tests.support.tables import write
 

@@ -13,7 +13,7 @@ from lakechime_dagster.assets import cdc, tables
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime import execution as running_module
 from lakechime_dagster.sensors import tick as tick_module
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
@@ -131,15 +131,15 @@ def _is_running(tracker: Any, job: int) -> bool:
 def build_lake() -> Lake:
     """A source and a target per point, without keys but for one that follows messages: a row that is written twice shows."""
     sources = {point: SourceTable(point.source) for point in Point if not point.follows}
-    followed = [_followed(point) for point in Point if point.follows]
-    return Lake("crash", [*sources.values(), *[_copy(point, source) for point, source in sources.items()], *followed])
+    replica = [_followed(point) for point in Point if point.follows]
+    return Lake("crash", [*sources.values(), *[_copy(point, source) for point, source in sources.items()], *replica])
 
 
-def _followed(point: Point) -> ChangeTable:
+def _followed(point: Point) -> CDCTable:
     """A target that follows messages, which the harness writes: its feed is a folder in which nothing is."""
     nothing = switch.folder / "feed"
     nothing.mkdir(exist_ok=True)
-    return change_table(point.target, source=JsonLines(str(nothing)), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    return cdc_table(point.target, source=JsonLines(str(nothing)), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
 
 
 def _copy(point: Point, source: SourceTable) -> LakeTable:

@@ -1,7 +1,7 @@
 """What is declared personal is known under the names by which lineage tells columns, also of messages and of events."""
 
 from lakechime_dagster.governance.tags import declared_tags, public_tables, within_reach
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import EventGroup, EventStream, event_group, event_stream
@@ -27,7 +27,7 @@ def test_columns_of_sources_and_of_computed_tables_are_known_by_their_names() ->
 
 
 def test_what_a_table_that_follows_a_database_declares_is_personal_in_its_messages_by_the_names_there() -> None:
-    table = change_table(
+    table = cdc_table(
         "silver.people",
         source=JsonLines("in"),
         envelope=Debezium(),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.governance.requests import Place, Searched, SubjectsRefusedError, out_of_reach, read_subjects, searched_tables
 from lakechime_dagster.governance.tags import Reach, Tagged
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -118,7 +118,7 @@ def test_places_are_those_of_values() -> None:
 
 
 def test_messages_state_and_refused_rows_are_searched_too() -> None:
-    orders = change_table(
+    orders = cdc_table(
         "shop.orders",
         source=JsonLines("in"),
         envelope=Debezium(),

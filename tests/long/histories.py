@@ -12,19 +12,19 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_SEQ, START_SEQ
 from tests.cdc.oracle import Version, histories_of
 from tests.long.databases import TRACKED
-from tests.support.followed_table import FollowedTable
+from tests.support.deployed_table import DeployedTable
 
 COLUMNS = ("id", *TRACKED)
 Versions = dict[Key, list[tuple[Any, ...]]]  # of each key the values of its columns, from which order, and up to which
 
 
-def meant(table: FollowedTable) -> Versions:
+def meant(table: DeployedTable) -> Versions:
     """What the messages mean, whatever came in which step."""
     found = histories_of(_once(_changes(table)), COLUMNS, TRACKED)
     return {key: [_told(one) for one in versions] for key, versions in found.items() if versions}
 
 
-def held(table: FollowedTable) -> Versions:
+def held(table: DeployedTable) -> Versions:
     """What the table holds."""
     found: dict[Key, list[tuple[Any, ...]]] = defaultdict(list)
     for row in table.rows((*COLUMNS, START_SEQ, END_SEQ)):
@@ -37,7 +37,7 @@ def _told(version: Version) -> tuple[Any, ...]:
     return (*(version.columns[name] for name in COLUMNS), order_text(version.start_seq), end)
 
 
-def _changes(table: FollowedTable) -> Iterable[Change]:
+def _changes(table: DeployedTable) -> Iterable[Change]:
     reader = DebeziumReader(Debezium(), ("id",))
     for message in table.messages():
         read = reader.read(record_of(message))

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import KafkaTopic
@@ -14,10 +14,10 @@ from tests.support.impatient import broker
 BROKER = broker()
 
 
-def followed(database: str, scd_type: int) -> ChangeTable:
+def replica(database: str, scd_type: int) -> CDCTable:
     """What a connector of the database's name brings of its table `shop.orders`."""
     tracked = TRACKED if scd_type == 2 else None
-    return change_table(
+    return cdc_table(
         f"{database}.{'histories' if scd_type == 2 else 'orders'}",
         source=KafkaTopic(f"{database}.shop.orders", bootstrap=BROKER, every=every(minutes=1)),
         envelope=Debezium(),
@@ -26,5 +26,5 @@ def followed(database: str, scd_type: int) -> ChangeTable:
     )
 
 
-lake = Lake("long", [followed(database, scd_type) for database in ("mariadb", "postgres") for scd_type in (1, 2)])
+lake = Lake("long", [replica(database, scd_type) for database in ("mariadb", "postgres") for scd_type in (1, 2)])
 defs = build_definitions(lake)

@@ -20,7 +20,7 @@ from tests.long.databases import COLUMNS, Database, MariaDBShop, PostgresShop
 from tests.long.schema_changes import TOLD, UNTOLD, Statements
 from tests.long.writer import Writer
 from tests.support.chain import Chain, Place, chain
-from tests.support.followed_table import FollowedTable
+from tests.support.deployed_table import DeployedTable
 from tests.support.logical_postgres import logical_postgres
 from tests.support.mariadb import MariaDB
 from tests.support.processes import PATIENCE
@@ -62,8 +62,8 @@ class Trial:
         return [problem for table in compared for problem in self.differences(table)]
 
     @property
-    def tables(self) -> list[FollowedTable]:
-        return [FollowedTable(self.chain, f"{database}.{kind}") for database in self.writers for kind in ("orders", "histories")]
+    def tables(self) -> list[DeployedTable]:
+        return [DeployedTable(self.chain, f"{database}.{kind}") for database in self.writers for kind in ("orders", "histories")]
 
     def _change_schema(self, database: str, writer: Writer, bag: list[tuple[str, Statements]]) -> None:
         if not bag:
@@ -93,7 +93,7 @@ class Trial:
         self.kills[name] += 1
         self.say(f"killed: {name}")
 
-    def differences(self, table: FollowedTable) -> list[str]:
+    def differences(self, table: DeployedTable) -> list[str]:
         """What of a table at a cut is not that of the database, once what no message tells is mended."""
         found = self._monitored(table)
         if not found["same"] and self.untold.get(table.name):
@@ -104,7 +104,7 @@ class Trial:
         self.untold.pop(table.name, None)
         return [] if found["same"] else [f"{table.name}: {found}\n{self.chain.running.lakechime('status')}"]
 
-    def _monitored(self, table: FollowedTable) -> dict[str, Any]:
+    def _monitored(self, table: DeployedTable) -> dict[str, Any]:
         """What the monitor finds: it asks again while what differs, or a column, may be on its way, or rows were truncated meanwhile."""
         end = time.monotonic() + MOST_BEHIND * PATIENCE
         while True:
@@ -167,8 +167,8 @@ def wrong(trial: Trial, databases: list[Database]) -> Iterator[str]:
         if sum(read_by_steps.values()) != len(messages) or told != {step: read_by_steps[step] for step in told}:
             yield f"{table.name} had {len(messages)} messages, read {read_by_steps} and told of {told}"
     for database in databases:
-        if FollowedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) != database.rows(COLUMNS):
+        if DeployedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) != database.rows(COLUMNS):
             yield f"{database.name}.orders has other rows"
-        table = FollowedTable(trial.chain, f"{database.name}.histories")
+        table = DeployedTable(trial.chain, f"{database.name}.histories")
         held, meant = histories.held(table), histories.meant(table)
         yield from (f"{table.name}: {held.get(key)} is not {meant.get(key)}" for key in held | meant if held.get(key) != meant.get(key))

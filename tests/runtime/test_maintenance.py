@@ -10,7 +10,7 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.runtime.maintenance import keep, look, readers
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake, Target
@@ -100,7 +100,7 @@ def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None
 
 
 def test_what_is_remembered_beside_a_table_is_kept_with_it(platform: Platform) -> None:
-    follows = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    follows = cdc_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
     lake = Lake("shop", [follows])
     assert look(platform, lake, follows) == []
     for name in ("shop.orders", "shop.orders__state"):

@@ -9,7 +9,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, hours_of
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.conditions import PartitionCondition
@@ -66,7 +66,7 @@ def test_a_day_whose_fence_is_completed_by_somebody_else_is_complete_downstream(
     assert world.decide(daily("downstream", GOLD)).fires
 
 
-ORDERS = change_table(
+ORDERS = cdc_table(
     "shop.orders",
     source=JsonLines("in"),
     envelope=Maxwell(),

@@ -11,7 +11,7 @@ import pytest
 
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.sources import JsonLines
@@ -27,8 +27,8 @@ GROUPS = [
 ]
 
 
-def a_table(name: str, monitor: Monitor | None) -> ChangeTable:
-    return change_table(name, source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), monitor=monitor)
+def a_table(name: str, monitor: Monitor | None) -> CDCTable:
+    return cdc_table(name, source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), monitor=monitor)
 
 
 TABLES = [a_table("shop.orders", HOURLY), a_table("shop.items", None), a_table("shop.by_hand", Monitor())]

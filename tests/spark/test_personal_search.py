@@ -18,13 +18,13 @@ from lakechime_dagster.governance.requests import Place, Searched, Subject, sear
 from lakechime_dagster.governance.spark_search import NOBODY, Match, keys_frame, matches
 from lakechime_dagster.governance.tags import Reach, Tagged, declared_tags
 from lakechime_dagster.spark.session import session_confs
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, personal
 from lakechime_dagster.tables.sources import JsonLines
-from tests.support.follows import Followed
 from tests.support.orders import order
+from tests.support.replica import Replica
 
 pytestmark = pytest.mark.spark
 
@@ -64,12 +64,12 @@ def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_
 
 
 def test_a_person_is_found_in_messages_history_state_and_refused_changes(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path / "shop", ("id",), merge={"stored_as_scd_type": 2}, options={"names": {"name": "called"}})
+    table = Replica(spark, tmp_path / "shop", ("id",), merge={"stored_as_scd_type": 2}, options={"names": {"name": "called"}})
     broken = replace(order(3, at=9, name="Xanthippe"), value=(order(3, at=9, name="Xanthippe").value or b"").replace(b'"u"', b'"?"'))
     names = [(1, 1, "Xanthippe"), (2, 2, "Yolanda"), (1, 3, "Zenobia"), (2, 4, "Xanthippe")]
     table.tell([*(order(number, at=at, name=name) for number, at, name in names), broken, replace(broken, value=b"{half", offset=10)])
     table.run()
-    orders = change_table(
+    orders = cdc_table(
         "shop.orders",
         source=JsonLines("in"),
         envelope=Debezium(),

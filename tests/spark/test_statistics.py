@@ -16,9 +16,9 @@ from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.options import personal
 from lakechime_dagster.tables.tables import RefreshMode
-from tests.support.follows import Followed
 from tests.support.orders import order
 from tests.support.refreshes import Source, make_subscription, open_log, read_rows
+from tests.support.replica import Replica
 from tests.support.streams import event, stream
 
 PEOPLE = pa.schema([("id", pa.int64()), ("email", pa.string()), ("town", pa.string())])
@@ -130,7 +130,7 @@ def test_a_table_that_told_of_a_column_before_tells_no_more(spark: SparkSession,
 @pytest.mark.spark
 def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(spark: SparkSession, tmp_path: Path) -> None:
     """Be it the key, whose values a merge would name in its condition."""
-    table = Followed(spark, tmp_path, ("name",), options={"personal": ("name",)})
+    table = Replica(spark, tmp_path, ("name",), options={"personal": ("name",)})
     table.tell([order(1, at=1, name="Xanthippe"), order(2, at=2, name="Yolanda")])
     table.run()
     table.tell([order(1, at=3, name="Xanthippe", amount=7), order(3, at=4, name="Zenobia")])

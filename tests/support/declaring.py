@@ -11,7 +11,7 @@ OBJECTS: Mapping[str, type] = {"storage": Storage, "asset": Asset, "schema": Sou
 
 
 def grouped(**options: Any) -> dict[str, Any]:
-    """What `spark_table`, `sql_table` and `change_table` take: fields of option objects in these, those of a merge in `merge`."""
+    """What `spark_table`, `sql_table` and `cdc_table` take: fields of option objects in these, those of a merge in `merge`."""
     given = dict(options)
     for parameter, kind in OBJECTS.items():
         names = {one.name for one in fields(kind)}

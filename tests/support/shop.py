@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.load_service import LoadTask
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.spark_compare import FollowedTable
+from lakechime_dagster.cdc.spark_compare import ComparedTable
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.databases import Monitor
 from tests.cdc.factories import envelope_schema
-from tests.support.follows import Followed
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
 from tests.support.refreshes import open_log
+from tests.support.replica import Replica
 
 TOLD_MS = 1_700_000_000_000  # the database's time in messages
 DECIMAL = {
@@ -49,7 +49,7 @@ class Shop:
     database: MariaDBSession
     schema: str
     url: str
-    lake: Followed
+    lake: Replica
     name: str = "shop"  # of the connector
     messages: list[Record] = field(default_factory=list)
     told: int = 0
@@ -77,7 +77,7 @@ class Shop:
         for number, identity in enumerate(identities, start=1):
             self._tell("r", identity, lose=False, snapshot={1: "first", len(identities): "last"}.get(number, "true"))
 
-    def follow(self) -> TableResult:
+    def refresh(self) -> TableResult:
         """The lake takes the messages that were not lost."""
         if new := self.messages[self.told :]:
             self.lake.tell(new)
@@ -90,10 +90,10 @@ class Shop:
         return file, int(byte)
 
     @property
-    def table(self) -> FollowedTable:
+    def table(self) -> ComparedTable:
         """The table as monitors look at it."""
         lake = self.lake
-        return FollowedTable(
+        return ComparedTable(
             name="orders",
             location=lake.location,
             bronze="orders__changes",
@@ -150,14 +150,14 @@ class Shop:
 
 @contextmanager
 def a_shop(server: MariaDB, spark: SparkSession, folder: Path) -> Iterator[Shop]:
-    """A shop whose lake has followed the first ten orders."""
-    with shop_in(server, Followed(spark, folder, keys=("id",))) as shop:
+    """A shop whose lake replicates the first ten orders."""
+    with shop_in(server, Replica(spark, folder, keys=("id",))) as shop:
         yield shop
 
 
 @contextmanager
-def shop_in(server: MariaDB, lake: Followed, name: str = "shop") -> Iterator[Shop]:
-    """A shop whose first ten orders a lake has followed, which may follow others too."""
+def shop_in(server: MariaDB, lake: Replica, name: str = "shop") -> Iterator[Shop]:
+    """A shop whose first ten orders a lake replicates, and may replicate others too."""
     schema = f"shop_{uuid.uuid4().hex[:8]}"
     admin = server.session()
     admin.run(f"CREATE DATABASE {schema}", f"USE {schema}", DDL)
@@ -166,7 +166,7 @@ def shop_in(server: MariaDB, lake: Followed, name: str = "shop") -> Iterator[Sho
         shop = Shop(admin, schema, url, lake, name)
         for identity in range(1, 11):
             shop.insert(identity)
-        shop.follow()
+        shop.refresh()
         yield shop
     finally:
         admin.run(f"DROP DATABASE {schema}")

@@ -22,11 +22,11 @@ TOGETHER = {
         "tests/test_bare_machine.py",
         "tests/sources/test_kafka.py",
         "tests/cli/test_trigger_of_topics.py",
-        "tests/spark/following/test_kafka.py",
+        "tests/cdc/spark/test_kafka.py",
     ),
 }
-ON_SPARK = ("tests/spark/", "tests/assets/")  # in tier 1 one worker has all of them, and so the only Spark session
-LONG = ("spark", "deployments", "tests/spark/test_refresh.py", "tests/spark/following/test_follow.py", "shop")  # first
+ON_SPARK = ("tests/spark/", "tests/assets/", "tests/cdc/spark/")  # in tier 1 one worker has all of them, and so the only Spark session
+LONG = ("spark", "deployments", "tests/spark/test_refresh.py", "tests/cdc/spark/test_refresh.py", "shop")  # first
 SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}  # fixtures
 SAID = "said"
 

@@ -22,8 +22,8 @@ from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Monitor
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct
-from tests.support.follows import append_messages, read
 from tests.support.refreshes import open_log
+from tests.support.replica import append_messages, read
 
 FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
 ID = ("id", "int32", False)
@@ -125,7 +125,7 @@ class WalShop:
         for statement in statements:
             self.sessions[session].execute(statement.encode())
 
-    def follow(self, *, most: int | None = None) -> None:
+    def refresh(self, *, most: int | None = None) -> None:
         """The lake gets the messages that came, at most so many, but not those of lost rows."""
         self.told += self.log.messages()
         now = self.told[:most]
@@ -148,7 +148,7 @@ class WalShop:
         return dict(self.log.connection.execute("SELECT id, note FROM orders").fetchall())
 
     @property
-    def followed(self) -> dict[int, str | None]:
+    def replica(self) -> dict[int, str | None]:
         """What all messages of the lake mean, in whatever order they come."""
         records = [
             Record(
@@ -164,7 +164,7 @@ class WalShop:
         changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
         kept, again = (with_changes(Kept(), some).kept for some in (changes, changes[::-1]))
         found, backwards = (
-            {key[0]: row["note"] for key in one.windows if (row := one.image(key).row(["note"])) is not None} for one in (kept, again)
+            {key[0]: row["note"] for key in one.windows if (row := one.row_state(key).row(["note"])) is not None} for one in (kept, again)
         )
         assert found == backwards
         return found

@@ -9,7 +9,7 @@ import pytest
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, Drift, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell, Monitor, Snapshot
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -21,9 +21,9 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.declaring import grouped
 
 
-def orders(name: str = "shop.orders", **declared: Any) -> ChangeTable:
+def orders(name: str = "shop.orders", **declared: Any) -> CDCTable:
     """A table that follows one of which only what matters is named."""
-    return change_table(name, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
+    return cdc_table(name, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
 
 
 def test_a_table_that_follows_a_database_brings_the_table_of_its_messages() -> None:

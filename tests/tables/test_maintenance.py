@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.maintenance import BEFORE, DEFAULTS, FILES, LOG, Maintenance, duration, kept, lowered, opened, raised, wanted
@@ -62,7 +62,7 @@ def test_tables_carry_it_and_all_three_of_one_that_follows_a_database() -> None:
     computed = sql_table(
         "gold.total", sql="SELECT count(*) AS n FROM bronze.orders", refresh="full", storage=Storage(maintenance=maintenance)
     )
-    follows = change_table(
+    follows = cdc_table(
         "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), storage=Storage(maintenance=maintenance)
     )
     assert [table.maintenance for table in (computed, follows, follows.bronze)] == [maintenance] * 3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.tables.cdc import CDCMerge, ChangeTable, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import event_group, event_stream
@@ -21,8 +21,8 @@ EMAIL = personal("email")
 GAME = event_stream("game", source=JsonLines("in"))
 
 
-def followed(**options: Any) -> ChangeTable:
-    return change_table(
+def followed(**options: Any) -> CDCTable:
+    return cdc_table(
         "silver.people", source=JsonLines("in"), envelope=Debezium(), **grouped(**{"merge": CDCMerge(keys=("id",)), **options})
     )
 

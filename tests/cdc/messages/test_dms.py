@@ -154,7 +154,10 @@ UNREADABLE = [
     (make_record("update", before=[1]), "before: it is an object, not [1]"),
     (make_record("update", before={"id": "x"}), "before.id: 'x' is no int: it is a whole number"),
     (make_record("update", data=ANN | {"BI_id": "x"}), "data.id: 'x' is no int: it is a whole number"),
-    (make_record("update", before={}, after={}), "before, after: beside data and metadata a message of AWS DMS has a before image at most"),
+    (
+        make_record("update", before={}, after={}),
+        "before, after: beside data and metadata a message of AWS DMS has a before image at most",
+    ),
     (make_record(data={"name": "x"}), "data.id: a column of the key has a value in each row, this one has None"),
     (make_record("delete", data={}), "data.id: a column of the key has a value in each row, this one has None"),
     (make_record(data=ANN | {"colour": 1}), "data.colour: no type is declared for this column; name it in types="),

@@ -19,8 +19,8 @@ def beat(value: Any) -> Record:
 
 @pytest.mark.parametrize("op", ["c", "u", "d"])
 def test_a_change_tells_the_time_to_which_its_log_was_read(op: str) -> None:
-    image = {"before": {"at": 1}} if op == "d" else {"after": {"at": 1}}
-    assert READER.read(beat(make_payload(op, source={**BINLOG, "ts_ms": 7}, **image))) == Beat("m", 7)
+    row_state = {"before": {"at": 1}} if op == "d" else {"after": {"at": 1}}
+    assert READER.read(beat(make_payload(op, source={**BINLOG, "ts_ms": 7}, **row_state))) == Beat("m", 7)
 
 
 def test_a_flattened_row_tells_it_too() -> None:

@@ -14,7 +14,7 @@ from lakechime_dagster.silver.results import Reprocessed
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.sources import JsonLines
-from tests.support.follows import read
+from tests.support.replica import read
 from tests.support.streams import Stream
 
 pytestmark = pytest.mark.spark

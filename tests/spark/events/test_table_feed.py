@@ -17,8 +17,8 @@ from lakechime_dagster.silver.results import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
-from tests.support.follows import read
 from tests.support.refreshes import Source, open_log
+from tests.support.replica import read
 from tests.support.streams import event
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, UPSERT, Change, Key, Operation, Order
-from lakechime_dagster.cdc.merge import Image, Kept, collected, with_changes
-from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from lakechime_dagster.cdc.merge import Kept, RowState, collected, with_changes
+from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.oracle import done, rows_of
 
 COLUMNS = ("a", "b")
@@ -86,7 +86,7 @@ class Table:
         self.kept = step.kept
         self.refused += [one.reason for one in step.refused]
         for key in step.touched:
-            row = self.kept.image(key).row(columns)
+            row = self.kept.row_state(key).row(columns)
             self.rows.pop(key, None)
             if row is not None:
                 self.rows[key] = row
@@ -246,15 +246,15 @@ def swapped(number: int) -> list[Change]:
 def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(swaps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, continued = 0, Kept.continued
 
-    def counted(kept: Kept, image: Image, change: Change) -> Image:
+    def counted(kept: Kept, row_state: RowState, change: Change) -> RowState:
         nonlocal asked
         asked += 1
         assert asked < 20 * swaps, "what came before is asked of again and again"
-        return continued(kept, image, change)
+        return continued(kept, row_state, change)
 
     monkeypatch.setattr(Kept, "continued", counted)
     rows = [upsert(0, (key,), order=within(0, key), columns={"a": key, "b": 0}) for key in (1, 2)]
     kept = with_changes(Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]).kept
-    assert kept.image((-1,)).upserted is None
-    found = {key: kept.image((key,)).row(COLUMNS) for key in (1, 2)}
+    assert kept.row_state((-1,)).upserted is None
+    found = {key: kept.row_state((key,)).row(COLUMNS) for key in (1, 2)}
     assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, "an even number of swaps leaves each row where it was"

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import UPSERT, Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, Image
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
 from lakechime_dagster.cdc.wire import (
     decoded,
     encoded,
     has_ended,
-    image_of,
-    image_text,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
+    row_state_of,
+    row_state_text,
     row_text,
 )
 
@@ -93,8 +93,8 @@ def test_a_key_of_more_than_a_bigint_has_the_text_that_it_always_had() -> None:
 def test_an_image_of_an_earlier_version_is_read() -> None:
     text = '{"source":"s","at":"[0,[7],2,\\"t\\",0,5,0]","deleted":"[-1,[],0,\\"\\",-1,-1,0]","columns":{},"null":["b"]}'
     order = Order(position=(7,), rank=UPSERT, topic="t", partition=0, offset=5)
-    image = Image(upserted=order, columns={"a": (order, 1), "b": (order, None)})
-    assert image_of(text, {"a": 1, "b": None, "c": None}) == ("s", image)
+    row_state = RowState(upserted=order, columns={"a": (order, 1), "b": (order, None)})
+    assert row_state_of(text, {"a": 1, "b": None, "c": None}) == ("s", row_state)
 
 
 def test_keys_of_many_digits_are_not_rounded() -> None:
@@ -113,7 +113,7 @@ def test_an_image_comes_back_as_it_was(
 ) -> None:
     """A table has a column more, which is null as nobody carried it."""
     columns = {name: (order or at or deleted, value) for name, (order, value) in carried.items()}
-    image = Image(upserted=at, deleted=deleted, columns=columns, ended=ended)
+    row_state = RowState(upserted=at, deleted=deleted, columns=columns, ended=ended)
     row = {"more": None} | {name: value for name, (_, value) in columns.items()}
-    assert image_of(image_text(image, '"ended"'), row) == ('"ended"', image)
-    assert has_ended(image_text(image, '"ended"')) is (ended is not None)
+    assert row_state_of(row_state_text(row_state, '"ended"'), row) == ('"ended"', row_state)
+    assert has_ended(row_state_text(row_state, '"ended"')) is (ended is not None)

@@ -13,15 +13,15 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.tables.cdc import Drift
 from lakechime_dagster.tables.databases import PLACEHOLDER, Maxwell
 from tests.cdc.factories import envelope_schema, make_payload, make_record
-from tests.support.follows import Followed, read
 from tests.support.orders import at_position, deletion, levelled, order
+from tests.support.replica import Replica, read
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.tier2
 def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     columns = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True), ("note", "string", True)]
@@ -36,7 +36,7 @@ def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSessio
 
 
 def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.tell([levelled(3, at=5, level=1)])
@@ -54,7 +54,7 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
 def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(spark: SparkSession, tmp_path: Path) -> None:
     records = [order(1, at=1), order(1, at=2, name="Bob"), order(2, at=3), levelled(2, at=5, level=7), levelled(1, at=6, level=8)]
     for folder, parts in (("at_once", [records]), ("one_by_one", [[one] for one in records])):
-        table = Followed(spark, tmp_path / folder, ("id",), merge={"stored_as_scd_type": 2})
+        table = Replica(spark, tmp_path / folder, ("id",), merge={"stored_as_scd_type": 2})
         for part in parts:
             table.tell(part)
             table.run()
@@ -65,7 +65,7 @@ def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(sp
 def test_a_row_of_which_messages_lack_a_declared_column_is_there_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """Whether the column was declared after they had been read, or the database dropped it."""
     types = {"id": "int", "name": "string"}
-    table = Followed(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"types": types})
+    table = Replica(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"types": types})
     table.tell([maxwell("insert", at=1, id=1, name="Ann"), maxwell("insert", at=2, id=2, name="Bob")])
     table.run()
     table.topics = {"types": {**types, "age": "int"}}
@@ -91,7 +91,7 @@ def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(
         aged(3, at=4, Age=1, age=2),
     ]
     for number, parts in enumerate(([told], [told[:2], told[2:]], [told[1:], told[:1]])):
-        table = Followed(spark, tmp_path / str(number), ("id",))
+        table = Replica(spark, tmp_path / str(number), ("id",))
         for part in parts:
             table.tell(part)
             table.run()
@@ -113,14 +113,14 @@ def maxwell(kind: str, *, at: int, **data: object) -> Record:
     return Record(topic="people", value=json.dumps(message).encode(), offset=at)
 
 
-def levels(table: Followed) -> dict[int, int | None]:
+def levels(table: Replica) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
 
 def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_two(spark: SparkSession, tmp_path: Path) -> None:
     first, last = [order(1, at=1), order(3, at=2, amount=-7)], [with_text(2, at=3, amount="x")]
     for folder, steps in (("one", [first + last]), ("two", [first, last])):
-        table, schemas = Followed(spark, tmp_path / folder, ("id",)), []
+        table, schemas = Replica(spark, tmp_path / folder, ("id",)), []
         for records in steps:
             table.tell(records)
             result = table.run()
@@ -138,7 +138,7 @@ def with_text(number: int, *, at: int, amount: str) -> Record:
 
 
 def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"on_drift": Drift.IGNORE})
+    table = Replica(spark, tmp_path, ("id",), options={"on_drift": Drift.IGNORE})
     table.tell([order(1, at=1)])
     table.run()
     other = with_text(3, at=3, amount="x")
@@ -152,7 +152,7 @@ def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_n
 
 
 def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=2, name=PLACEHOLDER), order(2, at=3)])
     assert table.run().events == {"waiting": 1, "applied": 1}
     assert [row["id"] for row in table.rows] == [2]
@@ -163,7 +163,7 @@ def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: S
 
 def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case(spark: SparkSession, tmp_path: Path) -> None:
     names = {"ID": "order_id", "Amount": "amt"}
-    table = Followed(spark, tmp_path, ("order_id",), merge={"except_column_list": ("NAME",)}, options={"names": names})
+    table = Replica(spark, tmp_path, ("order_id",), merge={"except_column_list": ("NAME",)}, options={"names": names})
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.merge = {"column_list": ("ORDER_ID", "Amt")}
@@ -173,7 +173,7 @@ def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case
 
 
 def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
+    table = Replica(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     refused = ("filePath", "_change_type", "x,y", "__cdc")
@@ -192,7 +192,7 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
 
 
 def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False})
+    table = Replica(spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False})
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.tell([order(1, at=3, name="Bob")])

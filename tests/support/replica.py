@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.job import FEW, ChangeJob, MessageFormat
+from lakechime_dagster.cdc.job import FEW, CDCJob, MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
-from lakechime_dagster.cdc.spark_refresh import follow
+from lakechime_dagster.cdc.spark_refresh import refresh_cdc
 from lakechime_dagster.cdc.state import opened_row
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableSize
@@ -39,7 +39,7 @@ BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 
 @dataclass
-class Followed:
+class Replica:
     """A change table whose consumer each `run` moves by one step over all that is new in its bronze table.
 
     Every other step, and every other attempt at one, is computed by workers, as if its messages were many.
@@ -100,9 +100,9 @@ class Followed:
         """One attempt at a step; the consumer stays where it is."""
         end = end or self.end()
         commit_metadata = CommitMetadata(consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
-        return follow(self.spark, self.job(end, attempt), commit_metadata, open_log)
+        return refresh_cdc(self.spark, self.job(end, attempt), commit_metadata, open_log)
 
-    def job(self, end: Checkpoint, attempt: int = 1) -> ChangeJob:
+    def job(self, end: Checkpoint, attempt: int = 1) -> CDCJob:
         now = end.sources["orders__changes"]
         assert now.snapshot_id is not None
         range_ = SnapshotRange(
@@ -115,7 +115,7 @@ class Followed:
         bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.checkpoint == now else range_)
         options = dict(self.options)
         merge = {one.name: options.pop(one.name) for one in fields(CDCMerge) if one.name in options}
-        return ChangeJob(
+        return CDCJob(
             name="orders",
             location=self.location,
             bronze=bronze,

@@ -24,12 +24,12 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_AT, END_SEQ, START_AT, START_SEQ
 from tests.cdc.captures import captures
 from tests.cdc.factories import make_record
-from tests.cdc.meaning.test_fold import history
+from tests.cdc.merge.test_merge import history
 from tests.cdc.oracle import histories_of, rows_of
 from tests.cdc.order_messages import KEYS, messages
 from tests.cdc.test_captures import TABLES, UNTOLD, differences, label
-from tests.support.follows import Followed, read
 from tests.support.orders import deletion, order
+from tests.support.replica import Replica, read
 
 pytestmark = pytest.mark.spark
 CAPTURES = {capture.name: capture for capture in captures()}
@@ -52,7 +52,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
     records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
     told = [*records, *dice.sample(records, 100)]
     dice.shuffle(told)
-    table = Followed(spark, tmp_path, KEYS)
+    table = Replica(spark, tmp_path, KEYS)
     for part in range(4):
         table.tell(told[part::4])
         result = table.run()
@@ -68,7 +68,7 @@ def test_any_order_and_any_split_gives_the_histories_of_the_oracle(spark: SparkS
     dice = random.Random(6)
     records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
     told = dice.sample(records, len(records))
-    table = Followed(spark, tmp_path, KEYS, merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)})
+    table = Replica(spark, tmp_path, KEYS, merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)})
     for part in range(3):
         table.tell(told[part::3])
         assert table.run().counts.is_balanced
@@ -102,7 +102,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though more has come meanwhile: what was remembered decides the range of the step."""
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.tell([order(1, at=3, name="Bob"), deletion(2, at=4)])
@@ -129,7 +129,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=2)])
     table.run()
     table.tell([replace(order(1, at=2), offset=7), order(1, at=1)])
@@ -144,7 +144,7 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
 
 def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
     """Its place is known from the table then, in which the last three steps left no commit: two had no difference, one died."""
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     place, before = table.checkpoint, tmp_path / "before"
@@ -167,7 +167,7 @@ def heartbeat() -> Record:
 
 @pytest.mark.tier2
 def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
     table.run()
     DeltaTable(table.location).update(updates={"name": "'damaged'"})
@@ -183,7 +183,7 @@ def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path:
 def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path: Path, name: str, topic: str) -> None:
     capture = CAPTURES[name]
     envelope = Debezium(tombstones_delete=name.endswith("flattened_defaults"))
-    table = Followed(spark, tmp_path, capture.keys[topic], envelope)
+    table = Replica(spark, tmp_path, capture.keys[topic], envelope)
     records = list(capture.of(topic))
     for part in range(2):
         table.tell(records[part::2])
@@ -192,7 +192,7 @@ def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path
 
 
 def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table = Replica(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
     table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)])
     table.run()
     for at in (10, 20, 30):
@@ -208,7 +208,7 @@ def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSe
 
 def test_nothing_is_forgotten_while_the_feed_holds_more(spark: SparkSession, tmp_path: Path) -> None:
     """As what lies in another partition may be older by far."""
-    table = Followed(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table = Replica(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
     table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)], has_more=True)
     table.run()
     for at in (10, 20, 30):
@@ -224,7 +224,7 @@ def test_nothing_is_forgotten_while_the_feed_holds_more(spark: SparkSession, tmp
 
 
 def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))
     table.tell([order(1, at=1)])
     with pytest.raises(ConsumerBlockedError, match=r"there is a table at .* that follows no database; move it away"):
@@ -233,7 +233,7 @@ def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, t
 
 
 def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     shutil.rmtree(table.bronze)

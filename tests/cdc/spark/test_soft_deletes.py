@@ -21,15 +21,15 @@ from lakechime_dagster.tables.names import DELETED_AT
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cdc.oracle import kept_rows_of
 from tests.cdc.order_messages import KEYS, messages
-from tests.spark.following.test_follow import SHARDS, shard_history
-from tests.support.follows import Followed
+from tests.cdc.spark.test_refresh import SHARDS, shard_history
 from tests.support.orders import at_position, deletion, levelled, order, snapshot_row, truncation
+from tests.support.replica import Replica
 
 pytestmark = pytest.mark.spark
 
 
-def soft(spark: SparkSession, folder: Path, **options: object) -> Followed:
-    return Followed(spark, folder, ("id",), options={"deletes": Deletes.SOFT, **options})
+def soft(spark: SparkSession, folder: Path, **options: object) -> Replica:
+    return Replica(spark, folder, ("id",), options={"deletes": Deletes.SOFT, **options})
 
 
 def told(row: Mapping[str, Any]) -> tuple[int, str, int | None]:
@@ -46,7 +46,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
     records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
     some = [*records, *dice.sample(records, 100)]
     dice.shuffle(some)
-    table = Followed(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
+    table = Replica(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
     for part in range(3):
         table.tell(some[part::3])
         assert table.run().counts.is_balanced
@@ -134,7 +134,7 @@ def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(spark: SparkSe
 
 
 def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
     table.run()
     table.options = {"deletes": Deletes.SOFT}

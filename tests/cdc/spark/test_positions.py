@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import UPSERT, Change, Operation, Order, Position
-from lakechime_dagster.cdc.incremental_merge import Fate
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
 from lakechime_dagster.cdc.spark_parse import Look, Looked, looked_at
 from lakechime_dagster.cdc.spark_remembered import Seen, place_row
 from lakechime_dagster.cdc.state import Role, StateRow, change_row
 from lakechime_dagster.spark.session import Batches, record_batches
 
 NUMBERS = ("transaction", "ts_ms")
-NAMES = ("fate", *StateRow._fields, "schema", "types", "defaults")
+NAMES = ("outcome", *StateRow._fields, "schema", "types", "defaults")
 LOOKED = pa.schema([(name, pa.int64() if name in NUMBERS else pa.string()) for name in NAMES])
 PART = pa.schema([("part", pa.string()), ("told", pa.string())])
 NOTHING_KNOWN = Seen()
@@ -69,9 +69,9 @@ def test_the_time_of_a_row_that_was_read_beside_the_log_is_not_the_source_s():
 
 def test_fates_schemas_and_the_oldest_change_of_each_are_found():
     shown = (*told(4, 4)[:-2], '{"id": "int"}', "{}")
-    unreadable = (Fate.QUARANTINED.value, *StateRow(*[None] * len(StateRow._fields)), None, None, None)  # type: ignore[arg-type]
+    unreadable = (ChangeOutcome.QUARANTINED.value, *StateRow(*[None] * len(StateRow._fields)), None, None, None)  # type: ignore[arg-type]
     seen = look([told(5, 5), shown, unreadable, unreadable], parts=2).seen
-    assert seen.fates[Fate.QUARANTINED.value] == 2
+    assert seen.outcomes[ChangeOutcome.QUARANTINED.value] == 2
     assert [schema.types for schema in seen.schemas] == [{"id": "int"}]
     assert {key: order.offset for key, order in seen.used.items()} == {("shop", "s1"): 4}
 

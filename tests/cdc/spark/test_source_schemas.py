@@ -16,8 +16,8 @@ from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from tests.cdc.factories import make_payload, make_record
 from tests.cdc.test_captures import CAPTURES, differences
-from tests.support.follows import Followed, read
 from tests.support.orders import at_position
+from tests.support.replica import Replica, read
 
 pytestmark = pytest.mark.spark
 
@@ -35,11 +35,11 @@ def reading(scale: int, *, at: int) -> TableSchema:
     return TableSchema(table="shop.orders", order=order, columns=columns, dialect=Dialect.MYSQL)
 
 
-def schemaless(spark: SparkSession, folder: Path, keys: Sequence[str] = ("id",)) -> Followed:
-    return Followed(spark, folder, tuple(keys), topics={"is_typed_elsewhere": True})
+def schemaless(spark: SparkSession, folder: Path, keys: Sequence[str] = ("id",)) -> Replica:
+    return Replica(spark, folder, tuple(keys), topics={"is_typed_elsewhere": True})
 
 
-def amounts(table: Followed) -> dict[int, str]:
+def amounts(table: Replica) -> dict[int, str]:
     return {row["id"]: str(row["amount"]) for row in table.rows}
 
 

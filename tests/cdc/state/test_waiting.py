@@ -6,8 +6,8 @@ from hypothesis import given
 
 from lakechime_dagster.cdc.change import Operation
 from lakechime_dagster.cdc.state import Role, change_row, waiting_keys
-from tests.cdc.meaning.test_fold import LENGTHS, SEEDS, history
-from tests.cdc.meaning.test_merging import Lake, told
+from tests.cdc.merge.test_incremental_merge import Lake, told
+from tests.cdc.merge.test_merge import LENGTHS, SEEDS, history
 
 
 @given(seed=SEEDS, length=LENGTHS)

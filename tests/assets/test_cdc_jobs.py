@@ -5,10 +5,10 @@ import datetime as dt
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.jobs import MAX_COMMITS, change_job_of, subscription_of
+from lakechime_dagster.assets.jobs import MAX_COMMITS, cdc_job_of, subscription_of
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.tables.cdc import CDCMerge, Drift, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, Drift, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.sources import JsonLines
 from tests.support.world import World
@@ -20,7 +20,7 @@ def world(sqlite_engine: Engine) -> World:
 
 
 def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
-    table = change_table(
+    table = cdc_table(
         "shop.orders",
         source=JsonLines("in"),
         envelope=Debezium(),
@@ -30,14 +30,14 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
     subscription = subscription_of(table)
     world.change("shop.orders__changes", version=0)
     (execution,) = world.fire(subscription)
-    job = change_job_of(table, RunningExecution(platform, subscription, execution))
+    job = cdc_job_of(table, RunningExecution(platform, subscription, execution))
     assert (job.merge, job.on_drift) == (table.merge, Drift.EVOLVE)
     assert job.bronze.range is not None
     assert (job.bronze.range.start, job.bronze.range.end) == (None, "0")
 
 
 def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: World) -> None:
-    table = change_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    table = cdc_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
     world.change("shop.orders__changes", version=0)
     (first,) = world.fire(subscription_of(table))
     world.ledger.complete(first, None)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Operation, Order
 from lakechime_dagster.cdc.history import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
-from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
-from tests.cdc.meaning.test_fold import history as some_changes
+from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
+from tests.cdc.merge.test_merge import history as some_changes
 from tests.cdc.oracle import histories_of, rows_of
 
 TRACKS = st.sampled_from([TRACK_ALL, TrackHistory(column_list=frozenset("a")), TrackHistory(except_column_list=frozenset("a"))])

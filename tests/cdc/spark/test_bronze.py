@@ -19,8 +19,8 @@ from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
-from tests.support.follows import read
 from tests.support.refreshes import open_log
+from tests.support.replica import read
 
 pytestmark = pytest.mark.spark
 

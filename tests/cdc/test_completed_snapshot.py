@@ -12,7 +12,7 @@ from sqlalchemy.engine.url import make_url
 from lakechime_dagster.cdc.change import WalPosition
 from lakechime_dagster.cdc.database import LOOKS, TableBusyError, completed
 from lakechime_dagster.errors import SourceUnreadableError
-from tests.sources.test_cut import Database, a_side, on_postgres
+from tests.cdc.test_database_snapshot import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
 
 pytestmark = pytest.mark.services

@@ -1,4 +1,4 @@
-"""A table that is kept by steps over what is remembered as text is that of the oracle, and each change meets one fate."""
+"""A table that is kept by steps over what is remembered as text is that of the oracle, and each change meets one outcome."""
 
 import random
 from collections import Counter
@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
-from lakechime_dagster.cdc.incremental_merge import Fate, Known, Merged, merged
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Known, Merged, merged
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Row, Soft
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, collected_rows, known_of, low_watermark_before, remembered
-from lakechime_dagster.cdc.wire import image_of, key_text
-from tests.cdc.meaning.arrivals import at, follow_in_parts, follow_in_time
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
+from lakechime_dagster.cdc.wire import key_text, row_state_of
+from tests.cdc.merge.arrivals import at, follow_in_parts, follow_in_time
+from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
 from tests.cdc.oracle import rows_of
 
 
@@ -28,7 +28,7 @@ class Lake:
     truncated: dict[str, frozenset[Order]] = field(default_factory=dict)
     truncated_at: dict[tuple[str, Order], int | None] = field(default_factory=dict)
     low_watermarks: dict[str, Order] = field(default_factory=dict)
-    fates: Counter[Fate] = field(default_factory=Counter)
+    outcomes: Counter[ChangeOutcome] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
 
     @property
@@ -46,7 +46,7 @@ class Lake:
     @property
     def kept_rows(self) -> dict[Key, tuple[Row, int | None]]:
         """With the time at which a row was deleted."""
-        ended = {key: image_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()}
+        ended = {key: row_state_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()}
         return {key: (row, None if (end := ended[key]) is None else end.at) for key, (_, row) in self.targets.items()}
 
     def known(self) -> dict[Key, Known]:
@@ -78,8 +78,8 @@ class Lake:
             self.state += remembered(one, known.get(one.key))
             self.targets.pop(one.key, None)
             if one.after is not None:
-                self.targets[one.key] = base_row(one.key, one.source, one.image, role=Role.TARGET), one.after
-        self.fates += found.fates
+                self.targets[one.key] = base_row(one.key, one.source, one.row_state, role=Role.TARGET), one.after
+        self.outcomes += found.outcomes
         self.refused += [one.reason for one in found.refused]
         return found
 
@@ -94,7 +94,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     follow_in_parts(lake, shuffled, dice)
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
-    assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+    assert sum(lake.outcomes.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
@@ -121,11 +121,11 @@ def told(change: Change) -> Change:
 def test_each_change_meets_the_fate_that_its_order_says() -> None:
     lake = Lake()
     lake.step([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
-    assert lake.fates == {Fate.FOLDED: 1, Fate.APPLIED: 1, Fate.DELIVERED_AGAIN: 1}
+    assert lake.outcomes == {ChangeOutcome.MERGED: 1, ChangeOutcome.APPLIED: 1, ChangeOutcome.DELIVERED_AGAIN: 1}
     lake.step([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
-    assert lake.fates == {Fate.FOLDED: 1, Fate.APPLIED: 2, Fate.DELIVERED_AGAIN: 2, Fate.STALE: 1}
+    assert lake.outcomes == {ChangeOutcome.MERGED: 1, ChangeOutcome.APPLIED: 2, ChangeOutcome.DELIVERED_AGAIN: 2, ChangeOutcome.STALE: 1}
     lake.step([Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))])
-    assert lake.fates[Fate.TRUNCATED] == 1
+    assert lake.outcomes[ChangeOutcome.TRUNCATED] == 1
     assert lake.rows.keys() == {(2,)}
 
 
@@ -133,7 +133,7 @@ def test_a_row_of_which_a_column_is_missing_waits_for_it() -> None:
     lake = Lake()
     lake.step([upsert(2, columns={"a": 1}, omitted=("b",))])
     assert lake.rows == {}
-    assert lake.fates == {Fate.WAITING: 1}
+    assert lake.outcomes == {ChangeOutcome.WAITING: 1}
     lake.step([upsert(1, columns={"a": 0, "b": 5})])
     assert lake.rows == {(1,): {"a": 1, "b": 5}}
 
@@ -152,7 +152,7 @@ def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
     lake = Lake()
     lake.step([without(1, 0)])
     lake.step([without(2, 0), without(3, 1)])
-    assert lake.fates == {Fate.APPLIED: 2, Fate.QUARANTINED: 1}
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 2, ChangeOutcome.QUARANTINED: 1}
     [reason] = lake.refused
     assert "which came first?" in reason
 
@@ -161,7 +161,7 @@ def test_a_key_that_two_sources_feed_is_refused() -> None:
     lake = Lake()
     lake.step([upsert(1)])
     lake.step([replace(upsert(2), source="t")])
-    assert lake.fates == {Fate.APPLIED: 1, Fate.QUARANTINED: 1}
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.QUARANTINED: 1}
 
 
 def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
@@ -191,5 +191,5 @@ def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() ->
     lake.step([upsert(1)])
     lake.state.clear()
     lake.step([upsert(1)])
-    assert lake.fates == {Fate.APPLIED: 1, Fate.DELIVERED_AGAIN: 1}
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.DELIVERED_AGAIN: 1}
     assert lake.state == []

@@ -14,7 +14,7 @@ from lakechime_dagster.tables.databases import BinaryText
 from tests.cdc.recording.checksums import Bare
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.stage import Stage
-from tests.sources.test_cut import Database, database
+from tests.cdc.test_database_snapshot import Database, database
 
 __all__ = ["database"]
 pytestmark = pytest.mark.services

@@ -22,7 +22,7 @@ from lakechime_dagster.spark.session import record_batches
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import HOUR_MS
-from tests.cdc.meaning.test_fold import deletion, upsert
+from tests.cdc.merge.test_merge import deletion, upsert
 
 MONEY, TEXT = pa.decimal128(12, 2), pa.string()
 STATE = [(name, pa.int64() if name in ("transaction", "ts_ms") else TEXT) for name in StateRow._fields]
@@ -49,7 +49,7 @@ def test_a_value_of_a_narrower_type_is_one_of_the_wider(value: Any, kind: pa.Dat
 @pytest.mark.parametrize(("given", "expected"), [("A", {"id": 1, "named": 3}), ("ID", {"named": 1, "A": 3})])
 def test_a_column_is_given_another_name_by_its_exact_one_before_one_in_another_case(given: str, expected: dict[str, int]) -> None:
     texts = [(name, TEXT) for name in ("schema", "types", "defaults")]
-    out = pa.schema([("fate", TEXT), *STATE, *texts, *COORDINATES, ("reason", TEXT), ("message", TEXT)])
+    out = pa.schema([("outcome", TEXT), *STATE, *texts, *COORDINATES, ("reason", TEXT), ("message", TEXT)])
     types = {"id": "int", "a": "int", "A": "int"}
     reader = MaxwellReader(Maxwell(), ("id",), types)
     reading = Reading(out=out, reader=lambda: reader, takes=lambda name: name != "a", names={given: "named"})
@@ -67,7 +67,7 @@ def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
 def late(known: list[Change], told: list[Change], tracked: Tracked | None = None) -> dict[str, int]:
     """The late changes by hour of one execution, before which the hours up to nine were complete, and it was a quarter past."""
     before = [] if tracked else [one for one in merged({}, known, {}, {}).keys if one.after is not None]
-    state = [*map(change_row, known), *(base_row(one.key, one.source, one.image, role=Role.TARGET) for one in before)]
+    state = [*map(change_row, known), *(base_row(one.key, one.source, one.row_state, role=Role.TARGET) for one in before)]
     rows = [(row.key, *row, is_new, None, None, None) for is_new, of in ((False, state), (True, map(change_row, told))) for row in of]
     row = pa.struct([("id", pa.int64()), ("name", TEXT), *(SPAN if tracked else ()), (HIDDEN, TEXT)])
     out = pa.schema([("what", TEXT), ("operation", TEXT), ("row", row), *STATE, *COORDINATES, ("reason", TEXT), ("count", pa.int64())])

@@ -13,15 +13,15 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
-from tests.sources.test_cut import on_mariadb
-from tests.support.follows import read
+from tests.cdc.test_database_snapshot import on_mariadb
 from tests.support.mariadb import MariaDB
+from tests.support.replica import read
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def location(home: Path, instance: dg.DagsterInstance, folder: Path, spark_driver: Driver) -> Any:
-    table = change_table(
+    table = cdc_table(
         "shop.orders",
         source=JsonLines(str(folder)),
         envelope=Maxwell(),
@@ -79,8 +79,8 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     (folder / "b.jsonl").write_bytes(told(3, 30, at=5))
     second = location.run_of("shop_orders__changes")
     assert (checks(second), shown(second)["step"]) == ({"nothing_unreadable": True}, 2)
-    followed = location.run_of("shop_orders")
-    assert followed.success
+    replica = location.run_of("shop_orders")
+    assert replica.success
     assert rows(location) == [(1, 11), (3, 30)]
     assert len(messages(location)) == 6
     standing = LineageStandings(location.platform.store.engine).all()
@@ -106,7 +106,7 @@ def test_columns_that_no_message_tells_are_read_in_the_database(
     with on_mariadb(mariadb) as database:
         database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
         monkeypatch.setenv("SHOP", database.url)
-        table = change_table(
+        table = cdc_table(
             "shop.orders",
             source=JsonLines(str(folder), records=True),
             envelope=Debezium(),

@@ -57,4 +57,4 @@ def test_a_row_that_a_complete_snapshot_lacks_is_gone_and_what_came_after_it_sta
     after = [Change(source="s", operation=Operation.CREATE, order=Order(position=(6,), rank=UPSERT), key=(9,), columns={"id": 9})]
     _, complete = Snapshots().with_changes([*before, *WHOLE, *after])
     kept = with_changes(Kept(), [*after, *complete, *WHOLE, *before]).kept
-    assert {key for key in kept.windows if kept.image(key).upserted is not None} == {(1,), (2,), (3,), (9,)}
+    assert {key for key in kept.windows if kept.row_state(key).upserted is not None} == {(1,), (2,), (3,), (9,)}

@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.tables.cdc import CHANGES
 from tests.support.chain import Chain
-from tests.support.follows import read
+from tests.support.replica import read
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class FollowedTable:
+class DeployedTable:
     """A table that a chain makes of a database's."""
 
     chain: Chain

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, Change, Operation
-from lakechime_dagster.cdc.incremental_merge import Fate
-from tests.cdc.meaning.arrivals import at, delivered_again, follow_in_parts, follow_in_time
-from tests.cdc.meaning.test_fold import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
-from tests.cdc.meaning.test_merging import Lake, told
+from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
+from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from tests.cdc.merge.test_incremental_merge import Lake, told
+from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
 from tests.cdc.oracle import kept_rows_of, rows_of
 
 
@@ -43,7 +43,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
     assert {key: row for key, (row, ended) in lake.kept_rows.items() if ended is None} == rows_of(changes, COLUMNS)
     assert not lake.refused
-    assert sum(lake.fates.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+    assert sum(lake.outcomes.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
@@ -64,7 +64,7 @@ def test_a_late_change_below_the_deletion_is_one_of_the_deleted_row() -> None:
     assert lake.kept_rows == {(1,): ({"a": 1, "b": 1}, 50)}
     lake.step([inserted(3, a=3)])
     assert lake.kept_rows == {(1,): ({"a": 3, "b": 1}, 50)}
-    assert lake.fates == {Fate.APPLIED: 3}
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 3}
 
 
 def test_a_late_change_below_a_truncation_is_one_of_a_row_of_which_nothing_else_was_remembered() -> None:
@@ -109,7 +109,7 @@ def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
     assert lake.state == []
     lake.step(told)
     assert lake.kept_rows == {(1,): ({"a": 4}, 60)}
-    assert lake.fates[Fate.DELIVERED_AGAIN] == 3
+    assert lake.outcomes[ChangeOutcome.DELIVERED_AGAIN] == 3
     assert not lake.refused
 
 

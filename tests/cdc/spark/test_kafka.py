@@ -18,8 +18,8 @@ from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets, TopicOffsets
-from tests.support.follows import read
 from tests.support.refreshes import open_log
+from tests.support.replica import read
 from tests.support.topics import ENVIRONMENT, Topics
 
 

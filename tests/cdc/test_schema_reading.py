@@ -7,7 +7,7 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import lsn_of
 from lakechime_dagster.cdc.database import LSN, connected, read_schema
 from lakechime_dagster.errors import NotFoundError, SourceUnreadableError
-from tests.sources.test_cut import Database, database
+from tests.cdc.test_database_snapshot import Database, database
 
 __all__ = ["database"]
 pytestmark = pytest.mark.services

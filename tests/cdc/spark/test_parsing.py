@@ -9,14 +9,14 @@ from lakechime_dagster.cdc.spark_parse import spread
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.spark.ranges import RangeRead, read_range
-from tests.support.follows import Followed
 from tests.support.orders import order
+from tests.support.replica import Replica
 
 pytestmark = pytest.mark.spark
 
 
 def test_the_messages_of_one_file_are_read_by_all_cores_each_those_of_neighbours(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     for start in (0, 100):
         table.tell([order(number, at=number + 1) for number in range(start, start + 100)])
     read = range_of(spark, table)
@@ -28,7 +28,7 @@ def test_the_messages_of_one_file_are_read_by_all_cores_each_those_of_neighbours
     assert all(last - first + 1 == count for first, last, count in spans)
 
 
-def range_of(spark: SparkSession, table: Followed) -> RangeRead:
+def range_of(spark: SparkSession, table: Replica) -> RangeRead:
     """The newest commit of the bronze table, which has one file."""
     log = DeltaLog(table.bronze, "orders__changes")
     newest = table.end().sources["orders__changes"].snapshot_id

@@ -3,7 +3,7 @@
 import os
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.tables.cdc import CDCMerge, change_table
+from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import KafkaTopic
@@ -11,7 +11,7 @@ from tests.support.impatient import KAFKA
 
 DATABASE = "shop"
 
-orders = change_table(
+orders = cdc_table(
     "shop.orders",
     source=KafkaTopic(f"{DATABASE}.{DATABASE}.orders", bootstrap=os.environ.get(KAFKA, "127.0.0.1:9092")),
     envelope=Debezium(),

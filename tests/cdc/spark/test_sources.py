@@ -24,9 +24,9 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cdc.factories import envelope_schema, make_payload, make_record
-from tests.spark.following.test_follow import interrupt
-from tests.support.follows import Followed
+from tests.cdc.spark.test_refresh import interrupt
 from tests.support.orders import at_position, deletion, order, snapshot_row, truncation
+from tests.support.replica import Replica
 from tests.support.world import World
 
 pytestmark = pytest.mark.spark
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_ignored(spark: SparkSession, tmp_path: Path) -> None:
     records = [order(1, at=1), order(2, at=2), truncation(at=3), order(2, at=4, name="Bob")]
     for folder, merge, rows in (("all", {}, [(2, "Bob")]), ("none", {"apply_as_truncates": False}, [(1, "Ann"), (2, "Bob")])):
-        table = Followed(spark, tmp_path / folder, ("id",), merge=merge)
+        table = Replica(spark, tmp_path / folder, ("id",), merge=merge)
         for part in (records[:2], records[2:]):
             table.tell(part)
             table.run()
@@ -43,7 +43,7 @@ def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_i
 
 
 def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), few=TableSize(rows=3, bytes=1_000_000))
+    table = Replica(spark, tmp_path, ("id",), few=TableSize(rows=3, bytes=1_000_000))
     parts = [
         [order(number, at=number) for number in (1, 2, 3)],
         [order(number, at=number) for number in range(4, 9)],
@@ -64,7 +64,7 @@ def test_few_messages_meet_many_rows_and_much_that_is_remembered(spark: SparkSes
 
 
 def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_they_may(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=10, name="old"), order(2, at=20)])
     table.run()
     table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
@@ -79,7 +79,7 @@ def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_th
 
 
 def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
+    table = Replica(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
     table.tell([order(1, at=10), order(2, at=20)])
     table.run()
     table.tell(
@@ -96,7 +96,7 @@ def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark
 def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """As a connector sends them that was killed before it could say how far it was."""
     records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell(records)
     table.run()
     table.tell([replace(one, offset=offset) for offset, one in enumerate([*records[1:], order(3, at=13)], start=20)])
@@ -105,7 +105,7 @@ def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark
 
 
 def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(number, at=number) for number in range(1, 21)])
     table.run()
     table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(2, at=30, mark="last"), offset=31)])
@@ -119,7 +119,7 @@ def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(spark: SparkSess
 
 def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(spark: SparkSession, tmp_path: Path) -> None:
     hour, minute = 3_600_000, 60_000
-    table = Followed(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
+    table = Replica(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
     table.tell([order(1, at=1, ts_ms=5 * hour)])
     assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
     shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
@@ -144,7 +144,7 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
 
 
 def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders", "only": TableFilter("shop", "orders")})
+    table = Replica(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders", "only": TableFilter("shop", "orders")})
     people = make_record(make_payload("c", source=at_position(9) | {"table": "people"}), schema=envelope_schema(), offset=9)
     other = of_shard("eu", people)
     table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2)), other])
@@ -170,7 +170,7 @@ def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spa
     """As what came before it may lie in a partition that was asked before it was read."""
     hour, minute = 3_600_000, 60_000
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
-    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
     table.tell([order(1, at=1, ts_ms=5 * hour)])
     table.run()
     ends = []
@@ -185,7 +185,7 @@ def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_new
     """As what lies in another partition, and before the heartbeat, may not have been read yet."""
     hour, minute = 3_600_000, 60_000
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
-    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
     table.tell([order(1, at=1, ts_ms=5 * hour), beat(7 * hour, 2)])
     table.run()
     table.tell([order(2, at=4, ts_ms=6 * hour)], has_more=True)
@@ -204,7 +204,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     hour, minute, world = 3_600_000, 60_000, World(sqlite_engine)
     subscription = of_hours(range(5, 10))
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
-    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
     parts = [[order(1, at=1, ts_ms=5 * hour)], [beat(10 * hour + minute, 3)], [beat(10 * hour + 2 * minute, 4)]]
     fired = []
     for part in parts:
@@ -259,7 +259,7 @@ def fire(world: World, subscription: Subscription, result: TableResult) -> list[
 
 
 def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(number, at=number) for number in range(1, 21)])
     table.run()
     table.tell([snapshot_row(1, at=30, mark="first"), replace(snapshot_row(20, at=30, mark="last"), offset=31)], has_more=True)
@@ -280,7 +280,7 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
 ) -> None:
     hour = 3_600_000
     options, topics = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": most}, {"heartbeats": "demo.*.heartbeat"}
-    table = Followed(spark, tmp_path, ("id",), options=options, topics=topics)
+    table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
     table.tell([order(1, at=1, ts_ms=hour)])
     table.run()
     log = table.log("orders")
@@ -298,7 +298,7 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
 
 def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: SparkSession, tmp_path: Path) -> None:
     options = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": 0}
-    table = Followed(spark, tmp_path, ("id",), options=options)
+    table = Replica(spark, tmp_path, ("id",), options=options)
     table.tell([order(1, at=1, ts_ms=7)])
     table.run()
     result = table.run()
@@ -307,7 +307,7 @@ def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: 
 
 
 def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession, tmp_path: Path) -> None:
-    table = Followed(spark, tmp_path, ("id",), options={"max_continuous_empty_commits": 1})
+    table = Replica(spark, tmp_path, ("id",), options={"max_continuous_empty_commits": 1})
     for at in (1, 1):
         table.tell([order(1, at=at)])
         table.run()
