@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.dce.events import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
     from lakechime_dagster.definitions import build_definitions
     from lakechime_dagster.errors import LakeChimeError
+    from lakechime_dagster.lineage.runs import spark_lineage
     from lakechime_dagster.runtime.execution import RunningExecution
     from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError, open_store
     from lakechime_dagster.runtime.spark import SPARK
@@ -99,6 +100,7 @@ __all__ = [
     "lineage_definitions",
     "open_store",
     "personal",
+    "spark_lineage",
     "spark_table",
     "sql_table",
     "tick",
@@ -166,6 +168,7 @@ _MODULES = {
     "needs": "errors",
     "open_store": "runtime.resource",
     "personal": "tables.options",
+    "spark_lineage": "lineage.runs",
     "spark_table": "tables.declare",
     "sql_table": "tables.declare",
     "tick": "triggers.schedule",

@@ -13,11 +13,11 @@ from lakechime_dagster.lineage.plan_statements import Found, place_written, stat
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
 from lakechime_dagster.lineage.store import code_since
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.resource import RunContext, declared_subscriptions
 from lakechime_dagster.spark.job import Executed, Observer, Outcome, Seen, TableResult
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
-from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,11 +161,26 @@ def recording(
         kept_writes(platform, found, names, Producer(namespace=platform.ledger.deployment, job=job), run_id)
 
 
-def tables_of(platform: Platform, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
-    """The locations of the tables that subscriptions read and write."""
-    found = {name: platform.location(name) for subscription in subscriptions.values() for name in subscription.reads}
-    return found | {
-        subscription.target: platform.location(subscription.target, subscription.location)
-        for subscription in subscriptions.values()
-        if subscription.target
-    }
+@contextmanager
+def spark_lineage(
+    context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Record the lineage of what the body writes with a session of Spark, in a run of any job.
+
+    SQL and both DataFrame APIs, MERGE, UPDATE and DELETE too, when Spark reports them as written; what is unknown is logged.
+
+    Args:
+        context: Of the run.
+        spark: The session that the body uses.
+        tables: Further tables by name, with their locations, beside those that declared triggers read and write.
+        aliases: What others call tables, such as a database that is read by JDBC; as those of a `Lake`.
+    """
+    platform = open_platform()
+    locations: dict[str, str | None] = {}
+    for subscription in declared_subscriptions().values():
+        locations |= dict.fromkeys(subscription.reads)
+        locations |= {subscription.target: subscription.location} if subscription.target else {}
+    known = {name: platform.location(name, location) for name, location in {**locations, **(tables or {})}.items()}
+    names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
+    with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
+        yield

@@ -1,6 +1,6 @@
 """The Dagster resource by which any asset or op gets its execution."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
@@ -10,13 +10,10 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lakechime_dagster.dce.contract import DCEStore
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError, needs
-from lakechime_dagster.lineage.columns import Names
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakechime_dagster.runtime.execution import RunningExecution
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
@@ -109,26 +106,6 @@ class LakeChimeResource(dg.ConfigurableResource):
         running = RunningExecution(platform, found, execution)
         with kept(running, target, context.log.info):
             yield running
-
-    @contextmanager
-    def lineage(
-        self, context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
-    ) -> Iterator[None]:
-        """Keep the lineage of what the body writes with this session of Spark: `with lakechime.lineage(context, spark): …`.
-
-        SQL and both APIs, MERGE, UPDATE and DELETE too. It counts what Spark reports as written, and says what is not known.
-        `tables` are further names of tables by location, beside those of all declared triggers; `aliases` are what others call tables,
-        such as a database that is read by JDBC, as those of a `Lake`.
-        """
-        with needs("the lineage of a run's writes", extra="spark"):
-            from lakechime_dagster.lineage.runs import recording, tables_of
-        platform = self.platform()
-        known = tables_of(platform, declared_subscriptions()) | {
-            name: platform.location(name, location) for name, location in (tables or {}).items()
-        }
-        names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
-        with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
-            yield
 
 
 LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object

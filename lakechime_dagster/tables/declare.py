@@ -219,8 +219,8 @@ def sql_table(
 ) -> LakeTable:
     """Declare a table computed by one Spark SQL query.
 
-    Spark runs the text as it is written. Its tables are the inputs. Where only Spark can parse the text, its tables are the names
-    behind FROM and JOIN and those of the text in `reads`, and it is refreshed in full.
+    Spark runs the text as it is written. Its tables are the inputs. Where only Spark can parse the text, `reads` names its tables,
+    and it is refreshed in full.
 
     Args:
         name: Of dotted parts, such as `gold.revenue`, which are also its asset key.
@@ -246,6 +246,9 @@ def sql_table(
     mode = checked_refresh(name, refresh)
     key_columns = checked_columns(name, "keys", keys)
     levels = checked_levels(name, files.partitioned_by)
+    if isinstance(query, Unparsed) and not query.tables:
+        remedy = "name its tables, such as reads=[orders.snapshot()], if Spark knows more"
+        raise DeclarationError(name, "sql", f"is not understood, {query.why}; {remedy}")
     checked = sql_reads(name, tables_of(query), reads, checked_trigger(name, trigger))
     check_modes(name, mode, key_columns, checked.values(), levels, is_sql=True)
     changing = [read.table for read in checked.values() if read.is_changing]

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.graph import Standing
+from lakechime_dagster.lineage.runs import spark_lineage
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.resource import LAKECHIME
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +37,7 @@ def run(platform: Platform, spark: SparkSession, writes: Writes) -> list[str]:
     @dg.op
     def op(context: dg.OpExecutionContext) -> None:
         context.log.info = lines.append  # type: ignore[method-assign]
-        with LAKECHIME.lineage(context, spark, tables, {"default.fed": "bronze.fed"}):
+        with spark_lineage(context, spark, tables, {"default.fed": "bronze.fed"}):
             writes(spark, tables["bronze.orders"], tables["silver.orders"])
 
     @dg.job
