@@ -14,8 +14,7 @@ from pathlib import Path
 
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import ensure_jars
+from lakechime_dagster.spark.jvm import ensure_jars, find_java
 from lakechime_dagster.spark.warm import start_warm_driver
 
 REPOSITORY = Path(__file__).parents[1]

@@ -144,7 +144,7 @@ def find_java() -> str | None:
     """The Java that the product would find on this machine, without the Python package that brings one."""
     sys.path.insert(0, str(ROOT))
     from lakechime_dagster.errors import SparkUnavailableError  # these two need nothing but Python
-    from lakechime_dagster.spark.java import find_java as find
+    from lakechime_dagster.spark.jvm import find_java as find
 
     preferred = os.environ.get("LAKECHIME_SPARK_JAVA")
     try:

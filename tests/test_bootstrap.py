@@ -31,7 +31,7 @@ def test_one_package_is_cut_out_of_the_lock_with_all_its_hashes(package: str):
 
 def test_the_bootstrap_can_look_for_java_before_anything_is_installed():
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lakechime_dagster.spark.java"],
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lakechime_dagster.spark.jvm"],
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,7 @@ from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.silver.maintenance import keep
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.maintenance_plan import Action
+from lakechime_dagster.tables.maintenance import Action
 
 MAX_SHOWN = 50  # actions in a table of the metadata
 

@@ -46,12 +46,11 @@ from lakechime_dagster.spark.commit import (
     properties_of,
     replace_all,
 )
-from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.ranges import MAX_LISTED, RangeRead, ReadMethod, are_listed, narrowed, read_range
-from lakechime_dagster.spark.refresh import OpenLog, skipped
+from lakechime_dagster.spark.refresh import OpenLog, quarantine, quarantine_location, skipped
+from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.spark.session import MAX_LITERALS, Phases, arrow_of, column, columns_of, ddl_of, on_batches, session_confs, struct_of
-from lakechime_dagster.spark.write import quarantine, quarantine_location
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ
 from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitMetadata, Committed

@@ -360,8 +360,7 @@ def _prepare_store(settings: Settings) -> None:
 
 def _start_warm(settings: Settings) -> "WarmHost | None":
     """Look for Java and the jars, which every local run needs, and start the driver that they share."""
-    from lakechime_dagster.spark.java import find_java
-    from lakechime_dagster.spark.jvm import ensure_jars
+    from lakechime_dagster.spark.jvm import ensure_jars, find_java
     from lakechime_dagster.spark.warm import start_warm_driver
 
     if settings.spark.driver not in ("warm", "local"):
@@ -380,7 +379,7 @@ def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
     """The database that the demo's lake follows, with what brings its changes; None where it follows none."""
     from lakechime_dagster.demo.flights import kafka_address
     from lakechime_dagster.demo.servers import check_parts, ensure_server_jars, reservations
-    from lakechime_dagster.spark.java import find_java
+    from lakechime_dagster.spark.jvm import find_java
 
     kafka = kafka_address(os.environ)
     if kafka is None:

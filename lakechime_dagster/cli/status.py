@@ -83,8 +83,7 @@ def _lake_name(settings: Settings) -> str:
 
 
 def _warm_driver(settings: Settings) -> str:
-    from lakechime_dagster.spark.jvm import is_alive
-    from lakechime_dagster.spark.warm_file import WarmFile
+    from lakechime_dagster.spark.jvm import WarmFile, is_alive
 
     if settings.spark.driver != "warm":
         return f"not used: LAKECHIME_SPARK_DRIVER={settings.spark.driver}"

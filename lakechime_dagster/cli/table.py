@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.tables.lake import Lake, Table, Target
-    from lakechime_dagster.tables.maintenance_plan import Action, Plan, Refused
+    from lakechime_dagster.tables.maintenance import Action, Plan, Refused
 
 
 app = typer.Typer(name="table", help="Tables: show, reconcile with their logs, maintain, drop.")

@@ -24,8 +24,7 @@ from xml.etree import ElementTree
 from lakechime_dagster.demo.flights import ABOUT, CDC_SWITCH, DATABASE, PREFIX
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.java import Java
-from lakechime_dagster.spark.jvm import retrieve
+from lakechime_dagster.spark.jvm import Java, retrieve
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 

@@ -26,8 +26,7 @@ from lakechime_dagster.dce.snapshots import CommitsMissingError, TableCommit, Ta
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, TableAbsentError, TableUnreadableError, without_password
 from lakechime_dagster.formats.delta_log import COMMIT_METADATA_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
 from lakechime_dagster.formats.files import StoredFile, TableFolder
-from lakechime_dagster.tables.maintenance import Span
-from lakechime_dagster.tables.maintenance_plan import DataFile, OldFile, TableFiles
+from lakechime_dagster.tables.maintenance import DataFile, OldFile, Span, TableFiles
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
 

@@ -29,8 +29,8 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.governance.requests import Place, Searched, Subject
 from lakechime_dagster.silver.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.driver import SparkFailedError, described
+from lakechime_dagster.spark.refresh import AS_TEXT
 from lakechime_dagster.spark.session import CHUNK, Batches, column, on_batches, record_batches
-from lakechime_dagster.spark.write import AS_TEXT
 from lakechime_dagster.tables.events import is_matched
 from lakechime_dagster.tables.names import folded
 

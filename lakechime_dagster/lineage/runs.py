@@ -14,13 +14,14 @@ from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
 from lakechime_dagster.lineage.store import code_since
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.resource import RunContext, declared_subscriptions
 from lakechime_dagster.spark.job import Executed, Observer, Outcome, Seen, TableResult
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakechime_dagster.runtime.resource import RunContext
 
 
 def names_of(platform: Platform, lake: Lake) -> Names:
@@ -163,7 +164,7 @@ def recording(
 
 @contextmanager
 def spark_lineage(
-    context: RunContext, spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+    context: "RunContext", spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Record the lineage of what the body writes with a session of Spark, in a run of any job.
 
@@ -175,6 +176,8 @@ def spark_lineage(
         tables: Further tables by name, with their locations, beside those that declared triggers read and write.
         aliases: What others call tables, such as a database that is read by JDBC; as those of a `Lake`.
     """
+    from lakechime_dagster.runtime.resource import declared_subscriptions  # which imports Dagster
+
     platform = open_platform()
     locations: dict[str, str | None] = {}
     for subscription in declared_subscriptions().values():

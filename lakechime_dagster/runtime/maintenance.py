@@ -17,8 +17,7 @@ from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCTable
 from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.maintenance_plan import Maintained, Plan, Reader, Refused, TableFiles, plan
+from lakechime_dagster.tables.maintenance import Maintained, Maintenance, Plan, Reader, Refused, TableFiles, plan
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.tables import LakeTable
 from lakechime_dagster.triggers.consumers import ConsumerState

@@ -21,8 +21,20 @@ from lakechime_dagster.silver.schema import NOWHERE
 from lakechime_dagster.silver.store import TypesAt, checkpoints_of
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.maintenance import DEFAULTS, LOG, Maintenance, log_kept
-from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, Reader, Refused, Subject, TableFiles, plan_together
+from lakechime_dagster.tables.maintenance import (
+    DEFAULTS,
+    LOG,
+    Action,
+    Kind,
+    Maintenance,
+    Plan,
+    Reader,
+    Refused,
+    Subject,
+    TableFiles,
+    log_kept,
+    plan_together,
+)
 from lakechime_dagster.triggers.consumers import ConsumerId
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
 from lakechime_dagster.triggers.schedule import DAY_MS

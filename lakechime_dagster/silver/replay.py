@@ -28,9 +28,8 @@ from lakechime_dagster.silver.slices import (
 )
 from lakechime_dagster.silver.write import TypeWriter, covered_by
 from lakechime_dagster.spark.commit import Target, commit, keep_listed, merge, properties_of
-from lakechime_dagster.spark.compare import Difference, keyed_difference
 from lakechime_dagster.spark.driver import described
-from lakechime_dagster.spark.rows import same_type
+from lakechime_dagster.spark.rows import Difference, keyed_difference, same_type
 from lakechime_dagster.spark.session import column
 
 KEY, NUMBER, RESCUED = "_src", "_schema_version", "_rescued"

@@ -36,10 +36,9 @@ from pyspark.sql.types import (
 
 from lakechime_dagster.dce.snapshots import TableCommit, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
-from lakechime_dagster.spark.compare import OPERATION, values_of
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
-from lakechime_dagster.spark.rows import holds
+from lakechime_dagster.spark.rows import OPERATION, holds, values_of
 from lakechime_dagster.spark.session import MAX_LITERALS, column, quoted, session_confs, spelled, sql_literal, text_literal
 from lakechime_dagster.tables.options import column_of as column_name
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId

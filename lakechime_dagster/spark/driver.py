@@ -36,9 +36,7 @@ from typing_extensions import Self
 from lakechime_dagster.errors import LakeChimeError, SparkUnavailableError
 from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import DELTA_EXTENSION, Gateway, is_alive, revision_of, start_jvm
-from lakechime_dagster.spark.warm_file import WarmFile
+from lakechime_dagster.spark.jvm import DELTA_EXTENSION, Gateway, WarmFile, find_java, is_alive, revision_of, start_jvm
 
 PACKAGES = ("io", "java", "org", "scala")
 CLASSES = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils")

@@ -12,8 +12,7 @@ from pyspark.sql.types import StringType, StructType
 from lakechime_dagster.dce.snapshots import TableLog
 from lakechime_dagster.spark.commit import CONFLICTS
 from lakechime_dagster.spark.session import quoted, session_confs, sql_literal, text_literal
-from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.maintenance_plan import Action, Done, Kind, Maintained, Partition, Plan, Refused
+from lakechime_dagster.tables.maintenance import Action, Done, Kind, Maintained, Maintenance, Partition, Plan, Refused
 
 AT_ONCE = 50  # partitions in one statement, which is one commit: what is lost to another writer
 HOUR_MS = 3_600_000

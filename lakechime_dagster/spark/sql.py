@@ -1,6 +1,7 @@
-"""Runs queries as they are written over bound inputs."""
+"""Runs queries as they are written over bound inputs; Java classes compiled in the JVM of a session."""
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -9,7 +10,45 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark.java_classes import kept_in_jvm
+
+
+def kept_in_jvm(
+    spark: SparkSession,
+    class_name: str,
+    sources: Sequence[str],
+    keep: Callable[[Any, str], Any],
+    *,
+    of: str = "",
+) -> Any:
+    """The object of a class that is kept in the session's JVM, made there once for all clients by this revision of its sources.
+
+    Args:
+        spark: A session of the JVM.
+        class_name: The class.
+        sources: Each compiled with those before it.
+        keep: Keeps a new object in the JVM's properties by a name, and returns what is kept.
+        of: Whose it is, where others have one of their own.
+    """
+    java = cast(Any, spark)._jvm.java.lang
+    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()
+    name = ".".join(filter(None, (class_name, digest[:16], of)))
+    found = java.System.getProperties().get(name)
+    if found is not None:
+        return found
+    loader = java.Thread.currentThread().getContextClassLoader()  # which all sessions share
+    return keep(made(spark.sparkContext, loader, sources, class_name), name)
+
+
+def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
+    """A new object of a class of these sources, each compiled with those before it and what the loader has."""
+    for source in sources:
+        compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(source)
+        loader = compiler.getClassLoader()
+    maker = loader.loadClass(name).getDeclaredConstructor(context._gateway.new_array(context._jvm.java.lang.Class, 0))
+    return maker.newInstance(context._gateway.new_array(context._jvm.java.lang.Object, 0))
+
 
 SOURCE = Path(__file__).with_name("SqlBinder.java")
 

@@ -31,9 +31,7 @@ from lakechime_dagster.spark.driver import (
     wake_file,
     warm_lock,
 )
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import Jvm, revision_of, start_jvm
-from lakechime_dagster.spark.warm_file import WarmFile, warm_file
+from lakechime_dagster.spark.jvm import Jvm, WarmFile, find_java, revision_of, start_jvm, warm_file
 
 CLIENTS_PER_JVM = 200  # each one leaves about 2 MB behind, however it ends
 HEAP_FILLED = 0.75  # of the maximum, after a collection

@@ -22,8 +22,8 @@ from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.spark.jvm import WarmFile
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
-from lakechime_dagster.spark.warm_file import WarmFile
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, envelope_schema, make_payload, make_record
 from tests.crash.points import FOLDER, Point, Switch

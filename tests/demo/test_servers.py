@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.demo.servers import Server, format_storage, free_port, listens, write_properties
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import find_java
 from tests.support.processes import await_found
 
 

@@ -15,8 +15,7 @@ from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.maintenance import LOG, Maintenance
-from lakechime_dagster.tables.maintenance_plan import Kind, Reader, plan
+from lakechime_dagster.tables.maintenance import LOG, Kind, Maintenance, Reader, plan
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS

@@ -14,8 +14,7 @@ from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.maintenance_plan import Kind, Reader
+from lakechime_dagster.tables.maintenance import Kind, Maintenance, Reader
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.tables.tables import SourceTable

@@ -5,8 +5,7 @@ import datetime as dt
 import pytest
 
 from lakechime_dagster.silver.maintenance import keeping_words
-from lakechime_dagster.tables.maintenance import LOG, Maintenance, log_kept
-from lakechime_dagster.tables.maintenance_plan import TableFiles
+from lakechime_dagster.tables.maintenance import LOG, Maintenance, TableFiles, log_kept
 
 DAY = 86_400_000
 NOW = 1_000 * DAY

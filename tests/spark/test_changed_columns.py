@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.spark.commit import merge
-from lakechime_dagster.spark.compare import keyed_difference
+from lakechime_dagster.spark.rows import keyed_difference
 from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.refreshes import Source, Subscription, make_subscription, open_log
 
@@ -72,6 +72,6 @@ def test_a_merge_names_nothing_if_a_row_came_or_another_commit_was_first(
         DeltaTable(subscription.job.location).update(updates={"amount": "9.0"}, predicate="id = 1")
         merge(session, target, changes)
 
-    monkeypatch.setattr("lakechime_dagster.spark.write.merge", overtaken)
+    monkeypatch.setattr("lakechime_dagster.spark.refresh.merge", overtaken)
     source.update({"note": "'later'"}, "id = 1")
     assert told(subscription) is None  # it put back an amount that it did not compare with

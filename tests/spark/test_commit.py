@@ -25,7 +25,7 @@ from lakechime_dagster.spark.commit import (
     replace_partitions,
     stamped,
 )
-from lakechime_dagster.spark.compare import OPERATION
+from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import open_log, read_rows
 

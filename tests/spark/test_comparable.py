@@ -3,9 +3,8 @@
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lakechime_dagster.spark.compare import keyed_difference
 from lakechime_dagster.spark.ranges import same
-from lakechime_dagster.spark.rows import sift
+from lakechime_dagster.spark.rows import keyed_difference, sift
 from lakechime_dagster.spark.session import column, comparable
 
 pytestmark = pytest.mark.spark

@@ -14,11 +14,10 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.formats.delta import table_files
 from lakechime_dagster.spark.commit import Target, append, commit, create_if_missing, merge
-from lakechime_dagster.spark.compare import OPERATION
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
-from lakechime_dagster.tables.maintenance import BEFORE, FILES, Maintenance, opened
-from lakechime_dagster.tables.maintenance_plan import Action, Kind, Plan, TableFiles, plan
+from lakechime_dagster.spark.rows import OPERATION
+from lakechime_dagster.tables.maintenance import BEFORE, FILES, Action, Kind, Maintenance, Plan, TableFiles, opened, plan
 from tests.spark.test_commit import make_commit_metadata
 from tests.support.older import make_older
 from tests.support.refreshes import DAYS, Source, flights_source, make_subscription, open_log, read_rows

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.spark.commit import Target
+from lakechime_dagster.spark.refresh import quarantine
 from lakechime_dagster.spark.rows import REASON
-from lakechime_dagster.spark.write import quarantine
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import open_log, read_rows
 

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.spark import ranges, session, write
+from lakechime_dagster.spark import ranges, session
+from lakechime_dagster.spark import refresh as refresh_module
 from lakechime_dagster.spark.job import Counts, Outcome
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import ReadMode
@@ -323,13 +324,13 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
     subscription = make_subscription(
         spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
     )
-    compared = write._difference
+    compared = refresh_module._difference
 
     def overtaken(*args: Any, **wishes: Any) -> Any:
         spark.sql(f"INSERT INTO delta.`{subscription.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)")
         return compared(*args, **wishes)
 
-    monkeypatch.setattr(write, "_difference", overtaken)
+    monkeypatch.setattr(refresh_module, "_difference", overtaken)
     assert balanced(subscription.run(partitions=(("2013-01-01",),))).counts.deleted == 0
     assert [row[:2] for row in subscription.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
 

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.errors import SparkUnavailableError
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import connect
-from lakechime_dagster.spark.java import Java, find_java
-from lakechime_dagster.spark.jvm import ensure_jars, pyspark_home, start_jvm
+from lakechime_dagster.spark.jvm import Java, ensure_jars, find_java, pyspark_home, start_jvm
 
 HOME = Path(__file__).parents[2] / ".lakechime"
 JARS = Path(os.environ.get("LAKECHIME_SPARK_JARS") or HOME / "jars")

@@ -11,9 +11,8 @@ from typing import Any
 
 from lakechime_dagster.demo.servers import Connect, Server, connect_worker, kafka_broker, listens
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import WarmFile, find_java
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
-from lakechime_dagster.spark.warm_file import WarmFile
 from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.impatient import KAFKA
 from tests.support.processes import REPOSITORY, await_found, free_port, program

@@ -9,8 +9,7 @@ import pytest
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import retrieve
+from lakechime_dagster.spark.jvm import find_java, retrieve
 from tests.support.missing import missing
 from tests.support.processes import REPOSITORY
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakechime_dagster.demo import servers
 from lakechime_dagster.demo.servers import Connect, Server
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import find_java
 from tests.support.processes import free_port
 
 USER, PASSWORD = "lake", "s3cret-of-kafka"  # who may come in at the secured listener

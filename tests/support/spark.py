@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.driver import Driver, open_driver
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import ensure_jars
+from lakechime_dagster.spark.jvm import ensure_jars, find_java
 from tests.support.archive import OPTIMISED, SHORT_LIVED, archive_options
 from tests.support.missing import missing
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lakechime_dagster.demo.servers import ensure_server_jars
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.java import find_java
+from lakechime_dagster.spark.jvm import find_java
 from tests.support.processes import REPOSITORY
 
 

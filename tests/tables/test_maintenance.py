@@ -14,18 +14,28 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.cdc import CDCMerge, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import sql_table
-from lakechime_dagster.tables.maintenance import BEFORE, DEFAULTS, FILES, LOG, Maintenance, duration, kept, lowered, opened, raised, wanted
-from lakechime_dagster.tables.maintenance_plan import (
+from lakechime_dagster.tables.maintenance import (
+    BEFORE,
+    DEFAULTS,
+    FILES,
+    LOG,
     Action,
     DataFile,
     Kind,
+    Maintenance,
     OldFile,
     Plan,
     Reader,
     Subject,
     TableFiles,
+    duration,
+    kept,
+    lowered,
+    opened,
     plan,
     plan_together,
+    raised,
+    wanted,
 )
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines

@@ -7,8 +7,7 @@ import threading
 from pathlib import Path
 
 from lakechime_dagster.spark.driver import Unattached, _sign_in, attach, attachments, clients_folder, present_clients, probe
-from lakechime_dagster.spark.jvm import Gateway
-from lakechime_dagster.spark.warm_file import WarmFile, warm_file
+from lakechime_dagster.spark.jvm import Gateway, WarmFile, warm_file
 from tests.support.spark import small_settings
 
 DEAD_PID = 2**22 + 1  # above what Linux gives out

@@ -132,7 +132,7 @@ def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_anothe
 def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
     need_bash()
     code = """
-        from lakechime_dagster.spark.java import find_java
+        from lakechime_dagster.spark.jvm import find_java
         os.environ["JAVA_HOME"] = str(find_java().home)
         from pyspark.sql import SparkSession
         theirs = (SparkSession.builder.master("local[1]")

@@ -7,8 +7,7 @@ import pytest
 
 from lakechime_dagster.errors import SparkUnavailableError
 from lakechime_dagster.spark import jvm
-from lakechime_dagster.spark.java import Java
-from lakechime_dagster.spark.jvm import complete_jars, ensure_jars, jar_names
+from lakechime_dagster.spark.jvm import Java, complete_jars, ensure_jars, jar_names
 
 
 def test_jars_put_there_by_hand_are_accepted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.errors import SparkUnavailableError
-from lakechime_dagster.spark.java import find_java, parse_version
+from lakechime_dagster.spark.jvm import find_java, parse_version
 
 
 @pytest.mark.parametrize(

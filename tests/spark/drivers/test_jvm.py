@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import SparkUnavailableError
-from lakechime_dagster.spark.java import Java, find_java
-from lakechime_dagster.spark.jvm import _escaped, is_alive, start_jvm
+from lakechime_dagster.spark.jvm import Java, _escaped, find_java, is_alive, start_jvm
 from tests.support.spark import await_true, run_client, small_settings, start_client
 
 

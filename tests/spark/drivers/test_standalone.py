@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.spark.java import find_java
-from lakechime_dagster.spark.jvm import pyspark_home
+from lakechime_dagster.spark.jvm import find_java, pyspark_home
 from tests.support.spark import await_true, need_bash, run_client, small_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]

@@ -10,9 +10,8 @@ import pytest
 
 from lakechime_dagster.lock import locked
 from lakechime_dagster.spark.driver import _sign_in, clients_folder, warm_lock
-from lakechime_dagster.spark.jvm import is_alive
+from lakechime_dagster.spark.jvm import WarmFile, is_alive, warm_file
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
-from lakechime_dagster.spark.warm_file import WarmFile, warm_file
 from tests.support.spark import await_true, run_client, small_settings, start_client
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.formats.delta import DeltaLog, table_files
 from lakechime_dagster.silver.maintenance import remove_empty_folders
 from lakechime_dagster.spark.maintain import maintain
-from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.maintenance_plan import Kind, Maintained, plan
+from lakechime_dagster.tables.maintenance import Kind, Maintained, Maintenance, plan
 from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.spark.events.test_group import Remembering, overtaken
 from tests.support.older import make_older

@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.lineage.spark import SOURCES, PlanDumper, Watched
-from lakechime_dagster.spark.java_classes import made
+from lakechime_dagster.spark.sql import made
 
 pytestmark = pytest.mark.spark
 
