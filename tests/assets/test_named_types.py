@@ -69,11 +69,11 @@ def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> N
 def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_written(game: Game) -> None:
     first = game.step(buy(1), buy(2, price=3), event("shop.gift", n=1))
     (shown,) = made(first, BUY)
-    assert {name: shown[name] for name in ("dagster/row_count", "rows written", "commit", "schema", "columns added")} == {
+    assert {name: shown[name] for name in ("dagster/row_count", "rows written", "commit", "schema version", "columns added")} == {
         "dagster/row_count": 2,
         "rows written": 2,
         "commit": "version 0",
-        "schema": 1,
+        "schema version": 1,
         "columns added": 4,
     }
     columns = {one.name: one.type for one in shown["dagster/column_schema"].columns}

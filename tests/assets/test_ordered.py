@@ -22,7 +22,7 @@ LAKE = Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
 def ordered(location: Location) -> str:
     asked = Asked(columns=(ColumnRef("silver.orders", "amount"),))
     planned = plan(location.platform, LAKE, declared_subscriptions(), asked)
-    assert [order["table"] for order in document(planned)["orders"]] == ["silver.orders", "gold.totals"]
+    assert [order["table"] for order in document(planned)["requests"]] == ["silver.orders", "gold.totals"]
     return run(location.platform, planned, ME, max_in_flight=2)
 
 

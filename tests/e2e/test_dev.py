@@ -48,7 +48,7 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     assert "silver.flights" in unequal(lakechime(env, "demo", "--verify", expect=None))
     done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")
     backfill, readers = done["backfill"], {"silver.flights", "gold.daily_delays"}
-    assert {order["table"] for order in done["orders"]} == readers
+    assert {order["table"] for order in done["requests"]} == readers
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["unaffected"])
     await_found(
         lambda: RequestState.TAKEN in Backfills(platform.ledger).backfill(backfill).states or None,

@@ -239,7 +239,10 @@ class Remembering:
     """What a store told at one time, whatever it knows by now."""
 
     def __init__(self, types: Any) -> None:
-        self.known = types.types("shop")
+        self.store, self.known = types, types.types("shop")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
     def types(self, group: str) -> Any:
         return self.known

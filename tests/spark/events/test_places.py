@@ -14,6 +14,7 @@ from lakechime_dagster.silver.slices import Slices, counted, events_of
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.spark.session import session_confs
 from lakechime_dagster.tables.events import Contract
+from tests.spark.events.test_group import Remembering
 from tests.support.streams import Stream, event, stream
 
 pytestmark = pytest.mark.spark
@@ -98,22 +99,6 @@ def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_row
     done = game.run(now_ms=EVER_MS)
     assert [(one.written, one.error) for one in done.values()] == [(3, ""), (1, "")]
     assert [numbers(game, kind) for kind in "ab"] == [[0, 1, 2]] * 2
-
-
-class Remembering:
-    """What a store told at one time, whatever it knows by now."""
-
-    def __init__(self, types: Any) -> None:
-        self.known = types.types("shop")
-
-    def types(self, group: str) -> Any:
-        return self.known
-
-    def variations(self, group: str, types: Any) -> Any:
-        return {name: {} for name in types}
-
-    def learn(self, group: str, several: Any) -> dict[str, int]:
-        return {one.type: 1 for one in several}
 
 
 # far behind
