@@ -30,7 +30,7 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     wide.tick("shop")
     wide.let_pass()
     done = wide.step()
-    assert (checks(done), told(done)) == (FINE, {"sale": 2, "shop.buy": 1})
+    assert (checks(done), told(done)) == (FINE, {"sale": 2})  # of a type that is not new, mere rows are shown rarely
     assert wide.tick("shop").run_requests == []
     wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
     assert told(wide.run("ev__game_other")) == {"rest": 1}

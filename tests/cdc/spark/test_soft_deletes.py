@@ -154,7 +154,7 @@ def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_ma
     table.options = {}
     table.tell([order(1, at=4, name="Bob")])
     with pytest.raises(
-        ConsumerBlockedError, match=r"orders: the table holds rows that were deleted, and is not declared so any more; .* rebuild"
+        ConsumerBlockedError, match=r"holds rows that were deleted, and is not declared so any more; .* trigger seek orders --to beginning"
     ):
         table.attempt(2)
     table.merge = {"stored_as_scd_type": 2}
