@@ -219,8 +219,8 @@ def sql_table(
 ) -> LakeTable:
     """Declare a table computed by one Spark SQL query.
 
-    Spark runs the text as it is written. Its tables are the inputs. Where only Spark can parse the text, `reads` names its tables,
-    and it is refreshed in full.
+    Spark runs the text as it is written. Its tables are the inputs. Where only Spark can parse the text, these are the names of two
+    or more parts behind FROM and JOIN and those of the text in `reads`, and it is refreshed in full.
 
     Args:
         name: Of dotted parts, such as `gold.revenue`, which are also its asset key.

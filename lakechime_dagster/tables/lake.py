@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import TableFormat
@@ -21,37 +22,16 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 
 def topological(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """The tables, every input before its readers; among equals in the order given. The graph must have no cycle."""
-    ordered: dict[str, None] = {}
-    for root in inputs:
-        stack = [(root, iter(tuple(inputs.get(root, ()))))]
-        while stack:
-            table, rest = stack[-1]
-            following = next((name for name in rest if name not in ordered and name in inputs), None)
-            if following is None:
-                ordered[table] = None
-                stack.pop()
-            else:
-                stack.append((following, iter(tuple(inputs[following]))))
-    return tuple(ordered)
+    """The tables, every input before its readers. The graph must have no cycle."""
+    return tuple(TopologicalSorter({table: [name for name in of if name in inputs] for table, of in inputs.items()}).static_order())
 
 
 def find_cycle(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...] | None:
-    """A cycle as the path from a table to itself against the subscription of data, or None."""
-    done: set[str] = set()
-    for root in inputs:
-        path = {} if root in done else {root: iter(tuple(inputs[root]))}
-        while path:
-            table = next(reversed(path))
-            following = next((name for name in path[table] if name in inputs and name not in done), None)
-            if following is None:
-                done.add(table)
-                del path[table]
-            elif following in path:
-                names = list(path)
-                return (*names[names.index(following) :], following)
-            else:
-                path[following] = iter(tuple(inputs[following]))
+    """A cycle as the path from a table to its inputs and on to itself, or None."""
+    try:
+        topological(inputs)
+    except CycleError as cycle:
+        return tuple(reversed(cycle.args[1]))
     return None
 
 

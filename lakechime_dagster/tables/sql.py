@@ -13,6 +13,8 @@ from lakechime_dagster.errors import DeclarationError, shown
 DIALECT = "spark"
 DIALECTS = (DIALECT, "databricks")  # the second knows paths into variants, `doc:a[0]`, which Spark 4 has as well
 KEYWORD = re.compile(r"[A-Za-z_\s]+")
+NAME = re.compile(r"\s*((?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+\b))+)(?!\s*[.(])")  # of two or more parts, and no call
+QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.TABLE, TokenType.L_PAREN)
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ def parse_query(table: str, sql: object) -> exp.Query | Unparsed:
         statements = parsed(sql)
         has_pipes = any(token.token_type is TokenType.PIPE_GT for token in sqlglot.tokenize(sql, dialect=DIALECT))
     except SqlglotError as error:
-        return Unparsed((), _where(error))
+        return Unparsed(_named_tables(sql), _where(error))
     if has_pipes:
-        return Unparsed((), "the parser makes other queries of pipes, |>")
+        return Unparsed(_named_tables(sql), "the parser makes other queries of pipes, |>")
     if len(statements) != 1:
         raise DeclarationError(table, "sql", f"holds {len(statements)} statements; write one SELECT")
     query = statements[0]
@@ -164,6 +166,27 @@ def _where(error: SqlglotError) -> str:
         return str(error).splitlines()[0]
     first = details[0]
     return f"line {first.get('line')}, column {first.get('col')}: {first.get('description')} near {shown(first.get('highlight'))}"
+
+
+def _named_tables(sql: str) -> tuple[str, ...]:
+    """The tables of a text that only Spark can parse, as far as FROM, JOIN and TABLE tell: the names of two or more parts behind them."""
+    try:
+        tokens = sqlglot.tokenize(sql, dialect=DIALECT)
+    except TokenError:
+        return ()
+    found: list[str] = []
+    are_queries = [True]  # what the parentheses around a token hold
+    for before, one, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        kind = one.token_type
+        if kind is TokenType.L_PAREN:
+            are_queries.append(after is not None and after.token_type in QUERY_STARTS)
+        elif kind is TokenType.R_PAREN:
+            are_queries = are_queries[:-1] or [True]
+        is_distinct_from = before is not None and before.token_type is TokenType.DISTINCT
+        begins = kind is TokenType.FROM and are_queries[-1] and not is_distinct_from  # nor is that of extract(day FROM at) one
+        if (begins or kind in (TokenType.JOIN, TokenType.TABLE)) and (name := NAME.match(sql, one.end + 1)):
+            found.append(re.sub(r"[`\s]", "", name[1]))
+    return tuple(dict.fromkeys(found))
 
 
 def _said(kind: TokenType, text: str) -> str:

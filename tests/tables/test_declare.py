@@ -441,16 +441,32 @@ def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, col
     assert output_columns(query) == columns
 
 
-def test_the_tables_of_a_query_that_only_spark_can_parse_are_those_that_reads_names() -> None:
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT extract(DAY FROM a.at) FROM a.x JOIN `b`.`y` y ON k IS DISTINCT FROM y.k GROUP BY window(at, '1 h')", ("a.x", "b.y")),
+        (
+            "WITH p AS (SELECT 1 FROM a.x), q(n) AS (TABLE b.y) SELECT n FROM q ANTI JOIN c.a.z JOIN s.f(1) |> LIMIT 1",
+            ("a.x", "b.y", "c.a.z"),
+        ),
+        ("FROM a.x |> JOIN b.y USING (k) |> AGGREGATE sum(k), sum(z) GROUP BY k |> UNION ALL TABLE c.z", ("a.x", "b.y", "c.z")),
+    ],
+)
+def test_of_a_query_that_only_spark_can_parse_the_tables_are_the_names_behind_from_and_join(sql: str, tables: tuple[str, ...]) -> None:
+    query = parse_query("t", sql)
+    assert isinstance(query, Unparsed)
+    assert query.tables == tables
+
+
+def test_what_reads_names_is_read_too_where_only_spark_can_parse_the_query() -> None:
     windows = "SELECT count(*) AS n FROM bronze.x, f(1, TABLE(bronze.y)) GROUP BY window(at, '1 hour')"
-    reads = [SourceTable("bronze.x").changes(), SourceTable("bronze.y").snapshot()]
+    reads = [SourceTable("bronze.y").snapshot()]
     table = sql_table("gold.n", sql=windows, reads=reads)
     assert {read.table: read.mode for read in table.reads.values()} == {"bronze.x": ReadMode.CHANGES, "bronze.y": ReadMode.SNAPSHOT}
     with pytest.raises(DeclarationError, match=r"cannot be checked, as the SQL is not understood: line 1, .*; use full"):
         sql_table("gold.n", sql=windows, reads=reads, refresh="rows")
-    for sql in (windows, "FROM bronze.x |> WHERE k > 1"):
-        with pytest.raises(DeclarationError, match=r"gold.n, sql: is not understood, .*; name its tables, such as reads="):
-            sql_table("gold.n", sql=sql)
+    with pytest.raises(DeclarationError, match=r"gold.n, sql: is not understood, .*; name its tables, such as reads="):
+        sql_table("gold.n", sql="FROM orders |> WHERE k > 1")
 
 
 @pytest.mark.parametrize(
