@@ -51,7 +51,7 @@ Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], Spa
 
 
 def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
-    """The asset of a computed table; its dependencies are the declared inputs, and those that were planned beside them."""
+    """The asset of a computed table; its dependencies are the declared inputs, and the planned ones."""
 
     def body(
         context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
@@ -87,7 +87,7 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its backfill policies that they may change
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster warns that its backfill policies may change
         asset = dg.asset(**given)(with_signature(body, table))
     check_inputs(table, asset)
     return asset
@@ -96,7 +96,7 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
 def attempting_asset(
     lake: Lake, table: Target, subscription: Subscription, given: Mapping[str, Any], attempt: Attempt
 ) -> dg.AssetsDefinition:
-    """The asset of a table that is run as a whole, by one attempt a run; `given` is what Dagster is told of it."""
+    """The asset of a table that is run as a whole, by one attempt a run; `given` are the arguments of `dg.asset`."""
 
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
         log = context.log.info
@@ -108,7 +108,7 @@ def attempting_asset(
 
 
 def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
-    """What Dagster is told of every table that the lake writes, and what its declaration passes through."""
+    """The arguments of `dg.asset` for every table that the lake writes, with those of its declaration."""
     given = {
         "key": asset_key(table.name),
         "deps": input_deps(lake, table),
@@ -153,7 +153,7 @@ def materialise(
     partition: str | None,
     attempt: Callable[[RunningExecution], SparkAttempt],
 ) -> Report:
-    """One execution: begin it, let Spark do the step, complete it at once, and say what happened."""
+    """One execution: begin it, refresh the table on Spark, complete it at once, and report it."""
     try:
         with lakechime.execution(context, subscription.name, partition=partition) as running:
             done = attempt(running)
@@ -177,13 +177,13 @@ def recorded_beside(context: dg.AssetExecutionContext, table: LakeTable, look: C
     What hinders the look is logged: neither what the function computed nor its own error is lost by it.
     """
     try:
-        beside = look()
+        written = look()
     except Exception as error:  # noqa: BLE001 - whatever it is, as above
         context.log.warning(f"what {table.name} wrote beside its result is not known: {error}")
         return {}
-    if beside:
-        context.log.info(f"written beside the result: {', '.join(beside)}")
-    return {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in beside))} if beside else {}
+    if written:
+        context.log.info(f"written beside the result: {', '.join(written)}")
+    return {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in written))} if written else {}
 
 
 def complete(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
@@ -222,14 +222,14 @@ def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, A
 
 
 def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, Any]:
-    """How far the table is behind its inputs now: commits that came since the claim, and seconds since the last one consumed.
+    """How far the table is behind its inputs now: commits since the claim, and seconds since the last one consumed.
 
     Of one that reads a feed, what that holds beyond the claim.
     """
     if running.subscription.feed is not None:
         try:
             return {"waiting in the feed": opened(running.subscription).look(running.execution.end.feed).came or "nothing"}
-        except FeedUnreadableError as error:  # the run is done: what cannot be told is said
+        except FeedUnreadableError as error:  # the run is done: the problem is shown instead
             return {"waiting in the feed": str(error)}
     behind = 0
     for name in table.inputs:
@@ -237,7 +237,7 @@ def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, An
         log = running.platform.log(name, lake.table(name).location)
         version = version_of(end.snapshot_id) if end is not None else None
         if version is not None:
-            with suppress(TableUnreadableError):  # the run is done: what cannot be told is left out
+            with suppress(TableUnreadableError):  # the run is done: such an input is left out
                 behind += max(0, log.version - version)
     consumed = [event.event_ts for event in running.events]
     newest = max(consumed, default=None)

@@ -30,9 +30,9 @@ from lakechime_dagster.tables.maintenance import DataFile, OldFile, Span, TableF
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
 
-INDEXED = 32  # columns, leaves of structs counted one by one, as Delta has it where a table says nothing
+INDEXED = 32  # columns, leaves of structs counted one by one, which have statistics unless a property lists others
 MAX_TEXT = 32  # characters of a bound
-LAST = chr(0x10FFFF)  # behind which no other character comes
+LAST = chr(0x10FFFF)  # the greatest character
 
 
 LISTED = "delta.dataSkippingStatsColumns"
@@ -41,7 +41,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def listed_in(property_value: str) -> frozenset[str]:
-    """The columns that a table says are told of, in small letters; dots lead into structs."""
+    """The columns with statistics that a property of a table lists, in lower case; dots lead into structs."""
     return frozenset(
         ".".join((quoted or plain).replace("``", "`").strip().lower() for quoted, plain in _PART.findall(name))
         for name in _NAME.findall(property_value)
@@ -51,8 +51,8 @@ def listed_in(property_value: str) -> frozenset[str]:
 def statistics_of(footer: pq.FileMetaData, listed: Collection[str] | None = None) -> dict[str, Any]:
     """The statistics of a file as the `stats` of its `add` holds them: `numRecords`, `nullCount`, `minValues`, `maxValues`.
 
-    Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: the first would tell next to nothing,
-    the second do not come through JSON whole in every engine. Where the table lists columns, it is told of these alone.
+    Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: those of booleans skip no file, and not
+    every engine reads decimals of JSON exactly. Where the table lists columns, only these have statistics.
     """
     nulls, least, greatest = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for at in range(footer.num_columns if listed is not None else min(INDEXED, footer.num_columns)):
@@ -85,17 +85,17 @@ def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _lower(value: Any) -> Any:
-    return value[:MAX_TEXT] if isinstance(value, str) else _told(value)
+    return value[:MAX_TEXT] if isinstance(value, str) else _as_json(value)
 
 
 def _upper(value: Any) -> Any:
     if not isinstance(value, str) or len(value) <= MAX_TEXT:
-        return _told(value)
+        return _as_json(value)
     return None if value[MAX_TEXT] == LAST else value[:MAX_TEXT] + LAST
 
 
-def _told(value: Any) -> Any:
-    """A bound as JSON has it; None where it has none. Times are told whole: those cut to milliseconds would be too low above."""
+def _as_json(value: Any) -> Any:
+    """A bound in JSON; None where it has none. Times have microseconds: an upper bound cut to milliseconds would be too low."""
     match value:
         case bool():
             return None
@@ -112,14 +112,14 @@ def _told(value: Any) -> Any:
             return None
 
 
-PLAIN_WRITER = 4  # the last of Delta's versions of writers that asks for these features alone, of which properties and columns tell more
+PLAIN_WRITER = 4  # the last of Delta's writer versions that requires these features only
 PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"})
 BY_FEATURES = 7  # the version of writers that names its features
 CONSTRAINT = "delta.constraints."
 
 
 def is_plain(state: DeltaTable) -> bool:
-    """Whether rows of its columns may be added as they are: it has no partitions, and holds them to nothing."""
+    """Whether files of its columns may be added as they are: it has no partitions, constraints or generated columns."""
     metadata, protocol = state.metadata(), state.protocol()
     named = protocol.min_writer_version >= BY_FEATURES and PLAIN_FEATURES.issuperset(protocol.writer_features or ())
     is_free = not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
@@ -183,7 +183,7 @@ VERDICT_TAG = "lakechime/verdict"
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:
-    """What a look at a table's log found: events in commit order, and up to where it has been seen now.
+    """What a poll of a table's log found: events in commit order, and the version up to which it is captured now.
 
     `seen` is registered in the same transaction as the events.
     """
@@ -203,7 +203,7 @@ class DeltaLog:
         storage_options: credentials and endpoints of an object store, as deltalake takes them.
 
     Raises (every method):
-        TableAbsentError: no table is there; `exists` says so instead.
+        TableAbsentError: the table does not exist; `exists` returns False instead.
         TableUnreadableError: nothing readable is there, or the location is out of reach.
     """
 
@@ -279,7 +279,7 @@ class DeltaLog:
         return self._events(commit, TableUid(str(uid)))
 
     def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
-        """The events since the last look.
+        """The events since the last poll.
 
         A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
         that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
@@ -311,7 +311,7 @@ class DeltaLog:
         """The state before the first commit that is registered already, and the commits from there on."""
         try:
             before = self._baseline(None, pushed - 1).events if pushed else ()
-        except TableUnreadableError:  # cleaned up: the state of now is all that can be told
+        except TableUnreadableError:  # cleaned up: only the newest state is left
             return self._baseline(None)
         after = self.changes_after(self.seen(pushed - 1))
         return replace(after, events=(*before, *after.events))
@@ -321,9 +321,9 @@ class DeltaLog:
         return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
 
     def committed(self, consumer: ConsumerId, step: int) -> Committed | None:
-        """The commit of this step of the consumer, or None when this step has not committed (a later one may have).
+        """The commit of this execution of the consumer, or None when it has not committed (a later one may have).
 
-        The table's state says in one look whether the consumer got that far. If it did but the log was cleaned up past
+        The table's state says at once whether the consumer got that far. If it did but the log was cleaned up past
         the commit itself, the answer has `is_commit_metadata_lost`: the step did commit, where it ended is no longer known.
         """
         state = self._open_or_none()
@@ -350,13 +350,13 @@ class DeltaLog:
         return None if reached is None else self.committed(consumer, reached)
 
     def watermark(self, version: int | None = None) -> int | None:
-        """The watermark of the newest commit that tells one, of all or of those up to a version, in milliseconds of event time."""
+        """The watermark of the newest commit that has one, of all or of those up to a version, in milliseconds of event time."""
         state = self._open_or_none(version)
         newest_first = self._commit_metadata_backwards(state) if state is not None else ()
         return next((one.watermark for one in newest_first if one.watermark is not None), None)
 
     def fed(self, version: int) -> Checkpoint | None:
-        """Up to where its feed was read by a version, by the newest commit that tells it; None where the log holds none."""
+        """The checkpoint of its source at a version, by the newest commit that has one; None where the log holds none."""
         return next(
             (
                 commit_metadata.end
@@ -367,7 +367,7 @@ class DeltaLog:
         )
 
     def rows(self, version: int) -> pa.Table | None:
-        """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader follows."""
+        """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader handles."""
         state = self._open(version)
         if state.protocol().min_reader_version > 1:
             return None
@@ -449,7 +449,7 @@ class DeltaLog:
         ]
 
     def _named(self, version: int, partitions: Iterable[Partition]) -> list[Partition]:
-        """The partitions by which events tell a commit: in place of all that they cannot name, such as too long ones, stands None."""
+        """The partitions of the events of a commit, with one None for all that no event can name, such as too long ones."""
         named: list[Partition] = []
         unnamed = 0
         for partition in partitions:
@@ -458,7 +458,7 @@ class DeltaLog:
             except InvalidValueError:
                 unnamed += 1
         if unnamed:
-            what = "%s: commit %s has %s among its partitions that no event can name, too long or no text; told without a partition"
+            what = "%s: commit %s has %s among its partitions that no event can name, too long or no text; registered without a partition"
             _logger.warning(what, self.table, version, unnamed)
             named.append(None)
         return named
@@ -512,14 +512,14 @@ class DeltaLog:
     def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
         """The tags of our commit metadata, or of a producer's commit metadata; ones that no store can hold are left out.
 
-        Which columns changed is told of a commit, not of the whole state as which it may be registered.
+        The changed columns are those of a commit, not of a whole state.
         """
         commit_metadata = CommitMetadata.from_text(commit.user_metadata)
-        tags, said = Tags(), {**commit.tags, **(commit_metadata.tags if commit_metadata else {})}
-        said.pop(CHANGED_TAG, None)
+        tags, given = Tags(), {**commit.tags, **(commit_metadata.tags if commit_metadata else {})}
+        given.pop(CHANGED_TAG, None)
         if commit_metadata is not None and not is_state:
-            said |= changed_tag(commit_metadata.facts, commit.version)
-        for key, value in said.items():
+            given |= changed_tag(commit_metadata.facts, commit.version)
+        for key, value in given.items():
             try:
                 tags = tags.merged({key: value})
             except InvalidValueError:
@@ -527,7 +527,7 @@ class DeltaLog:
         return tags
 
     def _commit_metadata_backwards(self, state: DeltaTable) -> Iterator[CommitMetadata]:
-        """What the commits of consumers say about themselves, newest first."""
+        """The metadata of the commits of consumers, newest first."""
         parsed = (CommitMetadata.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
         return (one for one in parsed if one is not None)
 
@@ -555,7 +555,7 @@ class DeltaLog:
             return self.uid
 
     def _commit(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
-        """The commit by these levels, or by those of its own version where the table was partitioned anew in between."""
+        """The commit by these levels, or by those of its own version where the partitioning of the table changed in between."""
         commit = self._parsed(version, text, levels)
         if commit.has_foreign_files and commit.table_uid is None:
             return self._parsed(version, text, _levels(self._open(version)))
@@ -672,7 +672,7 @@ def _live_files(state: DeltaTable, spread: Sequence[str]) -> list[DataFile]:
 
 
 def _span(row: Mapping[str, Any], name: str) -> Span | None:
-    """From the least to the greatest value of a column in a file, where its statistics tell."""
+    """From the least to the greatest value of a column in a file, where it has statistics."""
     least, greatest = row.get(f"min.{name}"), row.get(f"max.{name}")
     return None if least is None or greatest is None else (least, greatest)
 

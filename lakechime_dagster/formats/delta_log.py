@@ -83,7 +83,7 @@ class DeltaLevels:
 
     def file(self, action: Mapping[str, Any]) -> FileAction:
         stats = action.get("stats")
-        told = json.loads(stats) if isinstance(stats, str) and stats else {}
+        statistics = json.loads(stats) if isinstance(stats, str) and stats else {}
         vector = action.get("deletionVector") or {}
         raw = self._raw(action)
         return FileAction(
@@ -91,8 +91,8 @@ class DeltaLevels:
             partition=self.values(raw) if set(raw) == set(self.physical) else None,
             is_foreign=set(raw) != set(self.physical),
             size=action.get("size") or 0,
-            rows=told.get("numRecords"),
-            nulls={name: count for name, count in (told.get("nullCount") or {}).items() if isinstance(count, int)},
+            rows=statistics.get("numRecords"),
+            nulls={name: count for name, count in (statistics.get("nullCount") or {}).items() if isinstance(count, int)},
             vector=f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else None,
             entry=_entry(action) if action.get("partitionValues") is not None else "",
         )

@@ -35,7 +35,7 @@ _ARROW = {
 
 @dataclass(frozen=True)
 class DeltaRows:
-    """The rows of a table as it is now; a table that is not there has none."""
+    """The rows of the newest version of a table; a table that does not exist has none."""
 
     log: DeltaLog
 
@@ -43,8 +43,8 @@ class DeltaRows:
         """The columns with their types in Spark's words, those of nested ones as Delta has them."""
         table = self.log.state()
         fields = [] if table is None else table.schema().fields
-        told = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
-        return {name: _SPARK.get(kind, kind) for name, kind in told.items()}
+        kinds = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
+        return {name: _SPARK.get(kind, kind) for name, kind in kinds.items()}
 
     def count(self, *where: exp.Condition) -> int:
         """How many rows there are."""
@@ -110,12 +110,12 @@ def _literal(value: Any, ddl: str) -> exp.Condition:
     return exp.func("arrow_cast", exp.Literal.string(text), exp.Literal.string(kind))
 
 
-ROWS = 2_000  # that are handed on together
+ROWS = 2_000  # of a batch
 
 
 @dataclass(frozen=True)
 class Appended:
-    """Rows of one commit, or with None as version of the table as it stood at `through`."""
+    """Some rows of one commit, or of the whole table at version `through`."""
 
     through: int
     rows: tuple[dict[str, Any], ...]
@@ -123,10 +123,10 @@ class Appended:
 
 
 def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: int | None = None) -> Iterator[Appended]:
-    """The rows that came after a version, or with None all of them, commit by commit, some at a time.
+    """The rows that were appended after a version, or with None all of them, commit by commit, in batches.
 
-    Where the log no longer holds a commit after that version, all rows that are there come again. Else commits after `through`
-    are left for another time.
+    Where the log no longer holds a commit after that version, all rows of the table are returned again. Else commits after `through`
+    are left out.
 
     Raises:
         TableUnreadableError: the table, a file of it or one of the columns cannot be read.
@@ -154,8 +154,8 @@ def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], versi
                 file = pq.ParquetFile(source)
                 missing = [name for name in columns if name not in file.schema_arrow.names]
                 if missing:
-                    there = ", ".join(file.schema_arrow.names)
-                    raise TableUnreadableError(f"{log.table} has no column {missing[0]} in its files; they have {there}")
+                    present = ", ".join(file.schema_arrow.names)
+                    raise TableUnreadableError(f"{log.table} has no column {missing[0]} in its files; they have {present}")
                 for batch in file.iter_batches(ROWS, columns=list(columns)):
                     yield Appended(version, tuple(batch.to_pylist()), is_last=False)
         except (OSError, pa.ArrowException, DeltaError) as error:
@@ -165,7 +165,7 @@ def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], versi
 
 
 def append_rows(log: DeltaLog, columns: Sequence[str], rows: Sequence[Sequence[Any]], facts: Mapping[str, str]) -> int:
-    """Append rows to a table that is there, and return the version; its commit tells these facts.
+    """Append rows to an existing table, with these facts in the metadata of the commit, and return its version.
 
     Raises:
         TableAbsentError: there is no table.

@@ -25,7 +25,7 @@ from lakechime_dagster.lineage.check import Class, Finding, mark_of
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network import Certainty
 from lakechime_dagster.lineage.service import AskedLineage
-from lakechime_dagster.runtime.alarms import NotSentError, problems_of, tell
+from lakechime_dagster.runtime.alarms import NotSentError, problems_of, send_to
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.interventions import By
 
@@ -163,7 +163,7 @@ def _body(kept: KeptChange, digest: Digest, who: str) -> str:
 def _send(message: Message, environment: Mapping[str, str]) -> str | None:
     """Send a message; the problem, or None."""
     try:
-        tell(address_of(message.channel, message.owner, environment), message.title, message.body, one_alone=True)
+        send_to(address_of(message.channel, message.owner, environment), message.title, message.body, one_alone=True)
     except NoAddressError as error:
         return str(error)
     except NotSentError as error:

@@ -25,8 +25,8 @@ class NotSentError(LakeChimeError):
     """Something did not reach its recipient, as far as we know."""
 
 
-def tell(url: str, title: str, body: str, *, one_alone: bool = False) -> None:
-    """Tell the recipient of this URL; `one_alone` refuses a URL of several, of whom some may be reached and others not.
+def send_to(url: str, title: str, body: str, *, one_alone: bool = False) -> None:
+    """Send a message to the recipient of this URL; `one_alone` refuses a URL of several, of whom some may be reached and others not.
 
     Raises:
         NotSentError: it was not taken; the message shows no more of the URL than its scheme.
@@ -37,7 +37,7 @@ def tell(url: str, title: str, body: str, *, one_alone: bool = False) -> None:
 
 
 def problems_of(urls: Iterable[str]) -> dict[str, str]:
-    """By URL why one recipient alone could not be told by it, as far as that is known without telling; those that are well are left out."""
+    """By URL why it cannot send to one recipient alone, as far as that is known without sending; without those that can."""
     found: dict[str, str] = {}
     with _muted():
         for url in urls:
@@ -97,9 +97,9 @@ class Alarm:
 
     Attributes:
         severity: ERROR or WARN, the worst since it failed first.
-        text: What the check says now.
+        text: The description of the newest result of the check.
         since_ms: When it failed first, in milliseconds since the epoch.
-        faults: What it has said since then, without numbers: the faults that people were told of.
+        faults: All faults since then, without numbers, of which people were notified.
     """
 
     table: str
@@ -119,7 +119,7 @@ class Alarm:
         return replace(self, severity=max(severity, self.severity, key=SEVERITIES.index), text=text, faults=faults)
 
     def has_grown(self, before: "Alarm") -> bool:
-        """Whether people who were told of it before do not know all: it is graver, or says what it had not said."""
+        """Whether it is worse than people were notified: graver, or with another fault."""
         return self.severity != before.severity or len(self.faults) > len(before.faults)
 
 
@@ -129,7 +129,7 @@ def faults_in(text: str) -> set[str]:
 
 
 def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
-    """Those of one table that say the same, as all its checks do when its step is held: people are told of them together."""
+    """Those of one table with the same text, as of all its checks when its execution is blocked: they are sent as one message."""
     found: dict[tuple[str, str, str], list[Alarm]] = {}
     for one in alarms:
         found.setdefault((one.table, one.severity, one.text), []).append(one)
@@ -137,17 +137,17 @@ def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
 
 
 def failing(several: Sequence[Alarm]) -> str:
-    """The title that tells of alarms that are `alike`."""
+    """The title of alarms that are `alike`."""
     return f"{several[0].severity}: {several[0].table} fails {_checks(several)}"
 
 
 def grown(several: Sequence[Alarm]) -> str:
-    """The title that tells that they are worse than people were told."""
+    """The title of alarms that are worse than people were notified."""
     return f"{failing(several)}, and it is worse than before"
 
 
 def recovered(several: Sequence[Alarm]) -> str:
-    """The title that tells that they are over."""
+    """The title of alarms that are over."""
     return f"Recovered: {several[0].table} passes {_checks(several)}"
 
 
@@ -156,7 +156,7 @@ def _checks(several: Sequence[Alarm]) -> str:
 
 
 def send(urls: Sequence[str], title: str, body: str) -> list[str]:
-    """Tell all of these; those that were not reached, without what their URLs hide.
+    """Send to all of these; returns those that were not reached, without the secrets of their URLs.
 
     Raises:
         AlarmNotSentError: Nobody was reached.
@@ -164,7 +164,7 @@ def send(urls: Sequence[str], title: str, body: str) -> list[str]:
     failed = []
     for number, url in enumerate(urls, start=1):
         try:
-            tell(url, title, body)
+            send_to(url, title, body)
         except NotSentError as error:
             failed.append(f"number {number}: {error}")
     if len(failed) == len(urls):

@@ -43,7 +43,7 @@ def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:
         InvalidValueError: it is no selection, or no table of the lake is in it.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster says of its syntax that it may change
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster warns that its syntax may change
         try:
             keys = dg.AssetSelection.from_string(selection).resolve(_assets(lake))
         except dg.DagsterError as error:
@@ -56,7 +56,7 @@ def selected_tables(lake: Lake, selection: str) -> tuple[str, ...]:
 
 
 def _assets(lake: Lake) -> list[dg.AssetsDefinition]:
-    """Assets that a selection can tell apart: what is computed, and what is written elsewhere."""
+    """Assets that a selection can distinguish: computed tables, and those that are written externally."""
     sources = [_spec(table, ()) for table in lake.sources]
     computed = [_spec(table, table.inputs) for table in lake.targets]
 

@@ -36,7 +36,7 @@ def adopted(platform: Platform, subscription: Subscription, run_id: str, partiti
     """For a run without our tags: the consumer's open execution that no live run is at, or a new claim.
 
     Raises:
-        NothingNewError: when nothing came since the consumer's checkpoint.
+        NothingNewError: there are no new events since the consumer's checkpoint.
     """
     row = platform.evaluator.activate(subscription)
     key = _fire_key(platform, subscription, row, partition)
@@ -64,7 +64,7 @@ def adopted(platform: Platform, subscription: Subscription, run_id: str, partiti
 
 
 def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
-    """What a person wants, where there is something to do: what came, or else what the subscription is requested to do."""
+    """What a person wants, where there is something to do: new events, or else what the subscription is requested to do."""
     try:
         return _fed(platform, subscription, row) if subscription.feed is not None else _woken(platform, subscription, row, consumer, key)
     except NothingNewError:
@@ -75,7 +75,7 @@ def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow
 
 
 def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
-    """What a person wants, where an event or a snapshot came since the consumer's checkpoint, or a backfill ordered it."""
+    """What a person wants, where an event or a snapshot is newer than the consumer's checkpoint, or a backfill requested it."""
     requests = platform.evaluator.requests(row, consumer.key)
     if requests.held_back:
         raise ConsumerConflictError(f"{subscription.name} {consumer.key}".strip() + f" waits: {requests.held_back}")
@@ -85,7 +85,7 @@ def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow,
     has_new_snapshot = end.sources != consumer.checkpoint.sources or (end.sources and not consumer.completed)
     if not has_new_snapshot and not platform.evaluator.waits(subscription, row, consumer, key):
         raise NothingNewError(
-            f"nothing came for {subscription.name} {consumer.key}".strip()
+            f"there are no new events for {subscription.name} {consumer.key}".strip()
             + f" since step {consumer.completed}; its checkpoint is {consumer.checkpoint.position}"
         )
     return Firing(key=consumer.key, fire_key=key, reason=BY_HAND)
@@ -104,7 +104,7 @@ def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -
 
 
 def _begin(platform: Platform, subscription: Subscription, execution: Execution, run_id: str, backfill: str | None) -> Execution:
-    """Begin an execution, unless its target says that the step is committed already."""
+    """Begin an execution, unless its target holds its commit already."""
     if execution.completed_ts is not None:
         raise NothingNewError(
             f"step {execution.step} of {subscription.name} is completed; `lakechime trigger seek {subscription.name}` replays from an "
@@ -148,12 +148,12 @@ def _fire_key(platform: Platform, subscription: Subscription, row: SubscriptionR
     """The fire key that a Dagster partition stands for; of several the one that is open, else the first for which something waits."""
     if not isinstance(subscription.trigger, PartitionTrigger):
         return None
-    grid = subscription.trigger.keys(from_milliseconds(platform.store.now()))
-    keys = [key for key in grid if subscription.dagster_key(key) == partition]
+    fire_keys = subscription.trigger.keys(from_milliseconds(platform.store.now()))
+    keys = [key for key in fire_keys if subscription.dagster_key(key) == partition]
     if not keys:
-        ends = [subscription.dagster_key(key) or key.text for key in (*grid[:1], *grid[-1:])]
+        ends = [subscription.dagster_key(key) or key.text for key in (*fire_keys[:1], *fire_keys[-1:])]
         there = f"it has {' to '.join(ends)}" if ends else f"its first is at {subscription.trigger.every.first}"
-        raise NotFoundError(f"{subscription.name} has no grid point for partition {partition!r} up to now; {there}")
+        raise NotFoundError(f"{subscription.name} has no tick of its schedule for partition {partition!r} up to now; {there}")
     if len(keys) == 1:
         return keys[0]
     consumers = platform.ledger.consumers(row)

@@ -49,7 +49,7 @@ class RunningExecution:
         """Exactly the events of this execution in commit order: those with its subscription's tags in its range of positions.
 
         They are of the subscription's tables, with a partition trigger of the partitions of its key. An amendment is one of them
-        only if it brought the tags; without tags only changes of data are. Where a key fires again for what came late,
+        only if it brought the tags; without tags only changes of data are. Where a key fires again for late data,
         these are too, whatever their tags.
         """
         return events_of(self.platform.store.engine, self.subscription, self.execution)
@@ -59,7 +59,7 @@ class RunningExecution:
         """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of these.
 
         A trigger with `only_matching` reads the commits of the execution's own events, wherever the checkpoint is by now: an
-        event may come after one of a later commit.
+        event may be registered after one of a later commit.
         """
         ranges, trigger = self.execution.ranges(), self.subscription.trigger
         if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
@@ -127,7 +127,7 @@ class RunningExecution:
         return variables | {"LAKECHIME_DCES_FILE": str(path)}
 
     def commit_metadata(self, watermark: int | None = None) -> CommitMetadata:
-        """What the commit of this attempt must say about itself."""
+        """The metadata of the commit of this attempt."""
         execution = self.execution
         fired = [dict(zip(self.subscription.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
         return CommitMetadata(
@@ -204,14 +204,14 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
 
 
 def _hold(running: RunningExecution, error: ConsumerBlockedError, log: Callable[[str], None]) -> None:
-    """Let the consumer wait for a person, unless another attempt has followed this one."""
+    """Let the consumer wait for a person, unless a later attempt has begun."""
     execution, name = running.execution, running.subscription.name
     try:
         again = f"`lakechime trigger resume {name} --reason …` tries step {execution.step} again"
         reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
         if running.platform.ledger.hold_step(execution, reason):
             log(f"{name} is BLOCKED: {reason}")
-    except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt comes here again
+    except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt fails likewise
         log(f"{name} could not be held: {failure}")
 
 

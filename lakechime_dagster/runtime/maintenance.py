@@ -64,7 +64,7 @@ def _none(platform: Platform, consumer: ConsumerAt, log: TableLog) -> Sequence[R
 
 
 def look(platform: Platform, lake: Lake, table: Target, further: FurtherReaders = _none) -> list[Looked]:
-    """The plans for a table now, and for what is remembered beside one that follows a database; a table that is not there has none.
+    """The plans for a table now, and for the state of a CDC table; a table that does not exist has none.
 
     `further` returns readers of a consumer that are behind its own checkpoint.
     """
@@ -83,7 +83,7 @@ def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], Non
     """Plan the maintenance of a table, and do it; without anything to do no driver is asked for.
 
     Raises:
-        SparkFailedError: what Spark said.
+        SparkFailedError: Spark's own message.
     """
     looked = look(platform, lake, table, further)
     return carried_out(platform, looked, policy_of(table), log, platform.settings.spark, table.write_as)
@@ -100,7 +100,7 @@ def carried_out(
     """Do what is planned for some tables on one driver, as this account; without anything to do none is asked for.
 
     Raises:
-        SparkFailedError: what Spark said.
+        SparkFailedError: Spark's own message.
     """
     if not any(one.plan.actions for one in looked):
         return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
@@ -127,7 +127,7 @@ def policy_of(table: Target | EventGroup) -> Maintenance:
 
 
 def readers(platform: Platform, lake: Lake, table: Target, log: TableLog, further: FurtherReaders = _none) -> list[Reader]:
-    """The consumers at a table as its planner sees them; what is remembered beside it is of those only that write it."""
+    """The consumers at a table as its planner sees them; the state of a CDC table is read only by those that write it."""
     consumers = consumers_at(platform.store.engine, table.name, platform.settings.cluster)
     if log.location != platform.location(table.name, table.location):
         consumers = [consumer for consumer in consumers if consumer.writes]
@@ -141,12 +141,12 @@ def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consum
 
 def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
     location = platform.location(table.name, table.location)
-    beside = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, CDCTable) else []
-    return [platform.log_at(location, table.name), *beside]
+    state = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, CDCTable) else []
+    return [platform.log_at(location, table.name), *state]
 
 
 def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, ...]:
-    """The columns by which the rows of a table lie together; those of what is remembered beside it lie by none."""
+    """The columns by which a table is clustered; the state of a CDC table is by none."""
     is_own = log.location == platform.location(table.name, table.location)
     if isinstance(table, EventTable):
         return CLUSTERED

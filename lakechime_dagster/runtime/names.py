@@ -17,7 +17,7 @@ BACKFILL_TAG = "lakechime/backfill"  # of a run: the backfill that requested it
 DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfills launch; it counts what runs with it materialise
 MAINTENANCE_TAG = "lakechime/maintenance"  # of a run: the table whose files it maintains
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
-# checks of a table that follows a database
+# checks of a CDC table
 KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE = "keeps_up", "nothing_lost", "same_as_database"
 EACH_EVENT_ONCE = "each_event_once"  # the check of a group that is made at times of its own
 MAX_TAG = 200  # characters of a consumer's name in a tag; the id in the other tag is exact

@@ -71,7 +71,7 @@ class Platform:
         """Ask the target who committed this step; if somebody did, register that commit and complete by it (law 7).
 
         A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
-        completes, an empty day is complete too (law 16). What is to be kept `beside` is written in the completing transaction.
+        completes, an empty day is complete too (law 16). `beside` is written in the completing transaction.
         """
         committed = target.committed(execution.consumer, execution.step) if target is not None else None
         if committed is not None and target is not None:
@@ -89,7 +89,7 @@ class Platform:
 def marks_of(
     commit_metadata: CommitMetadata, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that a step fired for and that no event of its commit names, and what it says of hours."""
+    """A mark for each partition of a table that a step fired for and that no event of its commit names, and the events of hours."""
     touched = {canonical_partition(event.partition, levels) for event in events}
     fired = [values for values in commit_metadata.facts.get(FIRED, ()) if set(values) == set(levels.names)]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
@@ -107,7 +107,7 @@ def marks_of(
 
 
 def hours_of(commit_metadata: CommitMetadata, table: str, cluster: str = "") -> list[DataChangeEvent]:
-    """What an execution of a CDC table says of the hours of its database's time; registered again, it is a duplicate.
+    """The events of hours of the database's time of an execution of a CDC table; registered again, they are duplicates.
 
     A completeness marker for each hour that is complete since then, and for each that was complete before and that its commit
     changes an event that changes data: a trigger with `late="refire"` fires again for it. These hours have no snapshots of their
@@ -135,7 +135,7 @@ def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id
 
 
 def ask_target(target: "DeltaLog | None") -> Callable[[ConsumerId], Committed | None]:
-    """What a target says of a consumer that the ledger does not know."""
+    """The newest commit in a target of a consumer that the ledger does not know."""
     return (lambda consumer: target.last_committed(consumer)) if target is not None else (lambda consumer: None)
 
 
@@ -195,7 +195,7 @@ def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Ev
 
 
 def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Checkpoint]:
-    """By the key of its consumer where a step that asked for a person ends when it is tried again: after all that came meanwhile.
+    """By the key of its consumer where a step that asked for a person ends when it is tried again: after all later events.
 
     What answers its question may be in there, such as a new snapshot. What a claim took of a feed stays as it is.
     """

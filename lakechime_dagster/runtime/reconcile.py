@@ -15,7 +15,7 @@ from lakechime_dagster.tables.lake import Table
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they come in the order of commits, nearly
+FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they are nearly in the order of commits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def reconcile_table(platform: Platform, log: "DeltaLog", levels: PartitionLevels
         TableUnreadableError: its log cannot be read.
     """
     while True:
-        with suppress(OvertakenError):  # another look, or the first push, was quicker: begin anew with what that one told
+        with suppress(OvertakenError):  # another poll, or the first push, was quicker: begin again with its events
             return _look(platform, log, levels, dry_run)
 
 

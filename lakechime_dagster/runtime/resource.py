@@ -76,7 +76,7 @@ def subscription_named(name: str) -> Subscription:
 
 
 class LakeChimeResource(dg.ConfigurableResource):
-    """Hands a run its execution. Everything else comes from LAKECHIME_* settings."""
+    """Hands a run its execution. Everything else is in LAKECHIME_* settings."""
 
     def platform(self) -> "Platform":
         """Store, ledger and table logs of this process."""
@@ -93,8 +93,8 @@ class LakeChimeResource(dg.ConfigurableResource):
         `partition` is the Dagster partition key, by default the run's own.
 
         Raises:
-            NothingNewError: the step is completed, or nothing came since: report that and end.
-            NotFoundError: no grid point up to now stands for the partition.
+            NothingNewError: the execution is complete, or there are no new events: report that and end.
+            NotFoundError: no tick of the schedule up to now has the partition.
             ConsumerConflictError: another run is at it; the message names it.
         """
         from lakechime_dagster.runtime.claim import begun

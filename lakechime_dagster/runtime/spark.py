@@ -26,7 +26,7 @@ ON_SPARK = needs("a table computed on Spark", extra="spark")  # around imports o
 class Attempted(Generic[Result]):
     """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until it had one.
 
-    `facts` are told of the materialisation beside what follows from the result.
+    `facts` are further metadata of the materialisation.
     """
 
     result: Result
@@ -40,7 +40,7 @@ SparkAttempt = Attempted[TableResult]
 
 
 class SparkResource(dg.ConfigurableResource):
-    """Runs tables on Spark. The driver comes from LAKECHIME_SPARK_* settings."""
+    """Runs tables on Spark. The driver is that of the LAKECHIME_SPARK_* settings."""
 
     def refresh(
         self,
@@ -55,7 +55,7 @@ class SparkResource(dg.ConfigurableResource):
         `observer` sees the computation, and may end the attempt by that before anything is written.
 
         Raises:
-            SparkFailedError: what Spark said.
+            SparkFailedError: Spark's own message.
         """
         with ON_SPARK:
             from lakechime_dagster.spark.refresh import refresh
@@ -79,7 +79,7 @@ class SparkResource(dg.ConfigurableResource):
         """What the work returns on a driver, in a session with these settings; jobs that earlier attempts left running are cancelled.
 
         Raises:
-            SparkFailedError: what Spark said.
+            SparkFailedError: Spark's own message.
         """
         with ON_SPARK:
             from lakechime_dagster.spark.driver import described, open_driver

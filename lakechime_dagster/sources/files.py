@@ -56,9 +56,9 @@ CHOICES = (
 class FilesFeed:
     """The files below a folder whose names match a pattern; a step reads at most so many bytes of them, None is all.
 
-    A file is read up to its last whole line, and may grow. One that was written anew is noticed by its size, or because no
-    line ends any more where it was read up to. One that is gone was read: it drops out of the checkpoint, and a file that comes
-    under its name later is a new one.
+    A file is read up to its last whole line, and may grow. One that was rewritten is noticed by its size, or because no
+    line ends any more where it was read up to. One that is gone was read: it drops out of the checkpoint, and a later file
+    of its name is a new one.
 
     A step that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
     longer than the limit is taken alone.
@@ -131,7 +131,7 @@ class FilesFeed:
             return ""
         size = sum(stop - start for start, stop in spans.values())
         where = next(iter(spans)) if len(spans) == 1 else f"{len(spans)} files"
-        return f"{size:,} bytes came in {where} of {self.folder}"
+        return f"{size:,} new bytes in {where} of {self.folder}"
 
     def _rest(self, rest: Mapping[str, int]) -> str:
         if not rest:
@@ -171,7 +171,7 @@ def _problem(path: Path, start: int, size: int) -> str:
             file.seek(start - 1)
             if file.read(1) != b"\n":
                 what = f"{path} grew to {size:,} bytes, but at byte {start:,}, up to which it was read, no line ends any more"
-                return f"{what}: it was written anew; {CHOICES}"
+                return f"{what}: it was rewritten; {CHOICES}"
     return ""
 
 

@@ -17,7 +17,7 @@ Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 def step_end(feed: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
     """Up to where one step reads from a checkpoint; None where that is the end.
 
-    A heartbeat says up to when its server's log had come, which must not be known before the changes that came till then: its
+    A heartbeat shows how far its server's log was read, which must not be known before the changes up to there: its
     topic waits until all others are read up to their ends. One that waits and was never read is not in the offsets.
     """
     if feed.max_offsets is None or _count(unread) <= feed.max_offsets:
@@ -44,7 +44,7 @@ def what_is_left(feed: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
 
 
 def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
-    """What each takes of a limit: as much as it holds beside the others, and one at least, also where these are more than the limit."""
+    """The share of each in a limit, in proportion to what it holds: at least one, also where these are more than the limit."""
     total = sum(held.values())
     if total <= limit:
         return dict(held)
@@ -71,7 +71,7 @@ class TopicState:
     """A topic as it is.
 
     Attributes:
-        topic_id: What tells it from one that is made under its name later; its name where the cluster has no ids.
+        topic_id: Its id, which a later topic of its name does not have; its name where the cluster has no ids.
         spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
         ends: By partition, the offset that the next message will get.
     """
@@ -94,12 +94,12 @@ class KafkaFeed:
 
     A partition is read up to its last stable offset: what lies above may belong to a transaction that is still open. A
     topic, or a partition, that was not there before is read from its first offset. One that is gone stays in the place, so
-    that one that comes under its name later is known to be another.
+    that a later one of its name is known to be another.
 
     Attributes:
         topic: As it is declared.
         environment: What its options `$NAME` stand for, asked when the cluster is.
-        is_ordered_by_position: The messages tell their order; otherwise that of a partition is the only one, which does not
+        is_ordered_by_position: The messages hold their order; otherwise that of a partition is the only one, which does not
             hold where messages of a key are in two.
         seconds: That the cluster has for each answer.
     """
@@ -151,7 +151,7 @@ def _came(feed: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
     if len(unread) != 1:
         return f"{len(unread)} partitions grew of {feed}" if unread else ""
     (((topic_id, partition), (start, stop)),) = unread.items()
-    return f"{end.topics[topic_id].name}[{partition}] came from offset {start:,} to {stop:,}"
+    return f"{end.topics[topic_id].name}[{partition}]: new offsets {start:,} to {stop:,}"
 
 
 def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
 
 
 def _kept(checkpoint: KafkaOffsets, topics: Sequence[TopicState]) -> KafkaOffsets:
-    """The checkpoint without what is gone: as near to it as there are offsets, and all partitions known; a topic made anew is new."""
+    """The checkpoint without what is gone: the nearest offsets that exist, all partitions known; a topic that was created again is new."""
     made_anew = {topic.name for topic in topics if topic.topic_id not in checkpoint.topics}
     kept = {topic_id: known for topic_id, known in checkpoint.topics.items() if known.name not in made_anew}
     for topic in topics:
@@ -182,14 +182,14 @@ def _problems(checkpoint: KafkaOffsets, topics: Sequence[TopicState], is_ordered
             yield from _partition_problems(topic, known)
             if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
                 yield (
-                    f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages tell no "
-                    "position, and those of one key may be in two partitions, of which nobody can say what came first; let them come into "
+                    f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages hold no "
+                    "position, and those of one key may be in two partitions, so that their order is unknown; write them to "
                     "a topic of another name with as many partitions as it shall keep; `trigger resume` reads all partitions all the same"
                 )
         elif topic.name in gone:
             old_id, old = gone[topic.name]
             yield (
-                f"{topic.name} was made anew: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
+                f"{topic.name} was created again: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
                 f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; {CHOICES}"
             )
 
@@ -204,7 +204,7 @@ def _partition_problems(topic: TopicState, known: TopicOffsets) -> Iterator[str]
             )
         elif stop < start:
             yield (
-                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had said that "
+                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had shown that "
                 f"it holds; {CHOICES}"
             )
 

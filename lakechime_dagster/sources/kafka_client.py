@@ -15,7 +15,7 @@ from lakechime_dagster.tables.sources import KafkaTopic, librdkafka_settings, wi
 
 _PASSING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}  # of topics being made
 _AS_KAFKA = str.maketrans("+/", "-_")  # Kafka's own tools write ids in base64 for URLs
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 tell
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers before 2.8
 
 
 def ask_topics(feed: KafkaTopic, environment: Mapping[str, str], seconds: float) -> list[TopicState]:
@@ -25,14 +25,14 @@ def ask_topics(feed: KafkaTopic, environment: Mapping[str, str], seconds: float)
         FeedUnreadableError: The cluster cannot be asked, or has none.
         InvalidValueError: An option is not in the environment.
     """
-    said: list[str] = []
-    settings: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: said.append(error.str())}
+    errors: list[str] = []
+    settings: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}
     retrying = Retrying(retry=retry_if_exception(_is_passing), stop=stop_after_delay(seconds), wait=wait_fixed(0.2), reraise=True)
     try:
         with _client(settings | librdkafka_settings(feed, environment)) as client:
             return retrying(_ask, feed, client, seconds)
     except KafkaException as error:
-        reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *said))), feed, environment)
+        reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *errors))), feed, environment)
         raise FeedUnreadableError(f"{feed} cannot be asked: {reason}; check its bootstrap and options") from error
 
 
@@ -46,7 +46,7 @@ def _client(settings: dict[str, Any]) -> Iterator[AdminClient]:
         try:
             yield client
         finally:
-            client.poll(0)  # hands over what `error_cb` is told
+            client.poll(0)  # calls `error_cb`
 
 
 class _ChangingError(FeedUnreadableError):
@@ -65,7 +65,7 @@ def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicSta
         raise FeedUnreadableError(f"{feed} is no topic, or not yet: the cluster has none of that name")
     asked = [TopicPartition(name, number) for name, (_, partitions) in described.items() for number in partitions]
     earliest = _offsets(client, asked, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, seconds)
-    # The ends before: what comes in between shall not look as if a transaction held it back.
+    # The ends first: messages in between must not look as if a transaction held them back.
     ends = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, seconds)
     stable = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, seconds)
     if _described(client, names, seconds) != described:

@@ -13,7 +13,7 @@ from lakechime_dagster.triggers.consumers import AnyFeed, Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class FeedJob:
-    """One execution of a table that holds what a feed brings, by what came to it since the consumer's checkpoint.
+    """One execution of a table of messages, of those of a source since the consumer's checkpoint.
 
     `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
     stand for. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
@@ -39,7 +39,7 @@ def open_feed(
         feed: As it is declared.
         located: Where a declared folder lies, which may be relative.
         environment: What settings of a feed that are written `$NAME` stand for.
-        is_ordered_by_position: Its messages tell their order, wherever they lie in it.
+        is_ordered_by_position: Its messages hold their order, in whatever partition they are.
 
     Raises:
         FeedUnreadableError: nothing here can ask such a feed.

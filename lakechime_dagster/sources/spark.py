@@ -194,7 +194,7 @@ def _expect_ids(
         raise FeedUnreadableError(f"{feed} cannot be read: {without_secrets(description(error), feed, environment)}") from error
     for name, topic_id in ids.items():
         if topic_id not in (found[name], name):  # its name where the cluster had no ids
-            raise FeedUnreadableError(f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was made anew")
+            raise FeedUnreadableError(f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was created again")
 
 
 PROPERTIES = {"delta.appendOnly": "true"}

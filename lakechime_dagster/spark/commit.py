@@ -79,7 +79,7 @@ def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: s
 
 
 @contextmanager
-def stamped(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
+def as_commit_of(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
     """Every Delta write inside is the commit of this step of the consumer."""
     with transaction(spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()):
         yield
@@ -130,7 +130,7 @@ def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed 
     found = target.log.committed(commit_metadata.consumer, commit_metadata.step) or target.log.last_committed(commit_metadata.consumer)
     if found and found.commit_metadata.step > commit_metadata.step:
         raise ConsumerConflictError(
-            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} comes too late, its consumer has "
+            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} is too late, its consumer has "
             f"committed step {found.commit_metadata.step}"
         )
     return found
@@ -166,13 +166,13 @@ def commit(
     target: Target,
     commit_metadata: CommitMetadata,
     prepare: Callable[[], Callable[[], None] | None],
-    told: Callable[[], Mapping[str, Any]] = dict,
+    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
     """Write with the commit metadata, and ask the log whose commit the step holds then: this attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
     transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
-    `told` gives the facts that the commit tells beside those of the commit metadata, asked once it is prepared.
+    `facts` returns further facts for the commit metadata, called once the write is prepared.
 
     Raises:
         CommitLostError: the write was skipped or changed nothing, and no commit of the step is there.
@@ -186,10 +186,10 @@ def commit(
             if write is None:
                 return None
             try:
-                with stamped(spark, replace(commit_metadata, facts={**commit_metadata.facts, **told()})):
+                with as_commit_of(spark, replace(commit_metadata, facts={**commit_metadata.facts, **facts()})):
                     write()
             except ConcurrentTransactionException:
-                pass  # another attempt at this step was first: the log says which
+                pass  # another attempt at this execution was first: the log shows which
     found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
     if found is None:
         raise CommitLostError(
@@ -233,7 +233,7 @@ def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Seq
 
 
 def partition_predicate(target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]) -> str:
-    """SQL that is true of just these partitions, whose values come plain (`literals.plain`)."""
+    """SQL that is true of just these partitions, whose values are plain (`session.plain`)."""
     kinds = [schema[name].dataType for name in target.partitioned_by]
     names = [quoted(name) for name in target.partitioned_by]
 
@@ -251,8 +251,8 @@ def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded
     """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row.
 
     Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded` the keys themselves: by
-    their list where no more are to be `listed`, or by the least and the greatest of them. The log tells the condition, so that it
-    says nothing of keys that are personal.
+    their list where no more are to be `listed`, or by the least and the greatest of them. The log holds the condition, so that it
+    has no keys that are personal.
     """
     columns = values_of(changes)
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
@@ -295,7 +295,7 @@ def retrying(*others: type[Exception]) -> tenacity.Retrying:
     )
 
 
-OF_WRITE = 8  # facts of Delta's word for a write beside its mode: of overwriting, and what the session says already
+OF_WRITE = 8  # further fields of Delta's operation of a write: of overwriting, and what the session has already
 
 
 def can_insert(rows: DataFrame, held: DataFrame) -> bool:
@@ -304,7 +304,7 @@ def can_insert(rows: DataFrame, held: DataFrame) -> bool:
 
 
 def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:
-    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit metadata that is set (`stamp.stamped`).
+    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit metadata that is set (`as_commit_of`).
 
     A MERGE would look for each key again, to find none, and be guarded against others only from then on. This is from that version on: for
     Delta it is a transaction that began there and has read all of the table.
@@ -321,7 +321,7 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
     transaction.readWholeTable()
     app_id, step = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
     if transaction.txnVersion(app_id) >= step:
-        return  # as Delta's own writes are skipped: the log says whose commit the step holds
+        return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
     levels = [column(name) for name in target.partitioned_by]
     frame: Any = rows.repartition(*levels) if levels else rows  # a file for each partition, as a MERGE writes them
     named = {"txn": {"appId": app_id, "version": step, "lastUpdated": time.time_ns() // 1_000_000}}
@@ -331,7 +331,7 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
 
 
 LISTED = "delta.dataSkippingStatsColumns"
-MAX_LISTED = 32  # leaves, as many as Delta tells of where a table says nothing
+MAX_LISTED = 32  # leaves, the number for which Delta keeps statistics by default
 _BOUNDED = (NumericType, DateType, TimestampType, TimestampNTZType, StringType)  # which Delta lets be listed
 
 
@@ -355,7 +355,7 @@ def properties_of(schema: StructType, target: Target) -> dict[str, str]:
 
 
 def keep_listed(spark: SparkSession, target: Target, schema: StructType) -> None:
-    """See to it that the log of a table that is there tells no bounds of personal columns, before rows of a schema are written.
+    """Ensure that the log of an existing table has no bounds of personal columns, before rows of a schema are written.
 
     Columns are listed that both have: Delta refuses to write a schema that lacks a listed one.
     """

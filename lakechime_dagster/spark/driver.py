@@ -138,7 +138,7 @@ def code_revision() -> str:
 def _spared(gateway: Any) -> Any:
     """The gateway, which knows names that pyspark and Delta use again and again.
 
-    For a name alone the JVM looks in each package that pyspark imports, and thus in all jars, each time anew; that takes as long as
+    For a name alone the JVM looks in each package that pyspark imports, and thus in all jars, each time; that takes as long as
     the call that it is for.
     """
     for name in PACKAGES:
@@ -229,7 +229,7 @@ def _forget() -> None:
 
 
 STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
-PLAN = re.compile(r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL)  # behind what an analysis says
+PLAN = re.compile(r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL)  # behind its message
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
@@ -288,7 +288,7 @@ for _logger in map(PySparkLogger.getLogger, QUERY_LOGGERS):
 
 
 def description(error: Exception) -> str:
-    """What failed, in Spark's words: of a Java failure the innermost cause that says something; without stacks and packages."""
+    """What failed, in Spark's words: of a Java failure the innermost cause with a message; without stacks and packages."""
     try:
         if isinstance(error, Py4JNetworkError):
             return GONE
@@ -300,23 +300,23 @@ def description(error: Exception) -> str:
             return f"{type(error).__name__}: {plain(str(error))}"
         speaking = [cause for cause in causes if cause.getMessage()] or causes[-1:]
         return plain(speaking[-1].toString())
-    except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
+    except Exception:  # noqa: BLE001 - a dead JVM fails with whatever its socket raises
         return GONE
 
 
 def stack(error: BaseException) -> str:
-    """The Python stack of a failure and of what caused it, and the JVM's where that still tells it: for a log, at most MAX_STACK."""
-    told = ["".join(traceback.format_exception(error))]
+    """The Python stack of a failure and of what caused it, and the JVM's where it still answers: for a log, at most MAX_STACK."""
+    stacks = ["".join(traceback.format_exception(error))]
     cause: BaseException | None = error
     while cause is not None:
         java: Any = getattr(cause, "java_exception", None) or getattr(cause, "_origin", None)
         try:
             context: Any = SparkContext._active_spark_context
-            told += [context._jvm.org.apache.spark.util.Utils.exceptionString(java)] if java is not None else []
-        except Exception:  # noqa: BLE001 - a dead JVM answers with whatever its socket says
+            stacks += [context._jvm.org.apache.spark.util.Utils.exceptionString(java)] if java is not None else []
+        except Exception:  # noqa: BLE001 - a dead JVM fails with whatever its socket raises
             break
         cause = cause.__cause__
-    return "\n".join(told)[:MAX_STACK]
+    return "\n".join(stacks)[:MAX_STACK]
 
 
 def plain(text: str) -> str:
@@ -491,7 +491,7 @@ class Driver:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Tags every Spark job that this thread starts meanwhile, so that whoever comes after us can cancel it."""
+        """Tags every Spark job that this thread starts meanwhile, so that a later attempt can cancel it."""
         context = self.spark.sparkContext
         context.addJobTag(tag)
         try:
@@ -501,9 +501,9 @@ class Driver:
                 context.removeJobTag(tag)
 
     def cancel(self, tag: str) -> int:
-        """Cancels the jobs of this tag, whichever client started them, waits for them to end, and says how many there were.
+        """Cancels the jobs of this tag, whichever client started them, waits for them to end, and returns how many there were.
 
-        What the client was doing may still be between two jobs: the target's log alone says whether it committed.
+        What the client was doing may still be between two jobs: the target's log alone shows whether it committed.
         """
         cancelled: set[int] = set()
         end = time.monotonic() + CANCEL_SECONDS
@@ -564,7 +564,7 @@ def open_driver(settings: SparkSettings, home: Path, *, jars: Path, log: Callabl
         settings: Kind of driver, memory, cores, further confs.
         home: Folder of this deployment; logs, temporary files and the warm driver's connection are in its `spark` folder.
         jars: Folder of Spark's jars, filled on first use.
-        log: Told, in one line, when the driver is not the one that was asked for, or something is fetched.
+        log: Called with one line when the driver is not the requested one, or something is fetched.
 
     Raises:
         SparkUnavailableError: what is missing, and the remedy.

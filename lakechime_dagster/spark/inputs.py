@@ -37,7 +37,7 @@ class Input:
 
     @property
     def is_changed(self) -> bool:
-        """Whether rows of it changed that the target must follow."""
+        """Whether rows of it changed that affect the target."""
         return self.read is not None and self.read.method is not ReadMethod.NOTHING
 
     def source_columns(self, wanted: Sequence[str]) -> dict[str, Column]:
@@ -97,8 +97,8 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
     for one in job.inputs:
         log = open_log(one.location, one.table)
         given = key_columns_of(spark, job, one)
-        follows = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
-        if one.range is not None and follows:
+        reads_changes = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
+        if one.range is not None and reads_changes:
             read = read_range(spark, log, one.range)
             opened.append(Input(one, read.end, read.version, read, given))
             continue
@@ -116,7 +116,7 @@ def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[st
 
 
 def whole(inputs: Sequence[Input], note: str = "") -> Work:
-    """Compute everything anew and replace the target."""
+    """Compute everything and replace the target."""
     return Work(frames=_ends(inputs), replace=True, notes=(note,) if note else ())
 
 
@@ -159,7 +159,7 @@ def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
     if not job.keys:
         stale = [one for one in inputs if one.is_changed and one.read and one.read.images is not None and not one.read.only_appends]
         if stale:
-            return whole(inputs, f"{stale[0].job.table} changed rows, and a target without keys cannot follow: it is replaced")
+            return whole(inputs, f"{stale[0].job.table} changed rows, which a target without keys cannot merge: it is replaced")
     frames = _ends(inputs)
     narrow: list[str] = []
     scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
@@ -228,7 +228,7 @@ def _with_empty(values: DataFrame) -> DataFrame:
 
 
 def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column], hold: Hold) -> tuple[DataFrame, DataFrame | None]:
-    """The rows of an input to compute anew at the end snapshot, and the target keys of all that changed."""
+    """The rows of an input to compute again at the end snapshot, and the target keys of all that changed."""
     named = {f"__key_{i}": source for i, source in enumerate(mapping.values())}
     end = one.end.withColumns(named)
     keys = list(named)
@@ -253,8 +253,8 @@ def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Colum
 def _net_rows(one: Input, end: DataFrame, images: DataFrame, values: DataFrame | None) -> DataFrame:
     """What the changed rows of an input, whose target keys are the `values`, are at the end snapshot.
 
-    Where its writer guarantees the key, the change feed says so itself. Else rows with a changed key are looked up in
-    the end snapshot, since a row that did not change may share the key; rows without a key are taken as they came.
+    Where its writer guarantees the key, the change feed has the net rows. Else rows with a changed key are looked up in
+    the end snapshot, since a row that did not change may share the key; rows without a key are taken as they are.
     Where single commits are read alone, all rows are as these made them: the end snapshot holds what others did.
     """
     read = one.read
@@ -264,7 +264,7 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, values: DataFrame |
         return images.where(F.col(CHANGE) == 1).select(*columns)
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
         return net_changes(images, one.job.keys)[0].select(*columns)
-    assert values is not None  # rows that are not only appended are followed by key, or not at all
+    assert values is not None  # changed rows are merged by key, or not at all
     keys = values.columns
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
     if one.job.range is not None and one.job.range.only is not None:
@@ -301,13 +301,13 @@ def _ends(inputs: Sequence[Input]) -> dict[str, DataFrame]:
     return {one.job.alias: one.end for one in inputs}
 
 
-BEFORE = -1  # the version of an ordered row: before every change of the range, which say what the row is since
+BEFORE = -1  # the version of an ordered row: before every change of the range
 
 
 def with_ordered(job: TableJob, inputs: Sequence[Input]) -> list[Input]:
-    """The inputs, with the ordered rows among the images of those whose changes are followed; one that is read whole stays so.
+    """The inputs, with the ordered rows among the changes of those that are read as changes; one that is read whole stays so.
 
-    Of a span whose tables the job does not follow, such as one read as a snapshot, the rows of all inputs read as changes are
+    Of a span whose tables the job does not read as changes, such as one read as a snapshot, the rows of all inputs read as changes are
     ordered: which of them the table's change reaches is not known.
     """
     spans = [_span_of(job, inputs, one) for one in job.ordered]
@@ -320,14 +320,14 @@ def ordered_notes(job: TableJob) -> tuple[str, ...]:
 
 
 def _span_of(job: TableJob, inputs: Sequence[Input], span: Span) -> Span:
-    followed = [one.job.table for one in inputs if _is_followed(job, one)]
-    if set(span.tables) <= set(followed):
+    changing_inputs = [one.job.table for one in inputs if _reads_changes(job, one)]
+    if set(span.tables) <= set(changing_inputs):
         return span
     changing = [one.job.table for one in inputs if one.job.mode is ReadMode.CHANGES]
     return replace(span, tables=tuple(dict.fromkeys((*span.tables, *changing))))
 
 
-def _is_followed(job: TableJob, one: Input) -> bool:
+def _reads_changes(job: TableJob, one: Input) -> bool:
     rejoined = {other.rejoin for other in job.inputs if other.rejoin}
     return one.job.mode is ReadMode.CHANGES or one.job.alias in rejoined or one.job.table in rejoined
 
@@ -354,7 +354,7 @@ def _rows(frame: DataFrame, spans: Iterable[Span]) -> DataFrame:
 def _is_within(frame: DataFrame, span: Span) -> Column:
     """Whether a row is of the span; of a table without its column each one is, also where that is no time.
 
-    Bounds are read in the time zone of the session, in which the table's days are told too, and not in that of the machine.
+    Bounds are read in the time zone of the session, in which the table's days are too, and not in that of the machine.
     """
     name = next((name for name in frame.columns if span.column is not None and name.lower() == span.column.lower()), None)
     if name is None or not isinstance(frame.schema[name].dataType, DateType | TimestampType | TimestampNTZType):

@@ -24,7 +24,7 @@ class InputJob:
 
     `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the consumer's
     checkpoint (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
-    `key_columns` says by which columns of this input a column of the target is given (`LakeTable.key_columns`); columns that
+    `key_columns` are the columns of this input that give a column of the target (`LakeTable.key_columns`); columns that
     it does not name are taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
     `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
     """
@@ -47,9 +47,9 @@ class TableJob:
 
     Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
     PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row; `personal` are columns of which the log tells nothing. `start` is the checkpoint of the consumer, where it is known.
+    true of each row; `personal` are columns without statistics in the log. `start` is the checkpoint of the consumer, where it is known.
     `may_complete_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
-    one as a fence. `has_committed` says that an earlier step of the consumer left a commit in the target, as the ledger knows.
+    one as a fence. `has_committed`: an earlier execution of the consumer left a commit in the target, as the ledger knows.
     `always_write` replaces a full table even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill.
     """
@@ -123,7 +123,7 @@ class Counts:
 class SourceResult:
     """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive), and what to know of it.
 
-    `data_commits` counts the commits whose rows were read; `is_only_matching` says that those of other commits were left out.
+    `data_commits` counts the commits whose rows were read; with `is_only_matching` those of other commits were left out.
     """
 
     alias: str
@@ -169,9 +169,9 @@ class TableResult:
     """What an attempt did.
 
     `committed` is the commit of this step in the target's log, whoever made it: its end becomes the consumer's checkpoint.
-    `replaced` says that the whole target was written anew. `partitions` are those that the commit touched. `seconds`
+    `replaced`: the whole target was rewritten. `partitions` are those that the commit touched. `seconds`
     holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.incremental_merge.ChangeOutcome`).
-    `complete` is from when up to when, in milliseconds, nothing of the table's sources can come any more; `late` counts by hour (since
+    `complete` is from when up to when, in milliseconds, no more rows of the table's sources can arrive; `late` counts by hour (since
     1970) the changes of hours that were complete before. `seen` is what its function or query was seen to compute; None where it has
     none.
     """

@@ -32,10 +32,10 @@ if TYPE_CHECKING:  # the bootstrap looks for Java before any package is installe
 
 @dataclass(frozen=True, kw_only=True)
 class WarmFile:
-    """What the host tells its clients.
+    """The connection file of the warm driver: what its host reports to clients.
 
-    `generation` numbers the JVMs of this host; `is_up` says that clients are let in, `is_warmed` that Delta has been exercised,
-    `is_asleep` that the JVM was ended for want of clients and starts again for the next one.
+    `generation` numbers the JVMs of this host; with `is_up` clients are let in, with `is_warmed` Delta has been
+    exercised, with `is_asleep` the JVM was ended for want of clients and starts again for the next one.
     """
 
     host_pid: int
@@ -83,7 +83,7 @@ _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 class Java:
     """A Java that Spark runs on.
 
-    `skipped` says in words which candidates before it were not used, and why.
+    `skipped` are the candidates before it that were not used, each with the reason.
     """
 
     home: Path
@@ -133,7 +133,7 @@ def find_java(
 
 
 def java_version(executable: Path) -> int | None:
-    """The major version that this program says it has, or None if it does not say."""
+    """The major version that this program reports, or None if it reports none."""
     try:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
@@ -191,7 +191,7 @@ def _bundled_home() -> Path | None:
 
 
 def _misfit(executable: Path, version: int | None) -> str:
-    return f"{executable}, which is Java {version}" if version else f"{executable}, which does not tell its version"
+    return f"{executable}, which is Java {version}" if version else f"{executable}, which does not report its version"
 
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
@@ -204,7 +204,7 @@ def ensure_jars(folder: Path, java: Callable[[], Java], progress: Callable[[str]
     Args:
         folder: Where they are or shall be.
         java: Asked only when something must be fetched.
-        progress: Told one line before and one after fetching.
+        progress: Called with one line before and one after fetching.
 
     Raises:
         SparkUnavailableError: a jar is broken, or the jars cannot be fetched.
@@ -282,7 +282,7 @@ def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
 
 
 def retrieve(ivy_file: Path, folder: Path, java: Java, cache: Path) -> subprocess.CompletedProcess[str]:
-    """Has the Ivy inside pyspark put what a file asks for into a folder; its answer says how that went."""
+    """Has the Ivy inside pyspark put what a file asks for into a folder; returns its output."""
     return subprocess.run(
         [
             java.executable,
@@ -306,7 +306,7 @@ def retrieve(ivy_file: Path, folder: Path, java: Java, cache: Path) -> subproces
 
 
 def _move_in(fetched: Path, folder: Path) -> None:
-    """Puts a whole set of jars in place; the manifest comes last and makes it count."""
+    """Puts a whole set of jars in place; the manifest is moved last and makes it count."""
     digests = {name: _digest(fetched / name) for name in jar_names()}
     (fetched / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
     if not folder.exists():
@@ -341,7 +341,7 @@ def _is_whole(jar: Path) -> bool:
 
 
 def _broken(jar: Path) -> SparkUnavailableError:
-    return SparkUnavailableError(f"{jar} is broken: delete it and start again; it is fetched anew")
+    return SparkUnavailableError(f"{jar} is broken: delete it and start again; it is fetched again")
 
 
 if __name__ == "__main__":
@@ -360,7 +360,7 @@ def master_of(settings: "SparkSettings") -> str:
 
 
 def build_confs(settings: "SparkSettings", *, work: Path, warehouse: Path, jars: list[Path]) -> dict[str, str]:
-    """All confs of a driver; what the settings say under `conf` comes last.
+    """All confs of a driver; those of the settings are last.
 
     Args:
         settings: Kind of driver, cores, memory, further confs.
@@ -469,7 +469,7 @@ def start_jvm(settings: "SparkSettings", java: Java, *, home: Path, jars: Path) 
     """Starts a JVM with a py4j gateway and no Spark context yet.
 
     Raises:
-        SparkUnavailableError: a jar is broken, a folder cannot be written, or the JVM does not start; says where its log is.
+        SparkUnavailableError: a jar is broken, a folder cannot be written, or the JVM does not start; names its log.
     """
     files = ensure_jars(jars, lambda: java)
     spark_home = home / "spark"

@@ -21,7 +21,7 @@ MIN_FILE, MAX_FILE, MAX_DELETED = (
 )
 LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
 NOT_IN_LOG = "DELTA_CANNOT_VACUUM_LITE"  # the log was cleaned up past files that were never removed
-GAVE_WAY = "another writer of the table was first; the next run plans it anew"
+GAVE_WAY = "another writer of the table was first; the next run plans it again"
 
 
 def maintain(spark: SparkSession, log: TableLog, plan: Plan, policy: Maintenance, now: Callable[[], int]) -> Maintained:
@@ -83,9 +83,9 @@ def _vacuumed(spark: SparkSession, log: TableLog, action: Action, now: Callable[
     before = log.version
     with session_confs(spark, {LOGGING: "true"}):
         spark.sql(f"VACUUM {_path(log.location)} {lite}RETAIN {hours} HOURS")
-    told = {commit.operation: commit.metrics for commit in log.commits(before, log.version)}
-    freed = int(told.get("VACUUM START", {}).get("sizeOfDataToDelete", 0))
-    return Done(kind=action.kind, files_removed=int(told.get("VACUUM END", {}).get("numDeletedFiles", 0)), freed=freed)
+    metrics = {commit.operation: commit.metrics for commit in log.commits(before, log.version)}
+    freed = int(metrics.get("VACUUM START", {}).get("sizeOfDataToDelete", 0))
+    return Done(kind=action.kind, files_removed=int(metrics.get("VACUUM END", {}).get("numDeletedFiles", 0)), freed=freed)
 
 
 def _rewritten(kind: Kind, metrics: Mapping[str, Any]) -> Done:
@@ -117,7 +117,7 @@ def _predicate(spark: SparkSession, log: TableLog, actions: Sequence[Action]) ->
 
 
 def _is_partition(schema: StructType, names: Sequence[str], values: Partition) -> str:
-    """Values come as the log spells them, so that Spark reads them as it reads the log."""
+    """Values are spelled as in the log, so that Spark reads them as it reads the log."""
     parts = [
         f"{quoted(name)} <=> CAST({sql_literal(value, StringType())} AS {schema[name].dataType.simpleString()})"
         for name, value in zip(names, values or (), strict=True)

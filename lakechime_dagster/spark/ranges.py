@@ -55,7 +55,7 @@ def files_frame(spark: SparkSession, location: str, version: int, files: Sequenc
 
 
 def snapshot_at(spark: SparkSession, location: str, version: int) -> tuple[Any, Any]:
-    """Delta's log of a table, and what it says of a version."""
+    """Delta's log of a table, and its snapshot of a version."""
     jvm: Any = spark._jvm  # the classic session's gateway; Spark Connect has none
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
     none = jvm.scala.Option.empty()
@@ -124,7 +124,7 @@ def same(left: Column, right: Column) -> Column:
 def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> DataFrame:
     """The rows of a frame whose target columns hold one of the value rows; null matches null.
 
-    `values` has the columns that `targets` names. Where no more than `most` values say it all, there is no join.
+    `values` has the columns that `targets` names. Up to `most` values become a condition without a join.
     """
     values = values.select(*[column(name) for name in targets])
     kinds = {field.name: field.dataType for field in values.schema}
@@ -189,7 +189,7 @@ def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:
 
 
 def _exact(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
-    """What the listed values of each column leave open: which of them come together; None where only a join tells."""
+    """Which of the listed values of each column are in one row; None where only a join decides."""
     if any(isinstance(kind, FloatType | DoubleType) for kind in kinds.values()):
         return None  # of zeros and of what is no number there are several
     if len(targets) == 1:
@@ -251,11 +251,11 @@ def _joined(rows: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What the log says of a range.
+    """How a range can be read, by the log.
 
     `version` is the snapshot to read as the end of the range. `commits` are those of the range, oldest first; `later`
     those after it, whose clean-up may have taken files of the range. `only` names the snapshots whose commits alone are
-    read (None: all). `note` says what a person must know.
+    read (None: all). `note` is for people.
     """
 
     verdict: Verdict
@@ -308,13 +308,13 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
     if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
         return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
     if any(commit.has_foreign_files for commit in commits):
-        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was partitioned anew")
+        return Judgement(verdict=Verdict.RECREATED, version=end, note="the partitioning of the table was changed")
     gap = any(not commit.changes_data for commit in commits)
     return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
 
 
 def later_commits(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
-    """The commits after a snapshot; none where the log cannot say."""
+    """The commits after a snapshot; none where the log lacks one of them."""
     try:
         return tuple(log.commits(end, head))
     except CommitsMissingError:
@@ -331,7 +331,7 @@ class ReadMethod(StrEnum):
 
     NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the change. CHANGE_FEED:
     Delta's record of changes. VERSION_DIFF: no such record, so the files that were replaced are compared. WHOLE:
-    everything at the end snapshot. ORDERED: nothing came, but a backfill ordered rows to be taken again.
+    everything at the end snapshot. ORDERED: nothing new, but a backfill requests rows again.
     """
 
     NOTHING = "nothing"
@@ -387,11 +387,11 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
     """The changes of a range, by the cheapest method that is exact.
 
     Raises:
-        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted that cannot be told apart.
+        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted that cannot be separated.
     """
     read = _read(spark, log, range_, judge(range_, log))
     if range_.only is not None and read.images is None:
-        why = f"the rows of matching commits alone cannot be told ({read.verdict.value}: {read.note})"
+        why = f"the rows of matching commits alone cannot be read ({read.verdict.value}: {read.note})"
         remedy = "seek the trigger past them, or declare it without only_matching"
         raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
     return read
@@ -436,11 +436,11 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
         if judgement.only is not None:
             images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
-    left, came = _replaced_files(since_first_change(judgement.commits))
-    gone = missing_files(spark, log.location, [file.path for file in left])  # also what maintenance moved within the range
+    removed, added = _replaced_files(since_first_change(judgement.commits))
+    gone = missing_files(spark, log.location, [file.path for file in removed])  # also what maintenance moved within the range
     if gone:
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
-    images = _version_diff(spark, log.location, judgement, left, came)
+    images = _version_diff(spark, log.location, judgement, removed, added)
     if images is None:
         note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
         return replace(read, verdict=Verdict.EXPIRED, note=note)
@@ -448,9 +448,9 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
 
 
 def require_files(spark: SparkSession, log: TableLog, version: int, later: Iterable[TableCommit]) -> None:
-    """See to it that a snapshot can be read: its files that later commits removed may have been cleaned up."""
-    left, _ = _replaced_files(later)
-    if missing_files(spark, log.location, [file.path for file in left]):
+    """Ensure that a snapshot can be read: its files that later commits removed may have been cleaned up."""
+    removed, _ = _replaced_files(later)
+    if missing_files(spark, log.location, [file.path for file in removed]):
         what = f"files of snapshot {version} were removed by a clean-up; the next attempt must read up to a newer one"
         raise TableUnreadableError(f"{log.shown_location}: {what}")
 
@@ -498,15 +498,15 @@ def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> D
 
 
 def _version_diff(
-    spark: SparkSession, location: str, judgement: Judgement, left: Sequence[FileAction], came: Sequence[FileAction]
+    spark: SparkSession, location: str, judgement: Judgement, removed: Sequence[FileAction], added: Sequence[FileAction]
 ) -> DataFrame | None:
-    """Rows of the files that left and of those that came, less the rows that are in both."""
-    if not all(file.entry for file in (*left, *came)):
+    """Rows of the removed and of the added files, less the rows that are in both."""
+    if not all(file.entry for file in (*removed, *added)):
         return None
     if not is_comparable(pinned(spark, location, judgement.version).schema):
         return None
-    old = files_frame(spark, location, judgement.data_commits[0].version - 1, left)
-    new = files_frame(spark, location, judgement.version, came)
+    old = files_frame(spark, location, judgement.data_commits[0].version - 1, removed)
+    new = files_frame(spark, location, judgement.version, added)
     if old.columns != new.columns:
         old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
     return _imaged(new.exceptAll(old), 1).unionByName(_imaged(old.exceptAll(new), -1))
@@ -515,18 +515,18 @@ def _version_diff(
 def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], list[FileAction]]:
     """The files of the snapshot before the commits that the one after lacks, and those of the one after that the one before lacks.
 
-    A file without a change of data (OPTIMIZE) is not in the log's data changes: what it moved counts where it came from.
+    A file without a change of data (OPTIMIZE) is not in the log's data changes: what it moved counts as its origin.
     """
-    left: dict[tuple[str, str | None], FileAction] = {}
-    came: dict[tuple[str, str | None], FileAction] = {}
+    removed: dict[tuple[str, str | None], FileAction] = {}
+    added: dict[tuple[str, str | None], FileAction] = {}
     for commit in commits:
         for file in (*commit.removed, *commit.moved_out):
-            if came.pop(file.identity, None) is None:
-                left[file.identity] = file
+            if added.pop(file.identity, None) is None:
+                removed[file.identity] = file
         for file in (*commit.added, *commit.moved_in):
-            if left.pop(file.identity, None) is None:
-                came[file.identity] = file
-    return list(left.values()), list(came.values())
+            if removed.pop(file.identity, None) is None:
+                added[file.identity] = file
+    return list(removed.values()), list(added.values())
 
 
 def _files_at_risk(judgement: Judgement) -> list[str]:
@@ -538,7 +538,7 @@ def _files_at_risk(judgement: Judgement) -> list[str]:
 
 
 def _can_rebuild(log: TableLog, version: int) -> bool:
-    """Whether the log still tells a snapshot: its own commits may be cleaned up while those after it are there."""
+    """Whether the log can still rebuild a snapshot: its own commits may be cleaned up while those after it are there."""
     try:
         log.properties(version)
     except TableUnreadableError:

@@ -251,7 +251,7 @@ class Attempt:
         return computed
 
     def _named(self, computed: DataFrame) -> DataFrame:
-        """The computed rows with the declared columns as they are declared, in whatever case these came."""
+        """The computed rows with the declared columns in their declared spelling."""
         declared = (*self.job.keys, *self.job.partitioned_by)
         require_columns(self.job.name, computed, declared)
         return spelled(computed, [*declared, *([self.job.watermark] if self.job.watermark else [])])
@@ -278,7 +278,7 @@ class Attempt:
         return replace(work, scope=replace(scope, values=scope.values.withColumns(cast))) if cast else work
 
     def _nulled(self, rows: DataFrame) -> DataFrame:
-        """The rows with null for the empty string in partition columns: Delta's partitions do not tell them apart."""
+        """The rows with null for the empty string in partition columns: Delta's partitions do not distinguish them."""
         texts = [field for field in rows.schema if field.name in self.job.partitioned_by and isinstance(field.dataType, StringType)]
         nulled = {field.name: F.nullif(column(field.name), F.lit("")).alias(field.name, metadata=field.metadata) for field in texts}
         return rows.select(*[nulled.get(name, column(name)) for name in rows.columns]) if nulled else rows
@@ -337,7 +337,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a write did: counts of the target's rows, and what the log says of the commit."""
+    """What a write did: counts of the target's rows, and the log's record of the commit."""
 
     outcome: Outcome
     committed: Committed | None = None
@@ -350,7 +350,7 @@ class Written:
 
 @dataclass
 class Plan:
-    """What the newest try at a write found to do; made anew when a concurrent writer was first."""
+    """What the newest try at a write found to do; planned again when a concurrent writer was first."""
 
     difference: Difference | None = None
     fenced: bool = False
@@ -457,7 +457,7 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
     if difference.is_empty:
         return _Planned(difference=difference, write=None)
     partitions = difference.groups
-    if target.keys and not set(names) <= set(target.keys):  # a key may have come from any of them
+    if target.keys and not set(names) <= set(target.keys):  # a key may have moved from any of them
         travelling = [plain(column(name), rows.schema[name].dataType) for name in names]
         partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()]
     return _Planned(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
@@ -468,7 +468,7 @@ def _difference(target: Target, new: DataFrame, old: DataFrame, by: Sequence[str
 
 
 def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
-    """The difference of two whole tables; where a column has another type now, all rows come and all go: their values do not compare."""
+    """The difference of two whole tables; where a column has another type now, all rows are deleted and inserted."""
     were = {field.name: field.dataType.simpleString() for field in old.schema}
     if any(were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString() for field in new.schema):
         return Difference(inserted=new.count(), deleted=old.count())
@@ -500,7 +500,7 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
 
 
 def _written(target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None) -> Written:
-    """The record of a write, counted by what the log says where it says it."""
+    """The record of a write, with the counts of the log where it has them."""
     difference = plan.difference
     counts = (
         Counts()
@@ -552,7 +552,7 @@ def quarantine_location(location: str) -> str:
 
 
 def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetadata, bad: DataFrame) -> int:
-    """Add the bad rows of a step, each once, whichever of its attempts comes first; give how many were new.
+    """Add the bad rows of a step, each once, whichever of its attempts is first; return how many were new.
 
     An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
     own, below those of later attempts: one that wakes up late adds nothing.

@@ -177,7 +177,7 @@ class _Fitting:
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
 DIFFERS = "__lakechime_differs_"  # of an updated row the columns that differ, a bit for each, by so many
 BITS = 63
-CAME, WENT = "__lakechime_came", "__lakechime_went"
+ADDED, REMOVED = "__lakechime_added", "__lakechime_removed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +220,10 @@ def keyed_difference(
 ) -> Difference:
     """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds.
 
-    Groups are told of the columns `by`, the changes kept where `keep` asks for it, and columns that differ where they are to be `named`.
+    Groups are of the columns `by`; with `keep` the changes are kept, with `named` the columns that differ are found.
     """
     others = [name for name in new.columns if name not in keys]
-    changes = keyed_changes(new, old, keys, deletable, told=others if named else ())
+    changes = keyed_changes(new, old, keys, deletable, marked=others if named else ())
     if keep:
         changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
     counts = [F.count_if(F.col(OPERATION) == operation) for operation in "IUD="]
@@ -235,10 +235,10 @@ def values_of(changes: DataFrame) -> list[str]:
     return [name for name in changes.columns if name != OPERATION and not name.startswith(DIFFERS)]
 
 
-def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None, told: Sequence[str] = ()) -> DataFrame:
+def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None, marked: Sequence[str] = ()) -> DataFrame:
     """One row per key of either side, with its OPERATION; a key that is neither new nor to be deleted has none.
 
-    Rows with U say which of the columns differ that are to be `told`.
+    Rows with U mark which of the `marked` columns differ.
     """
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
@@ -262,24 +262,24 @@ def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable
         .otherwise("U")
     )
     values = [F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name) for name, i in places.items()]
-    compared = joined.select(*values, operation.alias(OPERATION), *_bits([equal[name] for name in told]))
+    compared = joined.select(*values, operation.alias(OPERATION), *_bits([equal[name] for name in marked]))
     return compared.where(F.col(OPERATION) != "keep")
 
 
 def unkeyed_difference(new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -> Difference:
-    """The difference as multisets of whole rows: those that come and those that go. Groups are told of the columns `by`."""
+    """The difference as multisets of whole rows: those that are added and those that are removed. Groups are those of the columns `by`."""
     was = [column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns]
-    came = new.select("*", F.lit(1).alias(CAME), F.lit(0).alias(WENT))
-    rows = came.union(old.select(*was, F.lit(0), F.lit(1)))
+    added = new.select("*", F.lit(1).alias(ADDED), F.lit(0).alias(REMOVED))
+    rows = added.union(old.select(*was, F.lit(0), F.lit(1)))
     if is_comparable(new.schema):
-        rows = rows.groupBy(*[column(name) for name in new.columns]).agg(F.sum(CAME).alias(CAME), F.sum(WENT).alias(WENT))
-    stays = F.least(CAME, WENT)
-    counts = [F.sum(F.col(CAME) - stays), F.lit(0), F.sum(F.col(WENT) - stays), F.sum(stays)]
+        rows = rows.groupBy(*[column(name) for name in new.columns]).agg(F.sum(ADDED).alias(ADDED), F.sum(REMOVED).alias(REMOVED))
+    stays = F.least(ADDED, REMOVED)
+    counts = [F.sum(F.col(ADDED) - stays), F.lit(0), F.sum(F.col(REMOVED) - stays), F.sum(stays)]
     return _grouped(rows, counts, by)
 
 
 def _bits(equal: Sequence[Column]) -> list[Column]:
-    """Numbers whose bits say which of two values differ: eight bytes a row for so many columns, however wide these are."""
+    """Numbers whose bits mark which of two values differ: eight bytes a row for so many columns, however wide these are."""
     parts = [equal[start : start + BITS] for start in range(0, len(equal), BITS)]
     ones = [[F.when(~is_equal, F.lit(1 << at).cast("long")).otherwise(F.lit(0)) for at, is_equal in enumerate(part)] for part in parts]
     numbers = [reduce(lambda a, b: a.bitwiseOR(b), bits) for bits in ones]

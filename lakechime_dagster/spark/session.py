@@ -79,7 +79,7 @@ def spelled(rows: DataFrame, names: Iterable[str]) -> DataFrame:
 
 
 def require_columns(table: str, rows: DataFrame, names: Iterable[str]) -> None:
-    """See to it that a table's computed rows have each of its key and partition columns, once."""
+    """Ensure that a table's computed rows have each of its key and partition columns, once."""
     for name in names:
         found = [one for one in rows.columns if folded(one) == folded(name)]
         if not found:
@@ -229,7 +229,7 @@ class Phases:
 
 
 def is_comparable(kind: DataType) -> bool:
-    """Whether Spark can tell equal values of a type: maps and variants it cannot compare."""
+    """Whether Spark can compare values of a type: not maps and variants."""
     if isinstance(kind, StructType):
         return all(is_comparable(field.dataType) for field in kind)
     if isinstance(kind, ArrayType):

@@ -85,7 +85,7 @@ def start_warm_driver(
         settings: As the clients' settings, or they will not attach.
         home: Folder of this deployment.
         jars: Folder of Spark's jars.
-        clients_per_jvm: After so many the JVM is replaced, for clients to come.
+        clients_per_jvm: After so many the JVM is replaced for later clients.
         idle_seconds: After so long without clients the JVM is ended until the next one; the settings' `idle_minutes` if None.
         is_exercised: Whether Delta is used once before the first client does.
     """
@@ -143,7 +143,7 @@ class _Wish(BaseModel):
 
 
 class _Host:
-    """The life of one host: JVMs one after the other, and what the connection file says about them."""
+    """The life of one host: JVMs one after the other, and their connection file."""
 
     def __init__(self, wish: _Wish) -> None:
         self.wish = wish
@@ -235,7 +235,7 @@ class _Host:
         self.start()
 
     def sleep(self) -> None:
-        """Ends the JVM, unless a client came in at the last moment: it signs in under the lock, so it is seen or reads of the sleep."""
+        """Ends the JVM, unless a client attached at the last moment: it signs in under the lock, so it is seen or reads of the sleep."""
         try:
             with locked(warm_lock(self.home), 30):
                 if present_clients(self.clients):

@@ -33,26 +33,26 @@ def checked_reads(name: str, reads: object) -> dict[str, Read]:
         if not isinstance(alias, str) or not alias.isidentifier():
             raise DeclarationError(name, "reads", f"{shown(alias)} is not a parameter name")
         if not isinstance(read, Read):
-            raise DeclarationError(name, f"reads[{alias!r}]", f"{shown(read)} does not say how; write table.changes() or table.snapshot()")
+            raise DeclarationError(name, f"reads[{alias!r}]", f"{shown(read)} is not a read; write table.changes() or table.snapshot()")
         if read.table == name:
             raise DeclarationError(name, f"reads[{alias!r}]", "reads the table itself; a table cannot wait for its own changes")
     return dict(reads)
 
 
-def sql_reads(name: str, tables: tuple[str, ...], said: Sequence[Read], trigger: Trigger | None) -> dict[str, Read]:
-    """The reads of a SQL table: what wakes the trigger as changes, the rest whole, unless said otherwise."""
+def sql_reads(name: str, tables: tuple[str, ...], given: Sequence[Read], trigger: Trigger | None) -> dict[str, Read]:
+    """The reads of a SQL table: what wakes the trigger as changes, the rest whole, unless given otherwise."""
     if not tables:
         raise DeclarationError(name, "sql", "reads no table; a table without inputs never changes")
     if name in tables:
         raise DeclarationError(name, "sql", "reads the table itself; a table cannot wait for its own changes")
     overrides: dict[str, Read] = {}
-    for read in said:
+    for read in given:
         if not isinstance(read, Read):
-            raise DeclarationError(name, "reads", f"{shown(read)} does not say how; write table.changes() or table.snapshot()")
+            raise DeclarationError(name, "reads", f"{shown(read)} is not a read; write table.changes() or table.snapshot()")
         if read.table not in tables:
             raise DeclarationError(name, "reads", f"{read.table} is not in the SQL, which reads {', '.join(tables)}")
         if read.rejoin is not None:
-            remedy = "SQL says itself what it joins; use affected_keys or full"
+            remedy = "SQL has its own joins; use affected_keys or full"
             raise DeclarationError(name, "reads", f"changes(rejoin={read.rejoin!r}): {remedy}")
         overrides[read.table] = read
     named = trigger.tables if trigger is not None else ()
@@ -130,14 +130,14 @@ def woken_by(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: Trigg
         raise DeclarationError(
             name,
             "trigger",
-            f"a change of {table} wakes it, but {table} is read as a snapshot: say what its change means by changes(), "
+            f"a change of {table} wakes it, but {table} is read as a snapshot: declare what its change means by changes(), "
             f"changes(rejoin={table}, on=…) of another input, or snapshot(on_change='ignore')",
         )
     return trigger
 
 
 def _check_only_matching(name: str, mode: RefreshMode, reads: Iterable[Read], trigger: SnapshotTrigger) -> None:
-    """Rows of some commits alone can be had where each row of the target comes from rows of one commit."""
+    """Rows of some commits alone can be read where each row of the target is computed from rows of one commit."""
     if not trigger.only_matching:
         return
     field = "trigger.only_matching"

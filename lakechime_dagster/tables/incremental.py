@@ -67,7 +67,7 @@ def check_increment(table: str, query: exp.Query, mode: RefreshMode, changing: I
 def _unstable(query: exp.Query) -> str | None:
     for node in query.walk():
         if not UNSTABLE.isdisjoint(function_names(node)) or _is_bare_call(node):
-            return f"{cut(node)}, which is another value on each run,"
+            return f"{shortened(node)}, which is another value on each run,"
     return None
 
 
@@ -103,9 +103,9 @@ def _select_problem(select: exp.Select, changing: frozenset[str]) -> str | None:
             return "GROUP BY" if clause == "group" else clause.upper()
     for node in own_nodes(select):
         if isinstance(node, exp.Window):
-            return f"the window {cut(node)}"
+            return f"the window {shortened(node)}"
         if is_aggregate(node):
-            return f"the aggregate {cut(node)}"
+            return f"the aggregate {shortened(node)}"
         if isinstance(node, exp.TableSample | exp.Pivot):
             return "TABLESAMPLE" if isinstance(node, exp.TableSample) else "PIVOT"
     return _join_problem(select, changing) or subquery_problem(select, changing)
@@ -214,7 +214,7 @@ def alternatives(mode: RefreshMode) -> str:
     return " or ".join((", ".join(others[:-1]), others[-1])) if len(others) > 1 else others[0]
 
 
-def cut(node: exp.Expr) -> str:
+def shortened(node: exp.Expr) -> str:
     """The text of a clause, as an error message shows it."""
     text = node.sql(DIALECT)
     return text if len(text) <= 60 else f"{text[:59]}…"
@@ -228,7 +228,7 @@ def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], chang
     """Per changing input and key, which columns of that input alone give the key (`keys_over`).
 
     Raises:
-        DeclarationError: when a changed row does not tell which groups it touches.
+        DeclarationError: when a changed row does not determine its groups.
     """
     changed = frozenset(changing)
     try:
@@ -254,7 +254,7 @@ def _checked_select(query: exp.Query, changed: frozenset[str]) -> exp.Select:
         raise ValueError("cannot keep ROLLUP, CUBE or GROUPING SETS up to date: group by plain terms")
     unclear = next((node for node in own_nodes(query) if isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral)), None)
     if unclear is not None:
-        raise ValueError(f"cannot find the groups touched through {cut(unclear).strip()}: compute it in a table of its own")
+        raise ValueError(f"cannot find the groups touched through {shortened(unclear).strip()}: compute it in a table of its own")
     problem = subquery_problem(query, changed)
     if problem:
         raise ValueError(f"cannot find the groups touched through {problem}: write it as a join")
@@ -297,7 +297,7 @@ def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) ->
     Equal columns of a join stand for each other. The term itself is Spark's to read, from the text of the query.
 
     Raises:
-        ValueError: for a term that this input does not tell.
+        ValueError: for a term that this input does not determine.
     """
     alias = part.alias_or_name.lower()
     equal = _equal_columns(select)
@@ -312,7 +312,7 @@ def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) ->
             own = column.name if home[0] == alias else next((name for other, name in equal.get(home, ()) if other == alias), None)
             if own is None:
                 name = dotted(part) if isinstance(part, exp.Table) else alias
-                raise ValueError(f"a change of {name} does not tell {key!r}: read {name} as a snapshot, or join by the key")
+                raise ValueError(f"a change of {name} does not determine {key!r}: read {name} as a snapshot, or join by the key")
             found[key][".".join(part.name for part in column.parts).lower()] = own
     return found
 
@@ -389,7 +389,7 @@ def check_partition_local(table: str, query: exp.Query, columns: tuple[str, ...]
 
 
 def _check(query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], places: Places | None = None) -> None:
-    """Check one query; in a set operation, whose branches are bound by position, `places` says where the columns stand."""
+    """Check one query; in a set operation, whose branches are bound by position, `places` are the positions of the columns."""
     if not reads_any(query, changed):
         return
     for clause in ("limit", "offset"):
@@ -404,7 +404,7 @@ def _check(query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], p
     elif isinstance(query, exp.Select):
         _check_select(query, columns, changed, places)
     else:
-        raise ValueError(f"cannot look through {cut(query)}")
+        raise ValueError(f"cannot look through {shortened(query)}")
 
 
 def _places(query: exp.SetOperation, columns: tuple[str, ...]) -> Places:
@@ -412,14 +412,14 @@ def _places(query: exp.SetOperation, columns: tuple[str, ...]) -> Places:
     given = [projection.alias_or_name.lower() for projection in _written_out(query.left)]
     missing = [column for column in columns if column.lower() not in given]
     if missing:
-        raise ValueError(f"the partition column {missing[0]!r} is no column of the SQL in {cut(query.left)}: select it")
+        raise ValueError(f"the partition column {missing[0]!r} is no column of the SQL in {shortened(query.left)}: select it")
     return {column: given.index(column.lower()) for column in columns}
 
 
 def _written_out(branch: exp.Query) -> list[exp.Expr]:
     """The columns of a branch of a set operation, none of them behind a star."""
     if branch.is_star:
-        raise ValueError(f"cannot tell which columns {cut(branch)} brings to the UNION: name them")
+        raise ValueError(f"cannot know which columns {shortened(branch)} brings to the UNION: name them")
     return branch.selects
 
 
@@ -438,7 +438,7 @@ def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozens
             term, own = terms[column], {name.lower() for name in given.values()}
             if not isinstance(term, exp.Column) or own != {column.lower()}:
                 raise ValueError(
-                    f"takes the partition column {column!r} from {cut(term)}, and not from the inputs' column of the same name"
+                    f"takes the partition column {column!r} from {shortened(term)}, and not from the inputs' column of the same name"
                 )
     _check_scopes(select, terms)
 
@@ -466,14 +466,14 @@ def _check_scopes(select: exp.Select, terms: dict[str, exp.Expr]) -> None:
         if isinstance(node, exp.Window):
             within = {bare(select, term) for term in node.args.get("partition_by") or ()}
             if any(text not in within for text in by_text):
-                raise ValueError(f"cannot keep the window {cut(node)} over more than one partition up to date")
+                raise ValueError(f"cannot keep the window {shortened(node)} over more than one partition up to date")
 
 
 def _terms_at(select: exp.Select, places: Places) -> dict[str, exp.Expr]:
     """What gives each partition column in a branch of a set operation."""
     given = _written_out(select)
     if len(given) <= max(places.values()):
-        raise ValueError(f"has fewer columns in {cut(select)} than in the first query of the UNION")
+        raise ValueError(f"has fewer columns in {shortened(select)} than in the first query of the UNION")
     return {column: given[place].unalias() for column, place in places.items()}
 
 

@@ -70,9 +70,9 @@ def time_span(triggers: Iterable[tuple[PartitionTrigger, PartitionLevels]]) -> T
             ahead[width] = max(longest, *_ahead(trigger, levels, width))
     if not starts:
         return None
-    told = [end for end in ends if end is not None]
+    known = [end for end in ends if end is not None]
     days, hours = (-(-longest // width) for width, longest in ahead.items())
-    return TimeSpan(start=min(starts), end=max(told) if len(told) == len(ends) else None, days_ahead=days, hours_ahead=hours)
+    return TimeSpan(start=min(starts), end=max(known) if len(known) == len(ends) else None, days_ahead=days, hours_ahead=hours)
 
 
 def _ahead(trigger: PartitionTrigger, levels: PartitionLevels, width: dt.timedelta) -> Iterator[dt.timedelta]:
@@ -147,12 +147,12 @@ class QueryLog:
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """The fields of columns that are given beside text and time."""
+        """The optional columns that are given."""
         return tuple(name for name in ("state", "user", "dashboard", "link", "task", "run") if getattr(self, name) is not None)
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the table that are read, by what they tell."""
+        """The columns of the table that are read, by field."""
         return {name: getattr(self, name) for name in ("sql", "at", *self.optional)}
 
 
@@ -257,7 +257,7 @@ class Lake:
 
     @property
     def sources(self) -> tuple[SourceTable, ...]:
-        """The tables that are written elsewhere."""
+        """The tables that are written externally."""
         return tuple(table for table in self.tables if isinstance(table, SourceTable))
 
     @property
@@ -446,7 +446,7 @@ def _check_partitions(table: LakeTable, tables: Mapping[str, Table]) -> None:
         for column, kind in table.levels.as_dict().items():
             if column not in levels:
                 there = f"it has {', '.join(levels)}" if levels else "it has none"
-                remedy = "its changes would not tell which partitions to replace; partition it so, or use affected_keys or full"
+                remedy = "its changes do not determine which partitions to replace; partition it so, or use affected_keys or full"
                 raise DeclarationError(
                     table.name, "partitioned_by", f"{column!r} is no partition level of {read.table} ({there}), so {remedy}"
                 )

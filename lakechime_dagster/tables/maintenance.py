@@ -16,7 +16,7 @@ from lakechime_dagster.errors import DeclarationError, keep_or_raise, shown
 from lakechime_dagster.triggers.schedule import DAY_MS, Schedule, every, from_milliseconds
 
 DAY = dt.timedelta(days=1)
-LEAST_KEPT = 7 * DAY  # what Delta keeps of removed files unless told otherwise
+LEAST_KEPT = 7 * DAY  # Delta's default for removed files
 MIB = 1024 * 1024
 NIGHTLY = every(days=1, start="2000-01-01T03:00")
 CHOSEN = (  # how the names of properties begin that decide who can read a table, or that are the product's own
@@ -123,7 +123,7 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(UNITS)})s?\b", re.IGNORECASE)
 
 
 def duration(text: str) -> dt.timedelta | None:
-    """What an interval of Delta means, such as `interval 1 week`; None where it is not told in units of a fixed length."""
+    """What an interval of Delta means, such as `interval 1 week`; None where it has units of no fixed length."""
     words = text.strip().removeprefix("interval").removeprefix("INTERVAL")
     parts = _PART.findall(words)
     if not parts or _PART.sub("", words).strip():
@@ -264,8 +264,8 @@ class TableFiles:
 class Reader:
     """A consumer that needs history of the table: all that commits did since then, None for nothing.
 
-    `unread` is when the oldest rows came that it has not read, or its step began that is not done; None where it has caught up.
-    `waits` says why it goes on only after a person or somebody else has done something; it is empty for one that goes on.
+    `unread` is the time of the oldest rows that it has not read, or of its open execution; None where it has caught up.
+    `waits` is why it does not continue by itself; empty for one that does.
     """
 
     name: str
@@ -425,9 +425,7 @@ def _blocked(readers: Iterable[Reader], now: int, kept: int) -> list[tuple[Reade
         if reader.waits:
             found.append((reader, f"{reader.name} waits: {reader.waits}"))
         elif reader.unread is not None and now - reader.unread > kept:
-            found.append(
-                (reader, f"{reader.name} has not read what came since {_day(reader.unread)}, longer than what it needs is sure to be there")
-            )
+            found.append((reader, f"{reader.name} has not read the rows since {_day(reader.unread)}, for longer than their files are kept"))
     return found
 
 
@@ -479,7 +477,7 @@ def _small(files: Sequence[DataFile], policy: Maintenance) -> list[DataFile]:
 
 
 def _laying_out(files: TableFiles, policy: Maintenance) -> Action | None:
-    """A clustered table laid out anew: where small files came to it, or its rows lie together no more."""
+    """A clustered table laid out again: where small files were added, or its rows lie together no more."""
     small = _small(files.live, policy)
     if len(small) >= policy.min_files:
         return replace(_joining(files.live, policy, policy.small_file), reason=f"{len(small)} {SMALL_OF_CLUSTERED}")
@@ -507,7 +505,7 @@ def _joining(small: Sequence[DataFile], policy: Maintenance, below: int) -> Acti
 
 
 def _purging(vectored: Sequence[DataFile], joined: set[str], policy: Maintenance) -> Action | None:
-    """The rewrite of a partition's files with deletion vectors; those that are joined anyway say nothing for it, but may cost."""
+    """The rewrite of a partition's files with deletion vectors; those that are joined anyway do not count for it, but for its cost."""
     others = [file for file in vectored if file.path not in joined]
     deleted = sum(file.deleted for file in others)
     rows = sum(max(file.rows or 0, file.deleted) for file in others)
@@ -554,13 +552,13 @@ def _removals(files: TableFiles, readers: Sequence[Reader], policy: Maintenance,
 
 
 def _listed(files: TableFiles, policy: Maintenance, now: int) -> Refused | None:
-    """What is told of files that no commit names, where nobody said that they may go."""
+    """The report of files that no commit names, where they are not to be removed."""
     orphans = [file for file in files.orphans if file.since < now - _milliseconds(policy.orphans_after)]
     if not orphans or policy.remove_orphans:
         return None
     reason = f"{len(orphans)} files that no commit names, such as {orphans[0].path}"
     action = Action(kind=Kind.ORPHANS, files=len(orphans), bytes=_bytes(orphans), reason=reason)
-    return Refused(action=action, why="they are told of only; Maintenance(remove_orphans=True) lets a run remove them")
+    return Refused(action=action, why="they are only reported; Maintenance(remove_orphans=True) lets a run remove them")
 
 
 def _bytes(files: Iterable[OldFile]) -> int:

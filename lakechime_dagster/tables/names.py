@@ -12,10 +12,10 @@ from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 
 PART = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 OWNER = re.compile(r"team:[A-Za-z0-9_\-. ]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
-RESERVED = {  # what the names of tables end with that come beside others
+RESERVED = {  # suffixes of tables that belong to others
     "__quarantine": "tables of refused rows",
-    "__changes": "the messages of tables that follow a database",
-    "__state": "what tables that follow a database remember",
+    "__changes": "the bronze tables of CDC tables",
+    "__state": "the state of CDC tables",
     "__maintenance": "the maintenance of tables",
 }
 MAX_TABLE_NAME = 200  # characters; leaves room for the folders of a warehouse
@@ -126,7 +126,7 @@ def checked_levels(table: str, value: object) -> PartitionLevels:
 
 START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")  # of a row of a history
 DELETED_AT = "__DELETED_AT"  # of a row that stays though the database deleted it: when that was; null of one that is there
-HIDDEN = "__cdc"  # what is known of a row beside its values; see `cdc.wire.image_text`
+HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.wire.image_text`
 OWN_COLUMNS = frozenset((*SPAN, DELETED_AT, HIDDEN))
 _OWN = {folded(name) for name in OWN_COLUMNS}
 _OF_DELTA = {  # which a MERGE, its deletion vectors or the change data feed add to rows while they work
@@ -180,10 +180,10 @@ def is_variable(value: str) -> bool:
 
 
 def resolved(value: str, environment: Mapping[str, str], where: str, remedy: str = "set it where runs and sensors start") -> str:
-    """A value, or what the environment says for its `$NAME`.
+    """A value, or that of the variable that its `$NAME` names.
 
     Raises:
-        InvalidValueError: It says nothing; `where` names what the value is of.
+        InvalidValueError: There is no such variable; `where` names what the value is of.
     """
     variable = _VARIABLE.fullmatch(value)
     if variable is None:
@@ -281,23 +281,23 @@ def checked_aliases(lake: str, aliases: Mapping[str, str], tables: Collection[st
     Raises:
         DeclarationError: one means no table of the lake, or all names below for one table.
     """
-    for said, meant in aliases.items():
-        field = f"aliases[{shown(said)}]"
-        if not isinstance(said, str) or not isinstance(meant, str) or not said or not meant:
+    for alias, meant in aliases.items():
+        field = f"aliases[{shown(alias)}]"
+        if not isinstance(alias, str) or not isinstance(meant, str) or not alias or not meant:
             raise DeclarationError(
                 f"Lake {lake}", field, "must be a name that means a name, such as {'hive.bronze.flights': 'bronze.flights'}"
             )
-        if said.endswith(EVERY) != (meant == "*" or meant.endswith(EVERY)):
+        if alias.endswith(EVERY) != (meant == "*" or meant.endswith(EVERY)):
             problem = f"means {shown(meant)}; end both with .*, or neither, such as {{'hive.*': '*'}}"
             raise DeclarationError(f"Lake {lake}", field, problem)
-        if not said.endswith(EVERY) and meant not in tables:
+        if not alias.endswith(EVERY) and meant not in tables:
             raise DeclarationError(
                 f"Lake {lake}", field, f"means {shown(meant)}, which is not in the lake; it has {', '.join(sorted(tables))}"
             )
     return dict(aliases)
 
 
-SEND = "send"  # what the setting says for the lake's own URLs
+SEND = "send"  # the setting for the lake's own URLs
 REMEDY = "is neither a URL of apprise, such as mailto://user@host or slack://…, nor $NAME of a variable that holds one"
 _ALARM_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)

@@ -22,7 +22,7 @@ PATH = re.compile(r"(/[^/]+)+")
 
 @dataclass(frozen=True)
 class Personal:
-    """That a column holds personal data of a category: a word such as `email`, by which a person's own values are told apart."""
+    """That a column holds personal data of a category: a word such as `email`, which separates a person's values of several kinds."""
 
     category: str
     problem: str = field(default="", init=False, repr=False)
@@ -96,7 +96,7 @@ def checked_personal_paths(group: str, value: object) -> PersonalColumns:
 
 
 def check_unlisted(table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str) -> None:
-    """Refuse personal columns where their values, or bounds of them, would be written beside the rows."""
+    """Refuse personal columns where their values, or bounds of them, would be written outside of the rows."""
     columns = {folded(column_of(name)) for name in tagged}
     for name in names:
         if folded(name) in columns:
@@ -133,7 +133,7 @@ class Read:
     """One input of a computed table.
 
     A read of changes with `rejoin` adds the rows whose partner in the rejoined table changed, found by the columns
-    `on` that both tables have. `on_change` says what a change of a table means that is read as a snapshot.
+    `on` that both tables have. `on_change` is what a change of a table means that is read as a snapshot.
     """
 
     table: str
@@ -265,8 +265,8 @@ def checked_asset(table: str, value: object, storage: Storage) -> Asset:
     personal = checked_personal(table, {} if value.columns is None else value.columns, levels=levels)
     check_public(table, value.public, personal)
     if value.watermark is not None:
-        told = checked_columns(table, "watermark", [value.watermark])
-        check_unlisted(table, "watermark", told, personal, "its newest value stands in the log; name another time")
+        named = checked_columns(table, "watermark", [value.watermark])
+        check_unlisted(table, "watermark", named, personal, "its newest value stands in the log; name another time")
     clustered = tuple(storage.cluster_by)
     check_unlisted(table, "cluster_by", clustered, personal, "rows lie together by statistics, which it has none of; leave it out")
     return replace(

@@ -117,7 +117,7 @@ Feed = JsonLines | KafkaTopic
 
 
 def shard_columns(shards: str) -> tuple[str, ...]:
-    """The columns that names of topics tell, by the named groups of a regular expression that they match."""
+    """The columns in names of topics, by the named groups of a regular expression that they match."""
     return tuple(re.compile(shards).groupindex)
 
 
@@ -152,10 +152,10 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 def options_of(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
-    """The options of a feed, with what the environment says for each `$NAME`.
+    """The options of a topic, with the variable of each `$NAME`.
 
     Raises:
-        InvalidValueError: It says nothing for one of them.
+        InvalidValueError: The environment lacks one of them.
     """
     return {name: resolved(value, environment, f"{feed}, options[{name!r}]") for name, value in feed.options.items()}
 
@@ -181,7 +181,7 @@ def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str,
 
 
 def without_secrets(text: str, feed: KafkaTopic, environment: Mapping[str, str]) -> str:
-    """What a client said, without what its options hide: values from the environment, and of names that tell of a secret."""
+    """The message of a client without secrets of its options: values from the environment, and those of names such as password."""
     for name, value in options_of(feed, environment).items():
         if value and (is_variable(feed.options[name]) or _SECRET.search(name)):
             text = text.replace(value, "***")
@@ -228,7 +228,7 @@ AnySource = Feed | TableRows
 
 @dataclass(frozen=True, kw_only=True)
 class FeedTable(WrittenTable):
-    """A table to which is appended what a feed holds, which is polled as often as the feed says.
+    """A table to which the messages of a source are appended, which is polled at the pace of the source.
 
     A feed that is a table of the lake is its input, whose events wake it.
     """
@@ -253,5 +253,5 @@ class FeedTable(WrittenTable):
 
     @property
     def trigger(self) -> SnapshotTrigger:
-        """Without tables, where its feed is outside of the lake; else as rows come to the table that is its feed."""
+        """Without tables, where its feed is outside of the lake; else as rows are appended to the table that is its feed."""
         return SnapshotTrigger(self.inputs, self.feed.every)

@@ -76,16 +76,16 @@ def parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
 
 
 def normalized(sql: str) -> str:
-    """The text without what says nothing: comments, layout, and the case of keywords."""
+    """The text without comments, layout, and the case of keywords, which change no meaning."""
     try:
         tokens = sqlglot.tokenize(sql, dialect=DIALECT)
     except TokenError:
         return sql
-    said = ""
+    text = ""
     for before, one in zip([None, *tokens], tokens, strict=False):
         quotes_itself = before is not None and before.token_type is one.token_type is TokenType.STRING and before.end + 1 == one.start
-        said += ("" if quotes_itself else "\n") + _said(one.token_type, sql[one.start : one.end + 1])  # 'O''Brien' is one string
-    return said
+        text += ("" if quotes_itself else "\n") + _normalized(one.token_type, sql[one.start : one.end + 1])  # 'O''Brien' is one string
+    return text
 
 
 def with_named(query: exp.Query | Unparsed, sql: str, names: Iterable[str]) -> exp.Query | Unparsed:
@@ -169,7 +169,7 @@ def _where(error: SqlglotError) -> str:
 
 
 def _named_tables(sql: str) -> tuple[str, ...]:
-    """The tables of a text that only Spark can parse, as far as FROM, JOIN and TABLE tell: the names of two or more parts behind them."""
+    """The tables of a text that only Spark can parse, by FROM, JOIN and TABLE: the names of two or more parts behind them."""
     try:
         tokens = sqlglot.tokenize(sql, dialect=DIALECT)
     except TokenError:
@@ -189,6 +189,6 @@ def _named_tables(sql: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _said(kind: TokenType, text: str) -> str:
+def _normalized(kind: TokenType, text: str) -> str:
     is_keyword = KEYWORD.fullmatch(text) and kind not in (TokenType.VAR, TokenType.IDENTIFIER)
     return " ".join(text.upper().split()) if is_keyword else text

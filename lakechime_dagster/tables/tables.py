@@ -1,4 +1,4 @@
-"""Declared tables: sources written elsewhere, and tables that this lake computes."""
+"""Declared tables: sources that are written externally, and tables that this lake computes."""
 
 import ast
 import datetime as dt
@@ -101,7 +101,7 @@ class DeclaredTable:
 
     @property
     def description(self) -> str:
-        """What its asset says of it."""
+        """The description of its asset."""
         return self.asset.description or ""
 
     @property
@@ -146,7 +146,7 @@ class DeclaredTable:
         return Read(table=self.name, mode=ReadMode.CHANGES, rejoin=other, on=columns)
 
     def snapshot(self, *, on_change: str | None = None) -> Read:
-        """The whole table at a pinned snapshot; `on_change="ignore"` says that its change alone changes nothing."""
+        """The whole table at a pinned snapshot; with `on_change="ignore"` its change alone changes nothing."""
         try:
             meaning = None if on_change is None else OnChange(on_change)
         except ValueError:
@@ -184,7 +184,7 @@ class SourceTable(DeclaredTable):
     name: str
     storage: Storage = field(default=Storage(), kw_only=True)
     asset: Asset = field(default=Asset(), kw_only=True)
-    kind: ClassVar[str] = "a table that is written elsewhere"
+    kind: ClassVar[str] = "a table that is written externally"
     unused: ClassVar[tuple[str, ...]] = ("cluster_by", "maintenance", "write_as", "readers", "expect", "watermark")
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     first = location.run_of("shop_orders__changes")
     seen = shown(first)
     size = len(told(1, 10)) + len(told(2, 20, at=2)) + 9
-    assert seen["last fired because"] == f"{size} bytes came in a.jsonl of {folder}"
+    assert seen["last fired because"] == f"{size} new bytes in a.jsonl of {folder}"
     assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (f"- `a.jsonl` from 0 up to {size}", 3, 1)
     assert (seen["waiting in the feed"], seen["commit"]) == ("nothing", "version 1")
     assert checks(first) == {"nothing_unreadable": False}

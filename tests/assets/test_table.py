@@ -164,7 +164,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
 
     idle = location.run_alone("silver.orders")
-    assert "nothing to do: nothing came for silver.orders since step 2" in shown(idle)["last fired because"]
+    assert "nothing to do: there are no new events for silver.orders since step 2" in shown(idle)["last fired because"]
     assert checks(idle)["fresh_by_watermark"] is False
 
 

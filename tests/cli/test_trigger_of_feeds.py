@@ -33,7 +33,7 @@ def ticked(lakechime: Cli) -> str:
 
 
 def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -> None:
-    assert f"{NAME} fires:\n  - 4 bytes came in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
+    assert f"{NAME} fires:\n  - 4 new bytes in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
     ticked(lakechime)
     assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "show").out
 
@@ -54,7 +54,7 @@ def test_a_consumer_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime:
     assert lakechime("status", "--json").json["consumers_blocked"] == 1
     (folder / "a.jsonl").rename(folder / "b.jsonl")
     assert trigger(lakechime, "resume", *WHY).code == 0
-    assert "2 bytes came in b.jsonl" in ticked(lakechime)
+    assert "2 new bytes in b.jsonl" in ticked(lakechime)
 
 
 def test_a_feed_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world:
     execution = adopted(platform, subscription, "run-1", None)
     assert execution.start.position < event.position <= execution.end.position
     world.ledger.complete(execution, None)
-    with pytest.raises(NothingNewError, match="nothing came for nightly since step 1"):
+    with pytest.raises(NothingNewError, match="there are no new events for nightly since step 1"):
         adopted(platform, subscription, "run-2", None)
 
 
@@ -115,12 +115,12 @@ def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_olde
     arrive(world, 1, 3)
     assert manual_run(platform, subscription).consumer.key == "day=2013-01-03"
     assert manual_run(platform, subscription).consumer.key == "day=2013-01-01"
-    with pytest.raises(NothingNewError, match="nothing came for daily"):
+    with pytest.raises(NothingNewError, match="there are no new events for daily"):
         adopted(platform, subscription, "run", None)
 
 
 @pytest.mark.parametrize("partition", ["2013-01-09", "2013-01-01/x", None])
 def test_a_partition_that_no_grid_point_stands_for_is_not_told_as_done(platform: Platform, partition: str | None) -> None:
     there = "it has 2013-01-01 to 2013-01-02"
-    with pytest.raises(NotFoundError, match=f"daily has no grid point for partition {partition!r} up to now; {there}"):
+    with pytest.raises(NotFoundError, match=f"daily has no tick of its schedule for partition {partition!r} up to now; {there}"):
         adopted(platform, daily(), "run", partition)

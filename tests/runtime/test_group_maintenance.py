@@ -82,7 +82,7 @@ def test_while_a_type_is_behind_for_longer_than_is_kept_its_streams_table_is_lef
     assert [action.kind for action in plan(files, at, policy, platform.store.now()).actions] == [Kind.COMPACT]
     late = plan(files, at, policy, platform.store.now() + 8 * DAY_MS)
     assert [one.action.kind for one in late.refused] == [Kind.COMPACT]
-    assert late.refused[0].why.startswith("1 types of shop, such as failed, has not read what came since")
+    assert late.refused[0].why.startswith("1 types of shop, such as failed, has not read the rows since")
 
 
 def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of_them(platform: Platform) -> None:

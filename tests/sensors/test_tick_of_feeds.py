@@ -72,7 +72,7 @@ def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platfor
     drop(folder, "a.jsonl", "1", "2")
     execution = one(run_tick(platform, subscription, runs).launches)
     assert (execution.start.feed, execution.end.feed) == (None, FileOffsets({"a.jsonl": 4}))
-    assert execution.reason == f"4 bytes came in a.jsonl of {folder}"
+    assert execution.reason == f"4 new bytes in a.jsonl of {folder}"
     drop(folder, "a.jsonl", "3")
     again = run_tick(platform, subscription, runs)
     assert one(again.launches).end == execution.end
@@ -111,7 +111,7 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     first = completed(world, run_tick(platform, subscription, runs, asked=asked))
     assert (first.end.feed, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
     left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
-    assert first.reason == f"6 bytes came in a.jsonl of {folder}; {left}"
+    assert first.reason == f"6 new bytes in a.jsonl of {folder}; {left}"
     second = completed(world, run_tick(platform, subscription, runs, asked=asked))
     assert (second.end.feed, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
@@ -146,7 +146,7 @@ def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platf
     drop(folder, "a.jsonl", "1")
     execution = adopted(platform, subscription, "run-1", None)
     assert (execution.end.feed, execution.run_id) == (FileOffsets({"a.jsonl": 2}), "run-1")
-    assert execution.reason == f"a person asked for it; 2 bytes came in a.jsonl of {folder}"
+    assert execution.reason == f"a person asked for it; 2 new bytes in a.jsonl of {folder}"
     world.ledger.complete(execution, None)
     (folder / "a.jsonl").write_text("")
     with pytest.raises(ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"):

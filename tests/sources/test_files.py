@@ -25,7 +25,7 @@ def test_a_file_is_read_up_to_its_last_whole_line(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b'{"id":1}\n{"id":2}\n{"id"')
     look = feed.look(None)
     assert look.end == FileOffsets({"a.jsonl": 18})
-    assert look.came == f"18 bytes came in a.jsonl of {feed.folder}"
+    assert look.came == f"18 new bytes in a.jsonl of {feed.folder}"
     assert look.rest == "5 bytes at the end of a.jsonl wait for the end of their line"
     (feed.folder / "a.jsonl").open("ab").write(b":3}\n")
     look = feed.look(look.end)
@@ -40,7 +40,7 @@ def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(feed:
     (feed.folder / "c.jsonl").write_bytes(b"333\n")
     look = feed.look(checkpoint)
     assert look.end == FileOffsets({"a.jsonl": 2, "b.jsonl": 3, "c.jsonl": 4})
-    assert look.came == f"7 bytes came in 2 files of {feed.folder}"
+    assert look.came == f"7 new bytes in 2 files of {feed.folder}"
 
 
 def test_a_pattern_may_go_into_folders(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_file_that_shrank_needs_a_person_and_hides_no_other(feed: FilesFeed) -
 def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(feed: FilesFeed) -> None:
     (feed.folder / "a.jsonl").write_bytes(b'{"id":1,"name":"x"}\n')
     (problem,) = feed.look(FileOffsets({"a.jsonl": 9})).problems
-    assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was written anew" in problem
+    assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was rewritten" in problem
 
 
 def test_a_name_that_is_no_text_is_told(feed: FilesFeed) -> None:

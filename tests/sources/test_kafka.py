@@ -63,7 +63,7 @@ def test_partitions_that_grew_are_a_finding_where_messages_tell_no_position(topi
     first = look_at(topics)
     topics.grow("orders", 3)
     (problem,) = look_at(topics, first, is_ordered_by_position=False).problems
-    assert problem.startswith(f"{topics.named('orders')} was read with 1 partitions, and has 3 now: its messages tell no position")
+    assert problem.startswith(f"{topics.named('orders')} was read with 1 partitions, and has 3 now: its messages hold no position")
 
 
 @pytest.mark.services
@@ -92,7 +92,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topic
     (problem,) = look_at(topics, between).problems
     (now,) = (topic_id for topic_id, topic in checkpoint_of(look_at(topics)).topics.items() if topic.name == topics.named("orders"))
     (before,) = (topic_id for topic_id, topic in checkpoint_of(first).topics.items() if topic.name == topics.named("orders"))
-    assert problem.startswith(f"{topics.named('orders')} was made anew: it was read with id {before} up to [0]@2, and has id {now} now")
+    assert problem.startswith(f"{topics.named('orders')} was created again: it was read with id {before} up to [0]@2, and has id {now} now")
 
 
 @pytest.mark.services
@@ -138,7 +138,7 @@ def test_an_option_that_the_environment_does_not_have_is_named() -> None:
 
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
     look = judged(FEED, KafkaOffsets(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
-    assert look == Look(end=KafkaOffsets({"A": TopicOffsets("orders", {0: 9})}), came="orders[0] came from offset 5 to 9")
+    assert look == Look(end=KafkaOffsets({"A": TopicOffsets("orders", {0: 9})}), came="orders[0]: new offsets 5 to 9")
 
 
 def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:

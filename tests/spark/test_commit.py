@@ -17,13 +17,13 @@ from lakechime_dagster.spark.commit import (
     Target,
     append,
     append_nothing,
+    as_commit_of,
     commit,
     create_if_missing,
     is_own,
     merge,
     replace_all,
     replace_partitions,
-    stamped,
 )
 from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
@@ -108,7 +108,7 @@ def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: 
     """The broken twin of law 13: what the check above would see if the transaction's version were not the step."""
     for attempt in (1, 2):
         twin = replace(make_commit_metadata(1), step=10 + attempt)
-        with stamped(spark, twin):
+        with as_commit_of(spark, twin):
             append(frame(spark, (1, "a", "x")), target)
     assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]
 

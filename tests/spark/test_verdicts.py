@@ -101,7 +101,7 @@ def test_a_table_that_was_partitioned_anew_within_the_range_is_read_whole(source
     write(source.location, rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
     source.write((8, "b"))
     judgement = judge(source.range(3), source.log)
-    assert (judgement.verdict, judgement.note) == (Verdict.RECREATED, "the table was partitioned anew")
+    assert (judgement.verdict, judgement.note) == (Verdict.RECREATED, "the partitioning of the table was changed")
     assert judge(source.range(4), source.log).verdict is Verdict.CONTIGUOUS
     assert judge(source.range(0, 3), source.log).verdict is Verdict.CONTIGUOUS
 

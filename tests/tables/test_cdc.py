@@ -136,7 +136,7 @@ WRONG = [
         "CDCMerge, except_column_list: goes without column_list",
     ),
     (lambda: orders("a." + "b" * 120), "name: has 122 characters; use at most 119"),
-    (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for what tables that follow"),
+    (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for the state of CDC tables"),
     (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the messages of tables that follow"),
     (lambda: JsonLines("s3://bucket/in"), "JsonLines, folder: 's3://bucket/in' is no folder of this machine, or mounted there"),
     (lambda: JsonLines("in", pattern="../*.jsonl"), "JsonLines, pattern: '../*.jsonl' is no pattern of names below the folder"),

@@ -286,7 +286,7 @@ SQL = [
     ),
     (
         groups(f"SELECT f.dest, 1 FROM {JOIN} GROUP BY f.dest", ["dest"]),
-        "a change of bronze.weather does not tell 'dest': read bronze.weather as",
+        "a change of bronze.weather does not determine 'dest': read bronze.weather as",
     ),
     (
         groups("SELECT w.o, 1 FROM bronze.flights f LEFT JOIN bronze.weather w ON f.o = w.o GROUP BY w.o", ["o"]),
@@ -313,7 +313,7 @@ SQL = [
         days("SELECT date_add(flight_date, 1) AS flight_date FROM bronze.flights"),
         "takes the partition column 'flight_date' from DATE_ADD(flight_date, 1)",
     ),
-    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not tell 'flight_date'"),
+    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not determine 'flight_date'"),
     (
         days("SELECT max(flight_date) AS flight_date, o FROM bronze.flights GROUP BY o"),
         "takes the partition column 'flight_date' from MAX(flight_date), and not from the inputs' column of the same name",
@@ -336,7 +336,7 @@ SQL = [
     ),
     (
         days("SELECT o, flight_date FROM x.y UNION ALL (SELECT * FROM bronze.flights)", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
-        "cannot tell which columns SELECT * FROM bronze.flights brings to the UNION: name them",
+        "cannot know which columns SELECT * FROM bronze.flights brings to the UNION: name them",
     ),
     (
         days("SELECT o, flight_date FROM x.y UNION ALL SELECT o FROM bronze.flights", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),

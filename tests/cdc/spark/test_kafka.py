@@ -163,7 +163,7 @@ def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading
         reading.frame(end)
     reading.topics.create("orders")
     reading.topics.send("orders", "b")
-    with pytest.raises(FeedUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was made anew"):
+    with pytest.raises(FeedUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was created again"):
         reading.frame(end)
 
 

@@ -58,7 +58,7 @@ def test_a_java_that_only_fails_is_skipped(tmp_path: Path) -> None:
     fit = make_java(tmp_path / "fit", "17.0.2")
     java = find_java(environ={"PATH": f"{broken / 'bin'}:{fit / 'bin'}"}, places=(), bundled=False)
     assert java.home == fit
-    assert java.skipped[0].endswith("which does not tell its version")
+    assert java.skipped[0].endswith("which does not report its version")
 
 
 def test_without_any_java_the_message_names_the_package_to_install(tmp_path: Path) -> None:
