@@ -77,7 +77,7 @@ def rows_of_table(
     """
     read = read_range(spark, log, range_)
     is_anew = _is_made_anew(range_, read)
-    if not (read.is_first or is_anew) and (read.images is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
+    if not (read.is_first or is_anew) and (read.changes is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
         raise _refusal(job, feed, range_, read, commit_metadata)
     told = SourceResult(
         alias=_PAYLOAD,

@@ -99,7 +99,7 @@ class Slices:
             start_uid=self.end.table_uid,
         )
         read = read_range(self.spark, self.log, range_)
-        rows = read.end if read.is_first else read.images
+        rows = read.end if read.is_first else read.changes
         if rows is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES, ReadMethod.WHOLE):
             why = read.note or f"commits of it do more than append ({read.method.value})"
             remedy = (

@@ -36,6 +36,11 @@ class Input:
     key_columns: Mapping[str, Column] = field(default_factory=dict)
 
     @property
+    def changes(self) -> DataFrame | None:
+        """The changed rows of its range (`RangeRead.changes`)."""
+        return None if self.read is None else self.read.changes
+
+    @property
     def is_changed(self) -> bool:
         """Whether rows of it changed that affect the target."""
         return self.read is not None and self.read.method is not ReadMethod.NOTHING
@@ -157,7 +162,7 @@ def is_from_nothing(job: TableJob, one: Input) -> bool:
 def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
     """The changed rows of each input read as changes, with those that it rejoins, and the keys that they answer for."""
     if not job.keys:
-        stale = [one for one in inputs if one.is_changed and one.read and one.read.images is not None and not one.read.only_appends]
+        stale = [one for one in inputs if one.is_changed and one.changes is not None and one.read and not one.read.only_appends]
         if stale:
             return whole(inputs, f"{stale[0].job.table} changed rows, which a target without keys cannot merge: it is replaced")
     frames = _ends(inputs)
@@ -188,10 +193,10 @@ def groups_work(inputs: Sequence[Input], columns: Sequence[str], hold: Hold) -> 
         if read is None or one.job.mode is not ReadMode.CHANGES or read.method is ReadMethod.NOTHING:
             continue
         mapping = one.source_columns(columns)
-        if read.images is None or not mapping:
-            why = "is read from nothing" if read.images is None else f"has no column for {', '.join(columns)}"
+        if read.changes is None or not mapping:
+            why = "is read from nothing" if read.changes is None else f"has no column for {', '.join(columns)}"
             return whole(inputs, f"{one.job.table} {why}: all groups are computed")
-        scopes.append((tuple(mapping), hold(touched(read.images, [source.alias(name) for name, source in mapping.items()]))))
+        scopes.append((tuple(mapping), hold(touched(read.changes, [source.alias(name) for name, source in mapping.items()]))))
     if not scopes:
         nothing = inputs[0].end.select(*[F.lit(None).alias(name) for name in columns]).limit(0)
         return Work(frames=_within(inputs, empty := Scope(columns=tuple(columns), values=nothing)), scope=empty)
@@ -232,12 +237,12 @@ def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Colum
     named = {f"__key_{i}": source for i, source in enumerate(mapping.values())}
     end = one.end.withColumns(named)
     keys = list(named)
-    images = one.read.images.withColumns(named) if one.read is not None and one.read.images is not None else None
-    values = None if images is None or not keys else hold(images.select(*keys).distinct())
-    frame = end.limit(0) if images is None else _net_rows(one, end, images, values)
+    changes = None if one.changes is None else one.changes.withColumns(named)
+    values = None if changes is None or not keys else hold(changes.select(*keys).distinct())
+    frame = end.limit(0) if changes is None else _net_rows(one, end, changes, values)
     if partner is not None and partner.read is not None and partner.read.method is not ReadMethod.NOTHING:
         on = list(one.job.on)
-        partner_rows = partner.read.images if partner.read.images is not None else partner.end
+        partner_rows = partner.end if partner.changes is None else partner.changes
         again = narrowed(end, touched(partner_rows, [column(name) for name in on]), {name: column(name) for name in on})
         again_keys = again.select(*keys).distinct()
         known = values
@@ -250,7 +255,7 @@ def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Colum
     return frame.drop(*keys), renamed
 
 
-def _net_rows(one: Input, end: DataFrame, images: DataFrame, values: DataFrame | None) -> DataFrame:
+def _net_rows(one: Input, end: DataFrame, changes: DataFrame, values: DataFrame | None) -> DataFrame:
     """What the changed rows of an input, whose target keys are the `values`, are at the end snapshot.
 
     Where its writer guarantees the key, the change feed has the net rows. Else rows with a changed key are looked up in
@@ -261,17 +266,17 @@ def _net_rows(one: Input, end: DataFrame, images: DataFrame, values: DataFrame |
     assert read is not None
     columns = [column(name) for name in end.columns]
     if read.only_appends:
-        return images.where(F.col(CHANGE) == 1).select(*columns)
+        return changes.where(F.col(CHANGE) == 1).select(*columns)
     if one.job.keys and set(one.job.keys) <= set(one.end.columns):
-        return net_changes(images, one.job.keys)[0].select(*columns)
+        return net_changes(changes, one.job.keys)[0].select(*columns)
     assert values is not None  # changed rows are merged by key, or not at all
     keys = values.columns
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
     if one.job.range is not None and one.job.range.only is not None:
-        found = net_changes(images.where(has_key), keys)[0].select(*columns)
+        found = net_changes(changes.where(has_key), keys)[0].select(*columns)
     else:
         found = narrowed(end, values.where(has_key), {key: F.col(key) for key in keys})
-    keyless, whole_row = images.where(~has_key), end.columns
+    keyless, whole_row = changes.where(~has_key), end.columns
     if not is_comparable(end.schema):
         keyless, whole_row = keyless.withColumn("__row", comparable_row(keyless, end.columns)), ["__row"]
     return found.unionByName(net_changes(keyless, whole_row)[0].select(*columns))
@@ -334,16 +339,16 @@ def _reads_changes(job: TableJob, one: Input) -> bool:
 
 def _ordered(one: Input, spans: Sequence[Span]) -> Input:
     read = one.read
-    if not spans or (read is not None and read.images is None):
+    if not spans or (read is not None and read.changes is None):
         return one
     rows = _rows(one.end, spans).withColumns({CHANGE: F.lit(1), VERSION: F.lit(BEFORE).cast("long")})
     if read is None:
         location = one.job.location
         read = RangeRead(location=location, version=one.version, method=ReadMethod.ORDERED, verdict=Verdict.CONTIGUOUS, end=one.end)
-        return replace(one, read=replace(read, images=rows))
-    assert read.images is not None
+        return replace(one, read=replace(read, changes=rows))
+    assert read.changes is not None
     method = ReadMethod.ORDERED if read.method is ReadMethod.NOTHING else read.method
-    return replace(one, read=replace(read, method=method, images=read.images.unionByName(rows), only_appends=False, files=()))
+    return replace(one, read=replace(read, method=method, changes=read.changes.unionByName(rows), only_appends=False, files=()))
 
 
 def _rows(frame: DataFrame, spans: Iterable[Span]) -> DataFrame:

@@ -346,8 +346,8 @@ class ReadMethod(StrEnum):
 class RangeRead:
     """A range of one source, ready to be computed on.
 
-    `end` is the whole source pinned at snapshot `version`. `images` is None when the source is read whole: from
-    nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`). `files` hold the images of LOG_FILES.
+    `end` is the whole source pinned at snapshot `version`. `changes` is None when the source is read whole: from
+    nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`). `files` hold the changes of LOG_FILES.
     """
 
     location: str
@@ -355,7 +355,7 @@ class RangeRead:
     method: ReadMethod
     verdict: Verdict
     end: DataFrame
-    images: DataFrame | None = None
+    changes: DataFrame | None = None
     commits: int = 0
     data_commits: int = 0
     note: str = ""
@@ -365,7 +365,7 @@ class RangeRead:
 
     @property
     def must_replace(self) -> bool:
-        return self.images is None and not self.is_first
+        return self.changes is None and not self.is_first
 
 
 def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:
@@ -390,7 +390,7 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
         TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted that cannot be separated.
     """
     read = _read(spark, log, range_, judge(range_, log))
-    if range_.only is not None and read.images is None:
+    if range_.only is not None and read.changes is None:
         why = f"the rows of matching commits alone cannot be read ({read.verdict.value}: {read.note})"
         remedy = "seek the trigger past them, or declare it without only_matching"
         raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
@@ -416,14 +416,14 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     data = judgement.data_commits
     read = replace(read, only_appends=all(commit.only_appends for commit in data))
     if not data:
-        return replace(read, method=ReadMethod.NOTHING, images=_nothing(read.end))
+        return replace(read, method=ReadMethod.NOTHING, changes=_nothing(read.end))
     gone = missing_files(spark, log.location, _files_at_risk(judgement))
     if gone:
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
     if read.only_appends:
         files = tuple(file for commit in data for file in commit.added)
-        images = _imaged(files_frame(spark, log.location, judgement.version, files), 1)
-        return replace(read, method=ReadMethod.LOG_FILES, images=images, files=files)
+        changes = _as_changes(files_frame(spark, log.location, judgement.version, files), 1)
+        return replace(read, method=ReadMethod.LOG_FILES, changes=changes, files=files)
     has_change_feed = _has_change_feed(log, judgement, range_)
     if judgement.only is not None and not has_change_feed:
         return replace(read, note="without a change feed only commits that append can be read alone")
@@ -432,19 +432,19 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
     if not _keeps_columns(spark, log.location, judgement, range_):
         return replace(read, verdict=Verdict.EXPIRED, note="columns were renamed, dropped or given another type within the range")
     if has_change_feed:
-        images = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
+        changes = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
         if judgement.only is not None:
-            images = images.where(F.col(VERSION).isin([commit.version for commit in data]))
-        return replace(read, method=ReadMethod.CHANGE_FEED, images=images)
+            changes = changes.where(F.col(VERSION).isin([commit.version for commit in data]))
+        return replace(read, method=ReadMethod.CHANGE_FEED, changes=changes)
     removed, added = _replaced_files(since_first_change(judgement.commits))
     gone = missing_files(spark, log.location, [file.path for file in removed])  # also what maintenance moved within the range
     if gone:
         return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
-    images = _version_diff(spark, log.location, judgement, removed, added)
-    if images is None:
+    changes = _version_diff(spark, log.location, judgement, removed, added)
+    if changes is None:
         note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
         return replace(read, verdict=Verdict.EXPIRED, note=note)
-    return replace(read, method=ReadMethod.VERSION_DIFF, images=images)
+    return replace(read, method=ReadMethod.VERSION_DIFF, changes=changes)
 
 
 def require_files(spark: SparkSession, log: TableLog, version: int, later: Iterable[TableCommit]) -> None:
@@ -455,11 +455,11 @@ def require_files(spark: SparkSession, log: TableLog, version: int, later: Itera
         raise TableUnreadableError(f"{log.shown_location}: {what}")
 
 
-def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+def net_changes(changes: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
     """The net state of changed keys, and the keys that are net deleted, by each key's last version in the range."""
     by_key = Window.partitionBy(*[column(key) for key in keys])
     last = (
-        images.withColumn("__last", F.max(VERSION).over(by_key))
+        changes.withColumn("__last", F.max(VERSION).over(by_key))
         .where(F.col("__last") == F.col(VERSION))
         .withColumn("__became", F.max(CHANGE).over(by_key))
     )
@@ -468,16 +468,16 @@ def net_changes(images: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, Data
     return upserts, deletes
 
 
-def touched(images: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def touched(changes: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """The distinct values that rows of the range have or had."""
-    return images.select(*columns).distinct()
+    return changes.select(*columns).distinct()
 
 
 def _nothing(end: DataFrame) -> DataFrame:
-    return _imaged(end.limit(0), 1)
+    return _as_changes(end.limit(0), 1)
 
 
-def _imaged(rows: DataFrame, change: int) -> DataFrame:
+def _as_changes(rows: DataFrame, change: int) -> DataFrame:
     return rows.withColumn(CHANGE, F.lit(change)).withColumn(VERSION, F.lit(0).cast("long"))
 
 
@@ -509,7 +509,7 @@ def _version_diff(
     new = files_frame(spark, location, judgement.version, added)
     if old.columns != new.columns:
         old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
-    return _imaged(new.exceptAll(old), 1).unionByName(_imaged(old.exceptAll(new), -1))
+    return _as_changes(new.exceptAll(old), 1).unionByName(_as_changes(old.exceptAll(new), -1))
 
 
 def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], list[FileAction]]:

@@ -144,7 +144,7 @@ class Attempt:
 
     def run(self) -> TableResult:
         with self._phase("read"):
-            inputs = [self._kept_images(one) for one in with_ordered(self.job, open_inputs(self.spark, self.job, self.open_log))]
+            inputs = [self._kept_changes(one) for one in with_ordered(self.job, open_inputs(self.spark, self.job, self.open_log))]
             work = self._kept_rows(self._as_stored(self._work(inputs)))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
@@ -290,10 +290,10 @@ class Attempt:
             return computed
         return narrowed(computed, scope.values, {name: column(name) for name in scope.columns})
 
-    def _kept_images(self, one: Input) -> Input:
-        if one.read is None or one.read.images is None:
+    def _kept_changes(self, one: Input) -> Input:
+        if one.read is None or one.read.changes is None:
             return one
-        return replace(one, read=replace(one.read, images=self._keep(one.read.images)))
+        return replace(one, read=replace(one.read, changes=self._keep(one.read.changes)))
 
     def _kept_rows(self, work: Work) -> Work:
         frames = {alias: self._keep(work.frames[alias]) if alias in work.narrowed else work.frames[alias] for alias in work.frames}
@@ -312,9 +312,9 @@ class Attempt:
         """The rows of an input read as changes that this execution rests on: what it was given row by row, else what changed."""
         if one.job.mode is not ReadMode.CHANGES:
             return 0
-        if one.job.alias in work.narrowed or (one.is_changed and one.read is not None and one.read.images is None):
+        if one.job.alias in work.narrowed or (one.is_changed and one.changes is None):
             return work.frames[one.job.alias].count()
-        return one.read.images.count() if one.is_changed and one.read is not None and one.read.images is not None else 0
+        return one.changes.count() if one.is_changed and one.changes is not None else 0
 
     def _watermark(self, rows: DataFrame, work: Work) -> int | None:
         """The newest event time, in milliseconds, among the rows and before; among the rows alone where they are all of the table."""

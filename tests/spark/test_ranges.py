@@ -57,9 +57,9 @@ def play(source: Source, actions: list[tuple[str, Any, Any]]) -> None:
 
 def images(read: RangeRead) -> Counter[Row]:
     """Per row, how many more there are at the end than at the start."""
-    assert read.images is not None
+    assert read.changes is not None
     total: Counter[Row] = Counter()
-    for row in read.images.select("p", "k", "v", CHANGE).collect():
+    for row in read.changes.select("p", "k", "v", CHANGE).collect():
         total[tuple(row)[:3]] += row[CHANGE]
     return Counter({row: count for row, count in total.items() if count})
 
@@ -76,8 +76,8 @@ def difference(source: Source, start: int, end: int) -> Counter[Row]:
 
 def applied(source: Source, start: int, read: RangeRead) -> list[Row]:
     """The rows of the start with the net changes by key put on them."""
-    assert read.images is not None
-    upserts, deletes = net_changes(read.images, ["k"])
+    assert read.changes is not None
+    upserts, deletes = net_changes(read.changes, ["k"])
     state = {row[1]: row for row in read_rows(source.location, start)}
     for row in deletes.collect():
         state.pop(row["k"], None)
