@@ -153,8 +153,7 @@ def open_dry_platform() -> Platform:
     settings = load_settings()
     engine = open_engine(settings.store_url)
     if current_version(engine) is None:
-        engine = memory_engine()
-        upgrade(engine)
+        return Platform(settings, *_parts(_empty_store(), settings.deployment))
     check(engine)
     return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment))
 
@@ -165,14 +164,17 @@ def open_platform_without_store() -> tuple[Platform, str]:
     try:
         engine = open_engine(settings.store_url)
         if current_version(engine) is not None:
-            check(engine)
-            return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), ""
+            return open_dry_platform(), ""
         why = "there is no store yet"
     except (StoreUnreachableError, StoreVersionError) as error:
         why = str(error)
+    return Platform(settings, *_parts(_empty_store(), settings.deployment)), why
+
+
+def _empty_store() -> SqlDCEStore:
     engine = memory_engine()
     upgrade(engine)
-    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment)), why
+    return SqlDCEStore(engine)
 
 
 @lru_cache(maxsize=8)
