@@ -99,8 +99,8 @@ class TableAbsentError(TableUnreadableError):
     """There is no table where it is said to be, or not yet."""
 
 
-class FeedUnreadableError(LakeChimeError):
-    """A feed of messages cannot be asked, or no longer holds what it said that it holds."""
+class MessagesUnreadableError(LakeChimeError):
+    """A source of messages cannot be asked, or no longer holds what it said that it holds."""
 
 
 class SourceUnreadableError(LakeChimeError):

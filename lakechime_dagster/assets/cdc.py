@@ -41,8 +41,8 @@ def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> 
         DeclarationError: its envelope cannot be read by what is declared of it.
     """
     _check_envelope(table)
-    kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
-    metadata = {**_metadata(table, subscription), "source": str(table.feed), "envelope": type(table.envelope).__name__}
+    kinds = (*KINDS, "kafka") if isinstance(table.source, KafkaTopic) else KINDS
+    metadata = {**_metadata(table, subscription), "source": str(table.source), "envelope": type(table.envelope).__name__}
     given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
@@ -186,7 +186,7 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     problems = beyond(found, limits)
     numbers = {
         **{f"lag of the {name} in seconds": lag for name, lag in found.lags.items()},
-        "unread in the feed": sum(found.unread.values()),
+        "unread in the source": sum(found.unread.values()),
         "rows waiting": found.waiting,
         "rows quarantined": found.quarantined,
     }

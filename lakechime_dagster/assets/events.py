@@ -247,12 +247,12 @@ OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition"
 
 
 def event_asset(lake: Lake, table: EventTable, subscription: Subscription) -> dg.AssetsDefinition:
-    """The asset of a stream's table; it depends on the table, or on the topic or folder outside of the lake, that is its feed."""
-    kinds = (*KINDS, "kafka") if isinstance(table.feed, KafkaTopic) else KINDS
+    """The asset of a stream's table; it depends on the table, or on the topic or folder outside of the lake, that is its source."""
+    kinds = (*KINDS, "kafka") if isinstance(table.source, KafkaTopic) else KINDS
     metadata = {
         "waits for": subscription.condition,
         "dagster/table_name": table.name,
-        "source": str(table.feed),
+        "source": str(table.source),
         "type by": "$." + ".".join(table.type_field),
     }
     given = declared(lake, table, metadata, kinds)

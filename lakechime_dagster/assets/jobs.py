@@ -19,7 +19,7 @@ from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
-from lakechime_dagster.tables.sources import FeedTable, JsonLines, TableRows
+from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
@@ -41,7 +41,7 @@ def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, froze
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
-        feed=table.feed if isinstance(table, FeedTable) and not isinstance(table.feed, TableRows) else None,
+        source=table.source if isinstance(table, MessageTable) and not isinstance(table.source, TableRows) else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
@@ -153,17 +153,17 @@ def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
     )
 
 
-def _fed(lake: Lake, table: FeedTable, running: RunningExecution) -> dict[str, Any]:
-    """What is asked of Spark for any table that holds what a feed brings, between the checkpoints of the claim."""
+def _fed(lake: Lake, table: MessageTable, running: RunningExecution) -> dict[str, Any]:
+    """What is asked of Spark for any table that holds what a source brings, between the checkpoints of the claim."""
     folder = ""
-    if isinstance(table.feed, JsonLines):
-        folder = str(in_project(table.feed.folder))
-    elif isinstance(table.feed, TableRows):
-        folder = running.platform.location(table.feed.name, lake.table(table.feed.name).location)
+    if isinstance(table.source, JsonLines):
+        folder = str(in_project(table.source.folder))
+    elif isinstance(table.source, TableRows):
+        folder = running.platform.location(table.source.name, lake.table(table.source.name).location)
     return {
         "name": table.name,
         "location": running.platform.location(table.name, table.location),
-        "feed": table.feed,
+        "source": table.source,
         "folder": folder,
         "comment": table.description,
         **_tried(running),

@@ -189,8 +189,8 @@ def superseded(running: RunningExecution, result: TableResult) -> str:
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:
-    """What was read, as sentences: of tables, or of a feed between the checkpoints of the claim."""
-    end, start = running.execution.end.feed, running.execution.start.feed
+    """What was read, as sentences: of tables, or of a source between the checkpoints of the claim."""
+    end, start = running.execution.end.offsets, running.execution.start.offsets
     if end is None:
         return [range_sentence(source) for source in result.sources]
     found = spans_between(start, end)

@@ -23,7 +23,7 @@ from lakechime_dagster.assets.jobs import job_of
 from lakechime_dagster.assets.partitions import check_inputs, input_deps, levels_text, partitions_of, shared_with, with_signature
 from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
 from lakechime_dagster.dce.events import TableFormat, version_of
-from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, MessagesUnreadableError, NotFoundError, TableUnreadableError
 from lakechime_dagster.governance.store import draft_misfit
 from lakechime_dagster.lineage.declared import record_declared
 from lakechime_dagster.lineage.recording import LineageToKeep
@@ -224,13 +224,13 @@ def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, A
 def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, Any]:
     """How far the table is behind its inputs now: commits since the claim, and seconds since the last one consumed.
 
-    Of one that reads a feed, what that holds beyond the claim.
+    Of one that reads a source, what that holds beyond the claim.
     """
-    if running.subscription.feed is not None:
+    if running.subscription.source is not None:
         try:
-            return {"waiting in the feed": opened(running.subscription).look(running.execution.end.feed).came or "nothing"}
-        except FeedUnreadableError as error:  # the run is done: the problem is shown instead
-            return {"waiting in the feed": str(error)}
+            return {"waiting in the source": opened(running.subscription).look(running.execution.end.offsets).came or "nothing"}
+        except MessagesUnreadableError as error:  # the run is done: the problem is shown instead
+            return {"waiting in the source": str(error)}
     behind = 0
     for name in table.inputs:
         end = running.execution.end.sources.get(name)

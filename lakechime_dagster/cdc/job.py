@@ -15,11 +15,11 @@ from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
 from lakechime_dagster.cdc.state import StateRow, TableSchema
 from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.dce.snapshots import TableSize
-from lakechime_dagster.sources.source import FeedJob
+from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.spark.job import InputJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, Drift
 from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
-from lakechime_dagster.tables.sources import Feed, shard_columns
+from lakechime_dagster.tables.sources import MessageSource, shard_columns
 from lakechime_dagster.triggers.consumers import Checkpoint
 
 
@@ -95,9 +95,9 @@ def format_of(table: BronzeTable) -> MessageFormat:
         keys=table.keys,
         types=dict(table.schema.types or {}),
         heartbeats=table.heartbeats,
-        transactions=table.feed.transactions,
-        only=TableFilter(table.feed.database, table.feed.table),
-        shards=table.feed.shards,
+        transactions=table.source.transactions,
+        only=TableFilter(table.source.database, table.source.table),
+        shards=table.source.shards,
         is_typed_elsewhere=table.is_typed_elsewhere,
     )
 
@@ -166,8 +166,8 @@ def _times(truncations: Iterable[StateRow]) -> dict[tuple[str, Order], int | Non
 
 
 @dataclass(frozen=True, kw_only=True)
-class BronzeJob(FeedJob):
-    """One execution of a table that holds the messages of a feed, which are read by their format."""
+class BronzeJob(SourceJob):
+    """One execution of a table that holds the messages of a source, which are read by their format."""
 
-    feed: Feed
+    source: MessageSource
     format: MessageFormat

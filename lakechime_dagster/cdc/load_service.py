@@ -226,7 +226,7 @@ def messages_form(task: LoadTask) -> Form:
     """The form of a table's rows, by the newest message that reports one.
 
     Raises:
-        UnrepairableError: there is none, several tables feed this one, or rows that are read have no order among its messages.
+        UnrepairableError: there is none, several tables source this one, or rows that are read have no order among its messages.
     """
     from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, texts
 
@@ -245,7 +245,7 @@ def messages_form(task: LoadTask) -> Form:
     told = bronze.query(exp.select(column("source"), newest).from_(TABLE).where(is_change, own).group_by(column("source")))
     if len(told) > 1:
         names = ", ".join(sorted(row["source"] for row in told))
-        raise UnrepairableError(f"{task.name}: several tables feed it ({names}), and a key is not known to be of one")
+        raise UnrepairableError(f"{task.name}: several tables source it ({names}), and a key is not known to be of one")
     found = bronze.select(*MESSAGE, where=(texts("op", "c", "u", "r"), known("value"), own), newest=("timestamp", "offset"), limit=1)
     if not found:
         raise UnrepairableError(

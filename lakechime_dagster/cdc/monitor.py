@@ -46,7 +46,7 @@ class KeepingUp:
     """What was measured of a table.
 
     Attributes:
-        unread: By file in bytes, or by partition in messages, what the feed holds and the table of messages does not.
+        unread: By file in bytes, or by partition in messages, what the source holds and the table of messages does not.
         problems: Why something could not be measured that should be.
         waiting: Rows outside of the table, as nobody sent a column; None where they are too many to be counted.
     """
@@ -148,7 +148,7 @@ class Came:
         outside: How many changes of each source were read of the log, and tell no transaction.
         newest: By source and partition of its topics when the newest change of a transaction was written there.
         unreadable: Messages that cannot be read, of which nobody knows the transaction.
-        has_more: The feed held more than was read of it.
+        has_more: The source held more than was read of it.
     """
 
     changes: Mapping[Within, int]
@@ -223,7 +223,7 @@ def counted(ends: Iterable[End], came: Came, now_ms: int, patience_ms: int) -> C
     """Compare what transactions say they had with what came.
 
     A change that is lacking is lost once each partition of its source has brought a later one, or else once its transaction has ended
-    so long ago. While the feed holds more than was read, it may be there. A message that came again counts once.
+    so long ago. While the source holds more than was read, it may be there. A message that came again counts once.
     """
     ended = list(ends)
     problems = dict(_problems(ended, came, now_ms - patience_ms))

@@ -13,10 +13,10 @@ from lakechime_dagster.cdc.change import REPAIRS
 from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Parsed, Within, counted
 from lakechime_dagster.cdc.record import END, Control, Kind
 from lakechime_dagster.cdc.service import Replica
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.formats.delta_rows import TABLE, column, known, since, texts
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.sources.source import open_feed
+from lakechime_dagster.sources.source import open_source
 from lakechime_dagster.tables.databases import Monitor, tells_position
 from lakechime_dagster.triggers.consumers import spans_between
 from lakechime_dagster.triggers.schedule import DAY_MS
@@ -75,13 +75,13 @@ def _heartbeats(replica: Replica, since_ms: int) -> dict[str, int]:
 
 
 def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
-    """What the feed holds and was not read."""
+    """What the source holds and was not read."""
     bronze = replica.table.bronze
     consumer = replica.consumer(bronze.name)
-    place = consumer.checkpoint.feed if consumer is not None else None
+    place = consumer.checkpoint.offsets if consumer is not None else None
     try:
-        look = open_feed(bronze.feed, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
-    except FeedUnreadableError as error:
+        look = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
+    except MessagesUnreadableError as error:
         problems.append(str(error))
         return {}
     problems += look.problems

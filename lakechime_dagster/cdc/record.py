@@ -533,7 +533,7 @@ _LAST_MS = 253_402_300_799_999  # the end of the year 9999; a time beyond is non
 
 
 class Message(NamedTuple):
-    """A message as a feed holds it.
+    """A message as a source holds it.
 
     Attributes:
         record: What readers read of it.

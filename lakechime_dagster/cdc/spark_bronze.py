@@ -166,7 +166,7 @@ STATISTICS = {LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,
 
 
 def ingest(spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step of a table of messages, as `feeds.step.ingest_step` says; its rows are counted by their kinds."""
+    """One attempt at one step of a table of messages, as `sources.step.ingest_step` says; its rows are counted by their kinds."""
     properties = PROPERTIES | STATISTICS
     return ingest_step(
         spark,
@@ -187,17 +187,17 @@ def bronze_schema() -> StructType:
 
 def _rows(spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
     """The messages between two places; None where there is none."""
-    match job.feed:
+    match job.source:
         case JsonLines():
-            return _of_files(spark, job, job.feed, file_offsets(start), file_offsets(end))
+            return _of_files(spark, job, job.source, file_offsets(start), file_offsets(end))
         case KafkaTopic():
-            return _of_topics(spark, job, job.feed, kafka_offsets(start), kafka_offsets(end))
+            return _of_topics(spark, job, job.source, kafka_offsets(start), kafka_offsets(end))
         case _:
-            assert_never(job.feed)
+            assert_never(job.source)
 
 
-def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
-    messages = read_topics(spark, feed, start, end, job.environment)
+def _of_topics(spark: SparkSession, job: BronzeJob, source: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
+    messages = read_topics(spark, source, start, end, job.environment)
     if messages is None or messages.isEmpty():
         return None
     schema = bronze_schema()
@@ -205,12 +205,12 @@ def _of_topics(spark: SparkSession, job: BronzeJob, feed: KafkaTopic, start: Kaf
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
-def _of_files(spark: SparkSession, job: BronzeJob, feed: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
+def _of_files(spark: SparkSession, job: BronzeJob, source: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
     folder, spans = Path(job.folder), end.spans_after(start)
     check_there(folder, spans)
     if not has_message(folder, spans):
         return None
     parts = tasks(spans, SLICE)
     schema = bronze_schema()
-    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=feed.records, reader=job.format.reader)
+    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=source.records, reader=job.format.reader)
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]

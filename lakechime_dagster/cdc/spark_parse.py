@@ -464,7 +464,7 @@ class Parsed:
         before: What was remembered before the step; None of a table that begins.
         seen: What of the messages concerns more than their own keys.
         known: The same of what was remembered.
-        has_more: The feed held more than was read of it: what comes next may be older than what came, and belong to a snapshot that
+        has_more: The source held more than was read of it: what comes next may be older than what came, and belong to a snapshot that
             has ended.
     """
 
@@ -681,7 +681,7 @@ def spread(messages: DataFrame, read: RangeRead) -> DataFrame:
 def known_until(job: CDCJob, parsed: Parsed) -> int | None:
     """Up to when, in milliseconds, nothing of any source can come any more; None where that is not known.
 
-    That is the newest time of each source less the longest that a transaction lasts. It is not known while the feed holds more: of what
+    That is the newest time of each source less the longest that a transaction lasts. It is not known while the source holds more: of what
     one partition reports, another one may have earlier changes there.
     """
     known, seen = parsed.known, parsed.seen

@@ -439,7 +439,7 @@ class Step:
     def _remember(self, parsed: Parsed, merge: Merge) -> Committed:
         """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
 
-        Now and then what need not be remembered any more is forgotten, though not while the feed holds more, whose times nobody knows.
+        Now and then what need not be remembered any more is forgotten, though not while the source holds more, whose times nobody knows.
         """
         before, known = parsed.before, parsed.known
         rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(parsed.of_sources, STATE_DDL))

@@ -136,10 +136,10 @@ def _document(replica: "Replica") -> Document:
     fed = consumers[bronze.name]
     document: Document = {
         "name": table.name,
-        "source": str(bronze.feed),
+        "source": str(bronze.source),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(table.keys),
-        "checkpoint": str(fed.checkpoint.feed) if fed is not None and fed.checkpoint.feed is not None else None,
+        "checkpoint": str(fed.checkpoint.offsets) if fed is not None and fed.checkpoint.offsets is not None else None,
         "consumers": {subscription: _consumer(consumer) for subscription, consumer in consumers.items()},
         "problems": [],
     }
@@ -364,7 +364,7 @@ def _check_document(replica: "Replica", sample: "Sample", found: "list[Finding]"
     tables = {"messages": replica.bronze, "rows": replica.target, "remembered": replica.state, "refused": replica.quarantine}
     return {
         "table": replica.table.name,
-        "source": str(bronze.feed),
+        "source": str(bronze.source),
         "envelope": type(bronze.envelope).__name__,
         "keys": list(bronze.keys),
         "tables": [
@@ -587,7 +587,7 @@ def _count_transactions(platform: "Platform", table: "CDCTable", since_ms: int |
     from lakechime_dagster.cdc.service import Replica
     from lakechime_dagster.tables.databases import UNDECLARED
 
-    if not table.bronze.feed.transactions:
+    if not table.bronze.source.transactions:
         raise LakeChimeError(f"{table.name} declares no topic of transactions; declare transactions= of its source, as shop.transaction")
     found = transactions_counted(Replica(platform, table), table.monitor or UNDECLARED, since_ms)
     if as_json:

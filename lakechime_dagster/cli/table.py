@@ -194,11 +194,11 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     readers = [one.name for one in tables if not isinstance(one, SourceTable) and table.name in one.inputs]
     facts: dict[str, Any] = {"description": table.description, "owner": table.owner, "readers": readers}
     if isinstance(table, BronzeTable):
-        facts |= {"source": str(table.feed), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
+        facts |= {"source": str(table.source), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
     if isinstance(table, EventTable):
-        facts |= {"inputs": list(table.inputs), "source": str(table.feed), "type_field": "$." + ".".join(table.type_field)}
+        facts |= {"inputs": list(table.inputs), "source": str(table.source), "type_field": "$." + ".".join(table.type_field)}
     if isinstance(table, CDCTable):
-        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.feed)}
+        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.source)}
     if isinstance(table, LakeTable):
         trigger = str(table.trigger) if table.trigger else None
         facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "refresh": table.refresh.value, "trigger": trigger}

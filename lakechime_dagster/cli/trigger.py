@@ -361,7 +361,7 @@ def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
 
 def _snapshots(consumer: "ConsumerRow") -> str:
     tables = [f"{table}@{checkpoint.snapshot_id}" for table, checkpoint in consumer.checkpoint.sources.items()]
-    return ", ".join([*tables, *([str(consumer.checkpoint.feed)] if consumer.checkpoint.feed is not None else [])])
+    return ", ".join([*tables, *([str(consumer.checkpoint.offsets)] if consumer.checkpoint.offsets is not None else [])])
 
 
 def _resume_from(text: str) -> "StartFrom | None":

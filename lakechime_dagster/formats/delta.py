@@ -361,7 +361,7 @@ class DeltaLog:
             (
                 commit_metadata.end
                 for commit_metadata in self._commit_metadata_backwards(self._open(version))
-                if commit_metadata.end.feed is not None
+                if commit_metadata.end.offsets is not None
             ),
             None,
         )

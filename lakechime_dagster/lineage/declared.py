@@ -43,7 +43,7 @@ def copied(target: str, source: str, columns: Mapping[str, str]) -> Statement:
 
 
 def fed(target: str, source: str) -> Statement:
-    """What a table takes from a feed whose fields nobody has declared."""
+    """What a table takes from a source whose fields nobody has declared."""
     return Statement(target=target, inputs=(source,))
 
 
@@ -80,10 +80,10 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
             columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
             of_messages = messages_of(table.bronze.name, source_of(table.bronze), columns.values())
             told = [following(table.name, table.bronze.name, columns, table.keys), of_messages]
-        case EventTable(feed=TableRows() as rows):
+        case EventTable(source=TableRows() as rows):
             told = [copied(table.name, rows.name, {PAYLOAD: rows.payload})]
         case BronzeTable() | EventTable():
-            told = [fed(table.name, feed_of(table))]
+            told = [fed(table.name, dataset_of_source(table))]
         case _:
             return
     _record(running, told, (table.owner,) if table.owner else ())
@@ -129,16 +129,16 @@ def _there(table: CDCTable, name: str) -> str:
 
 
 def source_of(table: BronzeTable) -> str:
-    """The name of the database's table outside of the lake; where nothing tells it, that of its messages' feed."""
+    """The name of the database's table outside of the lake; where nothing tells it, that of its messages' source."""
     database = table.schema.read_from
     if database is None:
-        return feed_of(table)
+        return dataset_of_source(table)
     return f"{'postgres' if database.is_postgres else 'mysql'}/{'.'.join(database.source_table)}"
 
 
-def feed_of(table: BronzeTable | EventTable) -> str:
-    """The name of a feed as OpenLineage has it; a table that is one has its own."""
-    match table.feed:
+def dataset_of_source(table: BronzeTable | EventTable) -> str:
+    """The name of a source as OpenLineage has it; a table that is one has its own."""
+    match table.source:
         case KafkaTopic(topic=topic, bootstrap=bootstrap):
             return f"kafka://{bootstrap.split(',')[0]}/{topic}"
         case TableRows() as rows:
@@ -149,7 +149,7 @@ def feed_of(table: BronzeTable | EventTable) -> str:
 
 def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
     """What a table is fed from outside of the lake, as it is declared: a topic or a folder, and the table of a database behind it."""
-    names = () if isinstance(table.feed, TableRows) else (feed_of(table),)
+    names = () if isinstance(table.source, TableRows) else (dataset_of_source(table),)
     return (*names, source_of(table)) if isinstance(table, BronzeTable) and table.schema.read_from is not None else names
 
 

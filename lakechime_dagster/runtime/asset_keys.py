@@ -30,7 +30,7 @@ def monitor_check_keys(table: CDCTable, *, may_compare: bool = True) -> list[dg.
     That it keeps up; where the topic of transactions is declared that nothing of them is lost; where its database is declared that
     it is the same.
     """
-    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.feed.transactions)
+    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.source.transactions)
     if table.monitor is not None and table.monitor.is_comparing:
         names += [SAME_AS_DATABASE] * may_compare
     return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]

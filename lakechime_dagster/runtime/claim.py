@@ -66,7 +66,7 @@ def adopted(platform: Platform, subscription: Subscription, run_id: str, partiti
 def _wanted(platform: Platform, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> Firing:
     """What a person wants, where there is something to do: new events, or else what the subscription is requested to do."""
     try:
-        return _fed(platform, subscription, row) if subscription.feed is not None else _woken(platform, subscription, row, consumer, key)
+        return _fed(platform, subscription, row) if subscription.source is not None else _woken(platform, subscription, row, consumer, key)
     except NothingNewError:
         firing = platform.evaluator.requested(subscription, row)
         if firing is None:
@@ -92,7 +92,7 @@ def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow,
 
 
 def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> Firing:
-    """The same where the subscription's feed holds more, whatever the pace at which it is asked."""
+    """The same where the subscription's source holds more, whatever the pace at which it is asked."""
     asked = ask(platform, subscription, row)
     hold(platform, row, asked)
     if asked.held:

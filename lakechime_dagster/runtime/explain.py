@@ -47,12 +47,12 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
 
 
 def _decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, at_ms: int | None) -> Decision:
-    if subscription.feed is None:
+    if subscription.source is None:
         return platform.evaluator.evaluate(subscription, row, at_ms=at_ms)
     if at_ms is None:
         return ask(platform, subscription, row).decision
     return Decision(
-        trigger=subscription.name, fires=False, reasons=(f"what {subscription.feed} held then is not kept; ask without a time",)
+        trigger=subscription.name, fires=False, reasons=(f"what {subscription.source} held then is not kept; ask without a time",)
     )
 
 

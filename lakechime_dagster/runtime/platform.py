@@ -199,9 +199,9 @@ def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Ev
 def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Checkpoint]:
     """By the key of its consumer where a step that asked for a person ends when it is tried again: after all later events.
 
-    What answers its question may be in there, such as a new snapshot. What a claim took of a feed stays as it is.
+    What answers its question may be in there, such as a new snapshot. What a claim took of a source stays as it is.
     """
-    if subscription.feed is not None:
+    if subscription.source is not None:
         return {}
     consumers = platform.ledger.consumers(row)
     return {

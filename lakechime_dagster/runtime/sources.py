@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.sources.files import OpenFeed
-from lakechime_dagster.sources.source import open_feed
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, FeedLag
-from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, feed_rests
+from lakechime_dagster.sources.files import OpenSource
+from lakechime_dagster.sources.source import open_source
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, SourceLag
+from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, source_rests
 from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
@@ -18,11 +18,11 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What asking a subscription's feed gave.
+    """What asking a subscription's source gave.
 
     Attributes:
         decision: Whether the subscription fires, and why not.
-        at_ms: When the feed was asked, by the store's clock; None where it was not.
+        at_ms: When the source was asked, by the store's clock; None where it was not.
         held: Why the consumer must wait for a person; empty where it need not.
         consumer: The consumer for which it was asked, where there is one yet.
         lag: What it holds that was not read; None where it was not asked, or a person must decide first.
@@ -32,43 +32,43 @@ class Asked:
     at_ms: int | None = None
     held: str = ""
     consumer: ConsumerRow | None = None
-    lag: FeedLag | None = None
+    lag: SourceLag | None = None
 
 
-def opened(subscription: Subscription) -> OpenFeed:
-    """The feed of a subscription that has one, to be asked."""
-    assert subscription.feed is not None
-    return open_feed(subscription.feed, in_project, os.environ, is_ordered_by_position=subscription.is_ordered_by_position)
+def opened(subscription: Subscription) -> OpenSource:
+    """The source of a subscription that has one, to be asked."""
+    assert subscription.source is not None
+    return open_source(subscription.source, in_project, os.environ, is_ordered_by_position=subscription.is_ordered_by_position)
 
 
 def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, asked_ms: int | None = None) -> Asked:
-    """Decide for a subscription by what its feed holds now; nothing is written.
+    """Decide for a subscription by what its source holds now; nothing is written.
 
-    The feed is not asked while the consumer has an open execution or waits for a person, nor before the next grid point after
+    The source is not asked while the consumer has an open execution or waits for a person, nor before the next grid point after
     `asked_ms`, where the subscription has a schedule; where the last step left something, it is asked at once.
 
     Raises:
-        FeedUnreadableError: the feed cannot be asked.
+        MessagesUnreadableError: the source cannot be asked.
     """
     assert isinstance(subscription.trigger, SnapshotTrigger)
     moment = platform.evaluator.moment(row)
     consumer = moment.views.get("", ConsumerView(checkpoint=row.start))
-    paced = "" if consumer.checkpoint.has_more else feed_rests(subscription.trigger.every, asked_ms, moment.now)
+    paced = "" if consumer.checkpoint.has_more else source_rests(subscription.trigger.every, asked_ms, moment.now)
     rests = moment.blocked or consumer.blocked or consumer.open or paced
     if rests:
         return Asked(decision=Decision(trigger=subscription.name, fires=False, reasons=(rests,)))
-    look = opened(subscription).look(consumer.checkpoint.feed)
+    look = opened(subscription).look(consumer.checkpoint.offsets)
     came = "" if look.problems else "; ".join(filter(None, (look.came, look.left)))
-    reasons = look.problems or (look.came or f"nothing new in {subscription.feed}", *filter(None, (look.left, look.rest)))
-    firing = Firing(reason=came, completed=consumer.completed, feed=look.step_end or look.end, has_more=look.step_end is not None)
+    reasons = look.problems or (look.came or f"nothing new in {subscription.source}", *filter(None, (look.left, look.rest)))
+    firing = Firing(reason=came, completed=consumer.completed, offsets=look.step_end or look.end, has_more=look.step_end is not None)
     firings = (firing,) if came else ()
     decision = Decision(trigger=subscription.name, fires=bool(came), reasons=reasons, firings=firings)
-    lag = FeedLag.seen(
-        consumer.checkpoint.feed,
+    lag = SourceLag.seen(
+        consumer.checkpoint.offsets,
         look.end,
         step=consumer.completed,
         now_ms=moment.now,
-        before=row.feed_lag,
+        before=row.source_lag,
         has_more=consumer.checkpoint.has_more,
     )
     return Asked(
@@ -81,47 +81,47 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
 
 
 def hold(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
-    """Let the consumer wait for a person, where its feed asks for one."""
+    """Let the consumer wait for a person, where its source asks for one."""
     if asked.held and asked.consumer is not None:
         platform.ledger.hold(row, asked.consumer, asked.held)
 
 
 def checkpoint_kept(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> CheckpointAt | None:
-    """Where a consumer that its feed holds goes on when a person lets it, what is gone given up; None where it does not move for that.
+    """Where a consumer that its source holds goes on when a person lets it, what is gone given up; None where it does not move for that.
 
     Raises:
-        FeedUnreadableError: the feed cannot be asked.
+        MessagesUnreadableError: the source cannot be asked.
     """
     consumer = platform.ledger.consumers(row).get("")
     if (
-        subscription.feed is None
+        subscription.source is None
         or consumer is None
         or consumer.state is not ConsumerState.BLOCKED
-        or (kept := opened(subscription).look(consumer.checkpoint.feed).kept) is None
+        or (kept := opened(subscription).look(consumer.checkpoint.offsets).kept) is None
     ):
         return None
-    return lambda connection, held: replace(held.checkpoint, feed=kept)
+    return lambda connection, held: replace(held.checkpoint, offsets=kept)
 
 
 def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFrom) -> CheckpointAt:
-    """How to find the checkpoint to which a person puts a consumer; in a feed that is `now` alone, after all that it holds.
+    """How to find the checkpoint to which a person puts a consumer; in a source that is `now` alone, after all that it holds.
 
     Raises:
-        LakeChimeError: a feed is not read again.
-        FeedUnreadableError: it cannot be asked.
+        LakeChimeError: a source is not read again.
+        MessagesUnreadableError: it cannot be asked.
     """
-    if where.where != "now" and (subscription.feed is not None or subscription.is_stream):
-        feed = subscription.feed or ", ".join(subscription.reads)
+    if where.where != "now" and (subscription.source is not None or subscription.is_stream):
+        source = subscription.source or ", ".join(subscription.reads)
         raise LakeChimeError(
-            f"{subscription.name} adds what its feed brings, so that its rows would be there twice were {feed} read again from "
+            f"{subscription.name} adds what its source brings, so that its rows would be there twice were {source} read again from "
             f"{where.where}; put the trigger of the table that reads {subscription.target or 'it'} back instead, or this one to `now`, "
             "which leaves out what is not read yet"
         )
-    if subscription.feed is None:
+    if subscription.source is None:
         return platform.evaluator.checkpoint_at(subscription, where)
     end = opened(subscription).look(None).end
 
     def checkpoint(connection: object, consumer: ConsumerRow) -> Checkpoint:
-        return replace(consumer.checkpoint, feed=end, has_more=False)
+        return replace(consumer.checkpoint, offsets=end, has_more=False)
 
     return checkpoint

@@ -52,7 +52,7 @@ def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
             platform = open_platform()
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
-                sweeps[key] = Sweep(platform.evaluator, [launch.subscription for launch in launches if launch.subscription.feed is None])
+                sweeps[key] = Sweep(platform.evaluator, [launch.subscription for launch in launches if launch.subscription.source is None])
             accepts = {
                 subscription: accepts_of(launch.partitions, instance_of(context)) for subscription, launch in by_subscription.items()
             }
@@ -78,15 +78,17 @@ def run_many(
 ) -> Tick:
     """One tick of many subscriptions: complete or retry what is open, then decide those that changed and claim for them.
 
-    A subscription that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a feed are
-    none of the sweep's, as no event tells of theirs: each feed is asked when it is due.
+    A subscription that cannot be claimed for hinders no other; it is decided again by the next tick. Those that read a source are
+    none of the sweep's, as no event tells of theirs: each source is asked when it is due.
     """
     now = platform.store.now()
     is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
     if is_noted:
         sweep.reread()
     fed = {
-        name: platform.evaluator.activate(launch.subscription) for name, launch in launches.items() if launch.subscription.feed is not None
+        name: platform.evaluator.activate(launch.subscription)
+        for name, launch in launches.items()
+        if launch.subscription.source is not None
     }
     if is_noted:
         platform.ledger.note_tick([*sweep.rows.values(), *fed.values()], now)
@@ -103,7 +105,7 @@ def run_many(
     attempts = attempts[:MAX_REQUESTS]  # the rest is asked for by the next tick
     decisions = sweep.decisions(most=MAX_REQUESTS - len(attempts), accepts=accepts)
     decisions |= _asked(platform, launches, sweep.rows, decisions)
-    decisions |= _by_feeds(platform, launches, fed, {} if asked is None else asked)
+    decisions |= _by_sources(platform, launches, fed, {} if asked is None else asked)
     rows = sweep.rows | fed
     for name, decision in decisions.items():
         room = MAX_REQUESTS - len(attempts)
@@ -134,10 +136,10 @@ def _asked(
     return {name: one for name, one in asked.items() if one.fires}
 
 
-def _by_feeds(
+def _by_sources(
     platform: Platform, launches: Mapping[str, Launch], rows: Mapping[str, SubscriptionRow], asked: AskedAt
 ) -> dict[str, Decision]:
-    """The decisions of subscriptions that read a feed; one that cannot be asked says so, and hinders no other."""
+    """The decisions of subscriptions that read a source; one that cannot be asked says so, and hinders no other."""
     found: dict[str, Decision] = {}
     for name, row in rows.items():
         try:

@@ -34,7 +34,7 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
-AskedAt = dict[str, int]  # by subscription, when its feed was asked last; kept by a process, whose first tick asks at once
+AskedAt = dict[str, int]  # by subscription, when its source was asked last; kept by a process, whose first tick asks at once
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
 
 
@@ -79,7 +79,7 @@ def run_tick(platform: Platform, subscription: Subscription, runs: Runs, accepts
     """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
 
     `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
-    firing is refused before the claim. `asked` is for a subscription that reads a feed: its earlier ticks' memory.
+    firing is refused before the claim. `asked` is for a subscription that reads a source: its earlier ticks' memory.
     """
     row = platform.evaluator.activate(subscription)
     platform.ledger.note_tick([row], platform.store.now())
@@ -101,15 +101,15 @@ def run_tick(platform: Platform, subscription: Subscription, runs: Runs, accepts
 
 
 def decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, accepts: Accepts, asked: AskedAt) -> Decision:
-    """Whether the subscription fires, by events or by its feed; a feed that needs a person's choice holds the consumer."""
-    if subscription.feed is None:
+    """Whether the subscription fires, by events or by its source; a source that needs a person's choice holds the consumer."""
+    if subscription.source is None:
         decision = platform.evaluator.evaluate(subscription, row, accepts=accepts)
         return platform.evaluator.with_requests(subscription, row, decision)
     found = ask(platform, subscription, row, asked.get(subscription.name))
     if found.at_ms is not None:
         asked[subscription.name] = found.at_ms
     if found.lag is not None:
-        platform.ledger.note_feed(row, found.lag)
+        platform.ledger.note_source(row, found.lag)
     hold(platform, row, found)
     return platform.evaluator.with_requests(subscription, row, found.decision)
 
@@ -170,7 +170,7 @@ def attend(
     if consumer.state is not ConsumerState.ACTIVE:
         return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
     wider = (
-        platform.evaluator.end_of(subscription, row, consumer) if subscription.feed is None and subscription.max_commits is None else None
+        platform.evaluator.end_of(subscription, row, consumer) if subscription.source is None and subscription.max_commits is None else None
     )
     following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:

@@ -65,7 +65,7 @@ _PAYLOAD = "payload"
 
 
 def rows_of_table(
-    spark: SparkSession, job: EventJob, feed: TableRows, log: TableLog, range_: SnapshotRange, commit_metadata: CommitMetadata
+    spark: SparkSession, job: EventJob, source: TableRows, log: TableLog, range_: SnapshotRange, commit_metadata: CommitMetadata
 ) -> tuple[DataFrame | None, SourceResult]:
     """The rows of a range as `_src`, `sent_at` and `payload`, None where there is none, and how they were read.
 
@@ -78,10 +78,10 @@ def rows_of_table(
     read = read_range(spark, log, range_)
     is_anew = _is_made_anew(range_, read)
     if not (read.is_first or is_anew) and (read.changes is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
-        raise _refusal(job, feed, range_, read, commit_metadata)
+        raise _refusal(job, source, range_, read, commit_metadata)
     told = SourceResult(
         alias=_PAYLOAD,
-        table=feed.name,
+        table=source.name,
         method=read.method.value,
         verdict=read.verdict,
         start=range_.start,
@@ -92,7 +92,7 @@ def rows_of_table(
     )
     if read.method is ReadMethod.NOTHING:
         return None, told
-    rows = _Rows(spark, job.name, feed, log, read.version)
+    rows = _Rows(spark, job.name, source, log, read.version)
     found = rows.of_snapshot() if read.is_first or is_anew else rows.of_files(read.files)
     return (None if found is None or found.isEmpty() else found), told
 
@@ -105,9 +105,9 @@ def _is_made_anew(range_: SnapshotRange, read: RangeRead) -> bool:
     return range_.is_recreated and before is not None and now is not None and own_uid(before) != own_uid(now)
 
 
-def _refusal(job: EventJob, feed: TableRows, range_: SnapshotRange, read: RangeRead, commit_metadata: CommitMetadata) -> Exception:
+def _refusal(job: EventJob, source: TableRows, range_: SnapshotRange, read: RangeRead, commit_metadata: CommitMetadata) -> Exception:
     """Why a range is not read: a newer attempt may read up to another end, or a person must decide."""
-    where = f"{feed.name} after version {range_.start} up to {range_.end}"
+    where = f"{source.name} after version {range_.start} up to {range_.end}"
     if read.verdict is Verdict.RECREATED and read.version != int(range_.end):
         return TableUnreadableError(f"{where}: {read.note}; the next attempt reads the new one")
     why = read.note or f"commits of it do more than append ({read.method.value})"
@@ -115,15 +115,15 @@ def _refusal(job: EventJob, feed: TableRows, range_: SnapshotRange, read: RangeR
         f"{where}: {why}; {job.name} takes only what is appended, and takes nothing of these versions. Put the table's log back as it "
         f"was, or go on behind version {range_.end} by `lakechime execution skip {commit_metadata.execution_id} --reason …` and append "
         f"anew to "
-        f"{feed.name} what must not be missing"
+        f"{source.name} what must not be missing"
     )
 
 
 class _Rows:
     """Rows of a table at a version, with their identities."""
 
-    def __init__(self, spark: SparkSession, reader: str, feed: TableRows, log: TableLog, version: int) -> None:
-        self.spark, self.reader, self.feed, self.log, self.version = spark, reader, feed, log, version
+    def __init__(self, spark: SparkSession, reader: str, source: TableRows, log: TableLog, version: int) -> None:
+        self.spark, self.reader, self.source, self.log, self.version = spark, reader, source, log, version
         self.is_tracked = log.properties(version).get(TRACKED, "").lower() == "true"
         self.uid, self.root = log.uid, root_of(spark, log.location)
 
@@ -138,8 +138,8 @@ class _Rows:
         files = live_files(self.spark, self.log.location, self.version)
         if any(files.values()):
             problem = "has files with deleted rows and does not track rows, so that the others cannot be named"
-            remedy = f"`REORG TABLE {self.feed.name} APPLY (PURGE)` writes them anew, `SET TBLPROPERTIES ('{TRACKED}' = 'true')` names them"
-            raise TableUnreadableError(f"{self.feed.name} at {self.log.shown_location} {problem}; {remedy}")
+            remedy = f"`REORG TABLE {self.source.name} APPLY (PURGE)` rewrites them, `SET TBLPROPERTIES ('{TRACKED}' = 'true')` names them"
+            raise TableUnreadableError(f"{self.source.name} at {self.log.shown_location} {problem}; {remedy}")
         return self._plain(sorted(files))
 
     def of_files(self, files: Iterable[FileAction]) -> DataFrame | None:
@@ -180,14 +180,14 @@ class _Rows:
         Raises:
             DeclarationError: there is none, or it is of another type, or a partition's.
         """
-        schema, wanted = pinned(self.spark, self.log.location, self.version).schema, self.feed.payload
+        schema, wanted = pinned(self.spark, self.log.location, self.version).schema, self.source.payload
         found = [field for field in schema if folded(field.name) == folded(wanted)]
         if not found:
-            problem = f"{self.feed.name} has no column {wanted!r}; it has {', '.join(schema.names)}"
+            problem = f"{self.source.name} has no column {wanted!r}; it has {', '.join(schema.names)}"
         elif not isinstance(found[0].dataType, StringType | BinaryType):
-            problem = f"{wanted} of {self.feed.name} is {found[0].dataType.simpleString()}; name a column of text or bytes"
+            problem = f"{wanted} of {self.source.name} is {found[0].dataType.simpleString()}; name a column of text or bytes"
         elif found[0].name in self.log.levels().names:
-            problem = f"{wanted} is a partition of {self.feed.name}; name another column"
+            problem = f"{wanted} is a partition of {self.source.name}; name another column"
         else:
             return found[0].name, found[0].dataType
         raise DeclarationError(self.reader, "source", problem)
@@ -428,7 +428,7 @@ _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reas
 
 
 def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step of a stream's table, as `feeds.step.ingest_step` says; its rows are counted by why they are refused.
+    """One attempt at one step of a stream's table, as `sources.step.ingest_step` says; its rows are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
     table's id and the row's, or the file in which the row was appended and its number there. What is reprocessed keeps its name.
@@ -436,19 +436,19 @@ def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMet
     sources: list[SourceResult] = []
 
     def rows_between(start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
-        match job.feed:
+        match job.source:
             case JsonLines():
-                read = _of_files(spark, job, job.feed, file_offsets(start), file_offsets(end))
+                read = _of_files(spark, job, job.source, file_offsets(start), file_offsets(end))
             case KafkaTopic():
-                read = _of_topics(spark, job, job.feed, kafka_offsets(start), kafka_offsets(end))
+                read = _of_topics(spark, job, job.source, kafka_offsets(start), kafka_offsets(end))
             case TableRows():
-                range_ = ranges_between(start or Checkpoint(), end).get(job.feed.name)
-                log, read = open_log(job.folder, job.feed.name), None
+                range_ = ranges_between(start or Checkpoint(), end).get(job.source.name)
+                log, read = open_log(job.folder, job.source.name), None
                 if range_ is not None:
-                    read, how = rows_of_table(spark, job, job.feed, log, range_, commit_metadata)
+                    read, how = rows_of_table(spark, job, job.source, log, range_, commit_metadata)
                     sources.append(how)
             case _:
-                assert_never(job.feed)
+                assert_never(job.source)
         came = [] if read is None else [told(spark, read, job)]
         rows = reduce(DataFrame.unionByName, [*came, *again]) if came or again else None
         return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)  # a type and a variation beside each other
@@ -479,8 +479,8 @@ def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple
     return [rows] if rows is not None and count else [], Reprocessed(reprocess_id=job.reprocess, rows=count)
 
 
-def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
-    messages = read_topics(spark, feed, start, end, job.environment)
+def _of_topics(spark: SparkSession, job: EventJob, topic: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
+    messages = read_topics(spark, topic, start, end, job.environment)
     if messages is None or messages.isEmpty():
         return None
     source = F.concat_ws("/", "topic_id", F.col("partition").cast("string"), F.col("offset").cast("string"))
@@ -488,7 +488,7 @@ def _of_topics(spark: SparkSession, job: EventJob, feed: KafkaTopic, start: Kafk
     return messages.select(source.alias("_src"), F.col("timestamp").alias("sent_at"), payload.alias(PAYLOAD))
 
 
-def _of_files(spark: SparkSession, job: EventJob, feed: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
+def _of_files(spark: SparkSession, job: EventJob, source: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
     folder, spans = Path(job.folder), end.spans_after(start)
     check_there(folder, spans)
     if not has_message(folder, spans):

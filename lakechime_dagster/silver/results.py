@@ -11,7 +11,7 @@ from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed
 from lakechime_dagster.silver.schema import Column, Holds, TypeSchema
 from lakechime_dagster.silver.shape import Rescue, shaped
-from lakechime_dagster.sources.source import FeedJob
+from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.tables.events import Contract, EventGroup
 from lakechime_dagster.triggers.consumers import Committed
 
@@ -296,7 +296,7 @@ class Reprocessed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventJob(FeedJob):
+class EventJob(SourceJob):
     """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
 
     `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are. `reprocess` is the number

@@ -197,7 +197,7 @@ def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], 
     job = EventJob(
         name=table.name,
         location=location,
-        feed=table.feed,
+        source=table.source,
         type_field=table.type_field,
         producer_field=table.producer_field,
         classes=str(settings.home / "classes"),

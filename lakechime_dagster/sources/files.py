@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.triggers.consumers import FileOffsets, SourceOffsets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What a feed holds now.
+    """What a source holds now.
 
     Attributes:
         end: Up to where it can be read; without `problems`, not before the checkpoint from which it was looked at.
@@ -33,14 +33,14 @@ class Look:
     kept: SourceOffsets | None = None
 
 
-class OpenFeed(Protocol):
-    """A feed that can be asked."""
+class OpenSource(Protocol):
+    """A source that can be asked."""
 
     def look(self, checkpoint: SourceOffsets | None) -> Look:
         """What it holds after a checkpoint; None is before everything.
 
         Raises:
-            FeedUnreadableError: it cannot be asked.
+            MessagesUnreadableError: it cannot be asked.
         """
         ...
 
@@ -53,7 +53,7 @@ CHOICES = (
 
 
 @dataclass(frozen=True)
-class FilesFeed:
+class FileSource:
     """The files below a folder whose names match a pattern; a step reads at most so many bytes of them, None is all.
 
     A file is read up to its last whole line, and may grow. One that was rewritten is noticed by its size, or because no
@@ -72,7 +72,7 @@ class FilesFeed:
         """What the files hold after a checkpoint.
 
         Raises:
-            FeedUnreadableError: the folder, or a file in it, cannot be read.
+            MessagesUnreadableError: the folder, or a file in it, cannot be read.
         """
         read = checkpoint.files if isinstance(checkpoint, FileOffsets) else {}
         ends: dict[str, int] = {}
@@ -88,17 +88,17 @@ class FilesFeed:
             end = FileOffsets({name: end for name, end in ends.items() if end})
             short = None if problems else self._step_end(end, FileOffsets(read))
         except OSError as error:
-            raise FeedUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
+            raise MessagesUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
         came, left = self._came(end, FileOffsets(read)), "" if short is None else self._left(end, short)
         return Look(end=end, came=came, rest=self._rest(rest), problems=tuple(problems), step_end=short, left=left)
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
         if not self.folder.is_dir():
-            raise FeedUnreadableError(f"{self.folder} is no folder, or not yet; its files {self.pattern} are to be read")
+            raise MessagesUnreadableError(f"{self.folder} is no folder, or not yet; its files {self.pattern} are to be read")
         for path in self.folder.glob(self.pattern):
             name = path.relative_to(self.folder).as_posix()
             if not _is_text(name):
-                raise FeedUnreadableError(f"{name!a} in {self.folder} is not UTF-8; rename the file")
+                raise MessagesUnreadableError(f"{name!a} in {self.folder} is not UTF-8; rename the file")
             try:
                 if path.is_file():
                     yield name, path, path.stat().st_size

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from lakechime_dagster.errors import FeedUnreadableError, needs
+from lakechime_dagster.errors import MessagesUnreadableError, needs
 from lakechime_dagster.sources.files import Look
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, SourceOffsets, TopicOffsets
@@ -14,19 +14,19 @@ T = TypeVar("T")
 Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 
 
-def step_end(feed: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
+def step_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
     """Up to where one step reads from a checkpoint; None where that is the end.
 
     A heartbeat shows how far its server's log was read, which must not be known before the changes up to there: its
     topic waits until all others are read up to their ends. One that waits and was never read is not in the offsets.
     """
-    if feed.max_offsets is None or _count(unread) <= feed.max_offsets:
+    if source.max_offsets is None or _count(unread) <= source.max_offsets:
         return None
-    beats = _of_topics(unread, end, feed.heartbeats)
+    beats = _of_topics(unread, end, source.heartbeats)
     others = {one: span for one, span in unread.items() if one not in beats}
-    taken = _taken(others, feed.max_offsets)
-    if feed.max_offsets > _count(others):
-        taken |= _taken(beats, feed.max_offsets - _count(others))
+    taken = _taken(others, source.max_offsets)
+    if source.max_offsets > _count(others):
+        taken |= _taken(beats, source.max_offsets - _count(others))
     waiting, topics = unread.keys() - taken.keys(), dict[str, TopicOffsets]()
     for topic_id, topic in end.topics.items():
         known, waits = checkpoint.topics.get(topic_id), {number for one, number in waiting if one == topic_id}
@@ -36,11 +36,11 @@ def step_end(feed: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unre
     return KafkaOffsets(topics)
 
 
-def what_is_left(feed: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
+def what_is_left(source: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
     """What a step leaves to the next ones, in words."""
     read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
     left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
-    return f"a step takes at most {feed.max_offsets:,} offsets, so that {left:,} are left to the next ones"
+    return f"a step takes at most {source.max_offsets:,} offsets, so that {left:,} are left to the next ones"
 
 
 def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
@@ -89,7 +89,7 @@ CHOICES = (
 
 
 @dataclass(frozen=True)
-class KafkaFeed:
+class KafkaSource:
     """The topics of a cluster whose names match.
 
     A partition is read up to its last stable offset: what lies above may belong to a transaction that is still open. A
@@ -113,17 +113,17 @@ class KafkaFeed:
         """What the topics hold after a checkpoint.
 
         Raises:
-            FeedUnreadableError: the cluster cannot be asked, or has no such topic.
+            MessagesUnreadableError: the cluster cannot be asked, or has no such topic.
             InvalidValueError: an option is not in the environment.
         """
-        with needs(str(self.topic), raised=FeedUnreadableError):
+        with needs(str(self.topic), raised=MessagesUnreadableError):
             from lakechime_dagster.sources.kafka_client import ask_topics
         read = checkpoint if isinstance(checkpoint, KafkaOffsets) else KafkaOffsets()
         topics = ask_topics(self.topic, self.environment, self.seconds)
         return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
 
 
-def judged(feed: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
+def judged(source: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
     """What topics as they are mean for a checkpoint up to which they were read."""
     problems = list(_problems(checkpoint, topics, is_ordered_by_position))
     end, unread = dict(checkpoint.topics), dict[tuple[str, int], MessageSpan]()
@@ -135,21 +135,21 @@ def judged(feed: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicSta
             offsets[partition] = max(start, stop)
             unread |= {(topic.topic_id, partition): (start, stop)} if start < stop else {}
         end[topic.topic_id] = TopicOffsets(topic.name, offsets)
-    short = None if problems else step_end(feed, checkpoint, KafkaOffsets(end), unread)
+    short = None if problems else step_end(source, checkpoint, KafkaOffsets(end), unread)
     return Look(
         end=KafkaOffsets(end),
-        came=_came(feed, KafkaOffsets(end), unread),
+        came=_came(source, KafkaOffsets(end), unread),
         rest="; ".join(_open_transactions(topics)),
         problems=tuple(problems),
         kept=_kept(checkpoint, topics) if problems else None,
         step_end=short,
-        left="" if short is None else what_is_left(feed, short, unread),
+        left="" if short is None else what_is_left(source, short, unread),
     )
 
 
-def _came(feed: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
+def _came(source: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
     if len(unread) != 1:
-        return f"{len(unread)} partitions grew of {feed}" if unread else ""
+        return f"{len(unread)} partitions grew of {source}" if unread else ""
     (((topic_id, partition), (start, stop)),) = unread.items()
     return f"{end.topics[topic_id].name}[{partition}]: new offsets {start:,} to {stop:,}"
 

@@ -9,7 +9,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.kafka import TopicState
 from lakechime_dagster.tables.sources import KafkaTopic, librdkafka_settings, without_secrets
 
@@ -18,22 +18,22 @@ _AS_KAFKA = str.maketrans("+/", "-_")  # Kafka's own tools write ids in base64 f
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers before 2.8
 
 
-def ask_topics(feed: KafkaTopic, environment: Mapping[str, str], seconds: float) -> list[TopicState]:
-    """The topics of a feed; the cluster has so long for each answer.
+def ask_topics(source: KafkaTopic, environment: Mapping[str, str], seconds: float) -> list[TopicState]:
+    """The topics of a source; the cluster has so long for each answer.
 
     Raises:
-        FeedUnreadableError: The cluster cannot be asked, or has none.
+        MessagesUnreadableError: The cluster cannot be asked, or has none.
         InvalidValueError: An option is not in the environment.
     """
     errors: list[str] = []
     settings: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}
     retrying = Retrying(retry=retry_if_exception(_is_passing), stop=stop_after_delay(seconds), wait=wait_fixed(0.2), reraise=True)
     try:
-        with _client(settings | librdkafka_settings(feed, environment)) as client:
-            return retrying(_ask, feed, client, seconds)
+        with _client(settings | librdkafka_settings(source, environment)) as client:
+            return retrying(_ask, source, client, seconds)
     except KafkaException as error:
-        reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *errors))), feed, environment)
-        raise FeedUnreadableError(f"{feed} cannot be asked: {reason}; check its bootstrap and options") from error
+        reason = without_secrets("; ".join(dict.fromkeys((error.args[0].str(), *errors))), source, environment)
+        raise MessagesUnreadableError(f"{source} cannot be asked: {reason}; check its bootstrap and options") from error
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def _client(settings: dict[str, Any]) -> Iterator[AdminClient]:
             client.poll(0)  # calls `error_cb`
 
 
-class _ChangingError(FeedUnreadableError):
+class _ChangingError(MessagesUnreadableError):
     """Topics were made or deleted between two questions."""
 
 
@@ -57,19 +57,19 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, _ChangingError) or (isinstance(error, KafkaException) and error.args[0].code() in _PASSING)
 
 
-def _ask(feed: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicState]:
-    globs = (feed.topic, feed.heartbeats, feed.transactions)
+def _ask(source: KafkaTopic, client: AdminClient, seconds: float) -> list[TopicState]:
+    globs = (source.topic, source.heartbeats, source.transactions)
     names = [name for name in client.list_topics(timeout=seconds).topics if any(fnmatchcase(name, glob) for glob in globs)]
     described = _described(client, names, seconds)
-    if not any(fnmatchcase(name, feed.topic) for name in described):
-        raise FeedUnreadableError(f"{feed} is no topic, or not yet: the cluster has none of that name")
+    if not any(fnmatchcase(name, source.topic) for name in described):
+        raise MessagesUnreadableError(f"{source} is no topic, or not yet: the cluster has none of that name")
     asked = [TopicPartition(name, number) for name, (_, partitions) in described.items() for number in partitions]
     earliest = _offsets(client, asked, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, seconds)
     # The ends first: messages in between must not look as if a transaction held them back.
     ends = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, seconds)
     stable = _offsets(client, asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, seconds)
     if _described(client, names, seconds) != described:
-        raise _ChangingError(f"{feed} changes while it is asked; it is asked again")
+        raise _ChangingError(f"{source} changes while it is asked; it is asked again")
     return [
         TopicState(
             topic_id=topic_id,

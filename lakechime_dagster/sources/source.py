@@ -4,24 +4,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources.files import FilesFeed, OpenFeed
-from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.errors import MessagesUnreadableError
+from lakechime_dagster.sources.files import FileSource, OpenSource
+from lakechime_dagster.sources.kafka import KafkaSource
 from lakechime_dagster.tables.sources import AnySource, JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import AnyFeed, Checkpoint
+from lakechime_dagster.triggers.consumers import Checkpoint, DeclaredSource
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedJob:
+class SourceJob:
     """One execution of a table of messages, of those of a source since the consumer's checkpoint.
 
-    `folder` is where a feed of files, or the table that is one, lies, `environment` what a feed's settings written `$NAME`
+    `folder` is where a source of files, or the table that is one, lies, `environment` what a source's settings written `$NAME`
     stand for. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
     location: str
-    feed: AnySource
+    source: AnySource
     folder: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     comment: str = ""
@@ -30,23 +30,23 @@ class FeedJob:
     has_committed: bool = False
 
 
-def open_feed(
-    feed: AnyFeed, located: Callable[[str], Path], environment: Mapping[str, str], *, is_ordered_by_position: bool = False
-) -> OpenFeed:
-    """The feed, to be asked.
+def open_source(
+    source: DeclaredSource, located: Callable[[str], Path], environment: Mapping[str, str], *, is_ordered_by_position: bool = False
+) -> OpenSource:
+    """The source, to be asked.
 
     Args:
-        feed: As it is declared.
+        source: As it is declared.
         located: Where a declared folder lies, which may be relative.
-        environment: What settings of a feed that are written `$NAME` stand for.
+        environment: What settings of a source that are written `$NAME` stand for.
         is_ordered_by_position: Its messages hold their order, in whatever partition they are.
 
     Raises:
-        FeedUnreadableError: nothing here can ask such a feed.
+        MessagesUnreadableError: nothing here can ask such a source.
     """
-    match feed:
+    match source:
         case JsonLines():
-            return FilesFeed(located(feed.folder), feed.pattern, feed.max_bytes)
+            return FileSource(located(source.folder), source.pattern, source.max_bytes)
         case KafkaTopic():
-            return KafkaFeed(feed, environment, is_ordered_by_position=is_ordered_by_position)
-    raise FeedUnreadableError(f"{feed} is neither JsonLines(…) nor KafkaTopic(…)")
+            return KafkaSource(source, environment, is_ordered_by_position=is_ordered_by_position)
+    raise MessagesUnreadableError(f"{source} is neither JsonLines(…) nor KafkaTopic(…)")

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources.source import FeedJob
+from lakechime_dagster.errors import MessagesUnreadableError
+from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
 from lakechime_dagster.spark.driver import description
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
@@ -56,18 +56,18 @@ def check_there(folder: Path, spans: Mapping[str, MessageSpan]) -> None:
     """Refuse to read files that do not hold any more what was claimed of them.
 
     Raises:
-        FeedUnreadableError: naming the file and both sizes.
+        MessagesUnreadableError: naming the file and both sizes.
     """
     for name, (_, stop) in spans.items():
         path = folder / name
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise FeedUnreadableError(
+            raise MessagesUnreadableError(
                 f"{path}, of which {stop:,} bytes are to be read, is not there: {error.strerror}; put it back"
             ) from error
         if size < stop:
-            raise FeedUnreadableError(f"{path} holds {size:,} bytes, and {stop:,} of it are to be read; put it back as it was")
+            raise MessagesUnreadableError(f"{path} holds {size:,} bytes, and {stop:,} of it are to be read; put it back as it was")
 
 
 def has_message(folder: Path, spans: Mapping[str, MessageSpan]) -> bool:
@@ -79,7 +79,7 @@ def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in a slice, without their ends, each with the byte at which it begins; empty ones are left out.
 
     Raises:
-        FeedUnreadableError: the file ends before.
+        MessagesUnreadableError: the file ends before.
     """
     with (folder / part.name).open("rb") as file:
         at = part.start
@@ -89,7 +89,9 @@ def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
         while at < part.stop:
             line = file.readline()
             if not line.endswith(b"\n"):
-                raise FeedUnreadableError(f"{folder / part.name} ends at byte {at + len(line):,}, and is to be read up to {part.stop:,}")
+                raise MessagesUnreadableError(
+                    f"{folder / part.name} ends at byte {at + len(line):,}, and is to be read up to {part.stop:,}"
+                )
             if content := line.rstrip(b"\r\n"):
                 yield at, content
             at += len(line)
@@ -108,7 +110,7 @@ def batches(folder: Path, parts: Iterable[Slice]) -> Iterator[list[Line]]:
     """The lines of slices in lists of at most `ROWS`, and of about `BYTES`.
 
     Raises:
-        FeedUnreadableError: a file ends before its slice does.
+        MessagesUnreadableError: a file ends before its slice does.
     """
     found: list[Line] = []
     size = 0
@@ -131,7 +133,7 @@ _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
 
 def read_topics(
-    spark: SparkSession, feed: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets, environment: Mapping[str, str]
+    spark: SparkSession, source: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets, environment: Mapping[str, str]
 ) -> DataFrame | None:
     """The messages between two checkpoints, as topic, topic_id, partition, offset, timestamp, key, value, headers; None without an offset.
 
@@ -140,15 +142,15 @@ def read_topics(
     that are gone by the time of reading end the read: nothing is left out.
 
     Raises:
-        FeedUnreadableError: The cluster cannot be asked, or a topic is not there any more, or another one of its name.
+        MessagesUnreadableError: The cluster cannot be asked, or a topic is not there any more, or another one of its name.
         InvalidValueError: An option is not in the environment.
     """
     spans = spans_after(start, end)
     if not spans:
         return None
-    settings = java_settings(feed, environment)
+    settings = java_settings(source, environment)
     ids = {end.topics[topic_id].name: topic_id for topic_id in spans}
-    _expect_ids(spark, feed, settings, ids, environment)
+    _expect_ids(spark, source, settings, ids, environment)
     named = {name: spans[topic_id] for name, topic_id in ids.items()}
     options = {f"kafka.{name}": value for name, value in settings.items()} | {
         "kafka.isolation.level": "read_committed",
@@ -176,7 +178,7 @@ def spans_after(start: KafkaOffsets, end: KafkaOffsets) -> dict[str, dict[int, M
 
 
 def _expect_ids(
-    spark: SparkSession, feed: KafkaTopic, settings: Mapping[str, str], ids: Mapping[str, str], environment: Mapping[str, str]
+    spark: SparkSession, source: KafkaTopic, settings: Mapping[str, str], ids: Mapping[str, str], environment: Mapping[str, str]
 ) -> None:
     """Refuses to read a topic by its name that is not the one of the checkpoint."""
     jvm: Any = spark.sparkContext._jvm
@@ -191,10 +193,10 @@ def _expect_ids(
         finally:
             client.close()
     except Py4JJavaError as error:
-        raise FeedUnreadableError(f"{feed} cannot be read: {without_secrets(description(error), feed, environment)}") from error
+        raise MessagesUnreadableError(f"{source} cannot be read: {without_secrets(description(error), source, environment)}") from error
     for name, topic_id in ids.items():
         if topic_id not in (found[name], name):  # its name where the cluster had no ids
-            raise FeedUnreadableError(f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was created again")
+            raise MessagesUnreadableError(f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was created again")
 
 
 PROPERTIES = {"delta.appendOnly": "true"}
@@ -203,7 +205,7 @@ Rows = Callable[[Checkpoint | None, Checkpoint], DataFrame | None]  # between tw
 
 def ingest_step(
     spark: SparkSession,
-    job: FeedJob,
+    job: SourceJob,
     commit_metadata: CommitMetadata,
     open_log: OpenLog,
     rows_between: Rows,
@@ -212,14 +214,14 @@ def ingest_step(
     cluster_by: tuple[str, ...] = (),
     properties: Mapping[str, str] = PROPERTIES,
 ) -> TableResult:
-    """One attempt at one step: append what the feed holds up to the commit metadata's end with the commit metadata, at most once ever.
+    """One attempt at one step: append what the source holds up to the commit metadata's end with the commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how.
         commit_metadata: Consumer, step, attempt and the end that the commit will record.
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
-        rows_between: What the feed holds, as rows of `schema`.
+        rows_between: What the source holds, as rows of `schema`.
         schema: Of the table.
         kinds: An expression over its columns, by which the result counts the step's rows.
         cluster_by: Columns by which rows lie together.
@@ -227,7 +229,7 @@ def ingest_step(
 
     Raises:
         ConsumerConflictError: the consumer has moved on.
-        FeedUnreadableError: the feed does not hold any more what was claimed.
+        MessagesUnreadableError: the source does not hold any more what was claimed.
     """
     target = Target(name=job.name, location=job.location, log=open_log(job.location, job.name), comment=job.comment, cluster_by=cluster_by)
     last = newest_commit(target, commit_metadata)
@@ -235,7 +237,7 @@ def ingest_step(
         return skipped(last)
     is_lost = last is None and job.has_committed
     start = None if is_lost else job.start
-    note = f"{job.name} no longer holds what its consumer has committed: its feed is read again from the beginning"
+    note = f"{job.name} no longer holds what its consumer has committed: its source is read again from the beginning"
     phase = Phases(spark, job.name)
     with phase("read"):
         rows = rows_between(start, commit_metadata.end)
@@ -267,12 +269,12 @@ def ingest_step(
 
 def file_offsets(checkpoint: Checkpoint | None) -> FileOffsets:
     """A checkpoint in files; the beginning where there is none."""
-    return checkpoint.feed if checkpoint is not None and isinstance(checkpoint.feed, FileOffsets) else FileOffsets()
+    return checkpoint.offsets if checkpoint is not None and isinstance(checkpoint.offsets, FileOffsets) else FileOffsets()
 
 
 def kafka_offsets(checkpoint: Checkpoint | None) -> KafkaOffsets:
     """A checkpoint in topics; the beginning where there is none."""
-    return checkpoint.feed if checkpoint is not None and isinstance(checkpoint.feed, KafkaOffsets) else KafkaOffsets()
+    return checkpoint.offsets if checkpoint is not None and isinstance(checkpoint.offsets, KafkaOffsets) else KafkaOffsets()
 
 
 def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
@@ -280,7 +282,7 @@ def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
     return {row["kind"]: row["rows"] for row in counted.collect()}
 
 
-def _write(spark: SparkSession, job: FeedJob, target: Target, rows: DataFrame | None) -> Callable[[], None] | None:
+def _write(spark: SparkSession, job: SourceJob, target: Target, rows: DataFrame | None) -> Callable[[], None] | None:
     if rows is not None:
         return lambda: append(rows, target)
     return None if job.may_complete_empty else lambda: append_nothing(spark, target)

@@ -12,7 +12,7 @@ from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Envelope, Maxwell, Monitor, Snapshot
 from lakechime_dagster.tables.names import MAX_TARGET_NAME, checked_columns, checked_table_name, folded, spelled_as, why_refused
 from lakechime_dagster.tables.options import Asset, Storage, checked_asset, checked_storage, column_of
-from lakechime_dagster.tables.sources import Feed, FeedTable, JsonLines, KafkaTopic, shard_columns
+from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, MessageSource, MessageTable, shard_columns
 from lakechime_dagster.tables.tables import SourceTable, WrittenTable
 from lakechime_dagster.triggers.consumers import HOURS
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -202,21 +202,21 @@ class SourceSchema:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BronzeTable(FeedTable):
-    """The messages of a database's changes as they came: what a feed holds, appended.
+class BronzeTable(MessageTable):
+    """The messages of a database's changes as they came: what a source holds, appended.
 
     `keys` and `schema` say how its envelope is read where a message does not say it itself.
     """
 
-    feed: Feed
+    source: MessageSource
     envelope: Envelope
     keys: tuple[str, ...]
     schema: SourceSchema = SourceSchema()
 
     @property
     def heartbeats(self) -> str:
-        """A glob of the topics among the feed's that hold the changes of a heartbeat table; empty without."""
-        return self.feed.heartbeats if isinstance(self.feed, KafkaTopic) else ""
+        """A glob of the topics among the source's that hold the changes of a heartbeat table; empty without."""
+        return self.source.heartbeats if isinstance(self.source, KafkaTopic) else ""
 
     @property
     def is_typed_elsewhere(self) -> bool:
@@ -291,7 +291,7 @@ class CDCTable(WrittenTable):
 def cdc_table(
     name: str,
     *,
-    source: Feed,
+    source: MessageSource,
     envelope: Envelope,
     merge: CDCMerge,
     schema: SourceSchema = SourceSchema(),
@@ -331,7 +331,7 @@ def cdc_table(
     about = checked_asset(name, asset, files)
     bronze = BronzeTable(
         name=name + CHANGES,
-        feed=source,
+        source=source,
         envelope=envelope,
         keys=keys,
         schema=replace(columns, types=MappingProxyType(spelled_as(keys, columns.types or {}))),
@@ -358,7 +358,7 @@ def _check_source(name: str, source: object, envelope: object) -> None:
     _check_transactions(name, source, envelope)
 
 
-def _checked_schema(name: str, schema: object, source: Feed, envelope: Envelope, merge: CDCMerge) -> SourceSchema:
+def _checked_schema(name: str, schema: object, source: MessageSource, envelope: Envelope, merge: CDCMerge) -> SourceSchema:
     if not isinstance(schema, SourceSchema):
         raise DeclarationError(name, "schema", f"{shown(schema)} is no SourceSchema(…)")
     _check_read_from(name, source, envelope, schema.read_from)
@@ -369,7 +369,7 @@ def _checked_schema(name: str, schema: object, source: Feed, envelope: Envelope,
     return replace(schema, types=MappingProxyType(dict(types)), names=names, on_drift=_drift(name, schema.on_drift))
 
 
-def _check_read_from(name: str, source: Feed, envelope: object, read_from: object) -> None:
+def _check_read_from(name: str, source: MessageSource, envelope: object, read_from: object) -> None:
     if read_from is None:
         return
     if not isinstance(read_from, Database):
@@ -382,7 +382,7 @@ def _check_read_from(name: str, source: Feed, envelope: object, read_from: objec
         raise DeclarationError(name, "read_from", f"is one database's table, and this one has those of all shards; {remedy}")
 
 
-def _check_monitor(name: str, monitor: object, source: Feed) -> None:
+def _check_monitor(name: str, monitor: object, source: MessageSource) -> None:
     if monitor is None:
         return
     if not isinstance(monitor, Monitor):
@@ -397,7 +397,7 @@ def _check_monitor(name: str, monitor: object, source: Feed) -> None:
             raise DeclarationError(name, "monitor", f"shards={shown(values)} has {len(values)} values, and the names of the topics {by}")
 
 
-def _check_history(name: str, merge: CDCMerge, source: Feed, envelope: Envelope) -> None:
+def _check_history(name: str, merge: CDCMerge, source: MessageSource, envelope: Envelope) -> None:
     if merge.history is None:
         return
     if not isinstance(envelope, Debezium):
@@ -409,7 +409,7 @@ def _check_history(name: str, merge: CDCMerge, source: Feed, envelope: Envelope)
         raise DeclarationError(name, "history", problem)
 
 
-def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:
+def _check_heartbeats(name: str, source: MessageSource, envelope: Envelope) -> None:
     if not isinstance(source, KafkaTopic) or not source.heartbeats:
         return
     if not isinstance(envelope, Debezium):
@@ -422,7 +422,7 @@ def _check_heartbeats(name: str, source: Feed, envelope: Envelope) -> None:
         )
 
 
-def _check_transactions(name: str, source: Feed, envelope: Envelope) -> None:
+def _check_transactions(name: str, source: MessageSource, envelope: Envelope) -> None:
     topics = source.transactions
     if not topics:
         return

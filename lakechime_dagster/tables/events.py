@@ -21,7 +21,7 @@ from lakechime_dagster.tables.options import (
     checked_personal_paths,
     checked_storage,
 )
-from lakechime_dagster.tables.sources import AnySource, FeedTable, JsonLines, KafkaTopic, TableRows
+from lakechime_dagster.tables.sources import AnySource, JsonLines, KafkaTopic, MessageTable, TableRows
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.schedule import Schedule
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -300,7 +300,7 @@ class GroupOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventTable(FeedTable):
+class EventTable(MessageTable):
     """The events of a stream as they arrived: what its source holds, appended, with what is known of each payload.
 
     Attributes:
@@ -432,7 +432,7 @@ def event_stream(
     about = checked_asset(name, asset, files)
     table = EventTable(
         name=table_name,
-        feed=source,
+        source=source,
         type_field=_field(name, "type_field", type_field),
         producer_field=() if producer_field is None else _field(name, "producer_field", producer_field),
         storage=files,

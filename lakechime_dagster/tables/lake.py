@@ -379,11 +379,11 @@ def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None
 
 
 def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) -> None:
-    """Refuse tables as the feeds of streams that are not there, or to which more is done than appended."""
+    """Refuse tables as the sources of streams that are not there, or to which more is done than appended."""
     for table in tables.values():
-        if not isinstance(table, EventTable) or not isinstance(table.feed, TableRows):
+        if not isinstance(table, EventTable) or not isinstance(table.source, TableRows):
             continue
-        name, of_stream = table.feed.name, {group.name for group in groups if group.stream.table == table}
+        name, of_stream = table.source.name, {group.name for group in groups if group.stream.table == table}
         if name not in tables:
             raise DeclarationError(table.name, "source", f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}")
         source = tables[name]
@@ -392,7 +392,7 @@ def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) ->
         if name.split(".")[0] in of_stream:
             raise DeclarationError(table.name, "source", f"{name} is written from the stream itself; it would wake itself for ever")
         if isinstance(source, EventTable):
-            problem = f"{name} is a stream's own table, in which reprocessing adds payloads again; read {source.feed} instead"
+            problem = f"{name} is a stream's own table, in which reprocessing adds payloads again; read {source.source} instead"
             raise DeclarationError(table.name, "source", problem)
         appends = isinstance(source, SourceTable | BronzeTable) or (
             isinstance(source, LakeTable) and source.refresh is RefreshMode.ROWS and not source.keys

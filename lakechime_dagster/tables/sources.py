@@ -113,7 +113,7 @@ class KafkaTopic:
         return f"{self.topic} at {self.bootstrap}"
 
 
-Feed = JsonLines | KafkaTopic
+MessageSource = JsonLines | KafkaTopic
 
 
 def shard_columns(shards: str) -> tuple[str, ...]:
@@ -121,53 +121,53 @@ def shard_columns(shards: str) -> tuple[str, ...]:
     return tuple(re.compile(shards).groupindex)
 
 
-def _check_limit(feed: str, name: str, limit: object) -> None:
+def _check_limit(source: str, name: str, limit: object) -> None:
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise DeclarationError(feed, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
+        raise DeclarationError(source, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
 
 
-def check_every(feed: str, every: object) -> None:
+def check_every(source: str, every: object) -> None:
     """Refuse what is no schedule of polls."""
     if every is not None and not isinstance(every, Schedule):
-        raise DeclarationError(feed, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+        raise DeclarationError(source, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
 
 
-def _check_table_filter(feed: str, database: object, table: object) -> None:
+def _check_table_filter(source: str, database: object, table: object) -> None:
     for name, glob in (("database", database), ("table", table)):
         if not isinstance(glob, str):
-            raise DeclarationError(feed, name, f"{shown(glob)} is no name, or glob of names, such as 'orders'")
+            raise DeclarationError(source, name, f"{shown(glob)} is no name, or glob of names, such as 'orders'")
 
 
-def _check_shards(feed: str, shards: str) -> None:
+def _check_shards(source: str, shards: str) -> None:
     try:
         names = shard_columns(shards)
     except re.error as problem:
-        raise DeclarationError(feed, "shards", f"{shown(shards)} is no regular expression: {problem}") from problem
+        raise DeclarationError(source, "shards", f"{shown(shards)} is no regular expression: {problem}") from problem
     if shards and not names:
-        raise DeclarationError(feed, "shards", rf"{shown(shards)} has no named group, such as (?P<shard>\w+)")
+        raise DeclarationError(source, "shards", rf"{shown(shards)} has no named group, such as (?P<shard>\w+)")
 
 
 _SECRET = re.compile(r"password|secret|jaas|token|\bkey\b", re.IGNORECASE)
 _LOGIN = "org.apache.kafka.common.security"
 
 
-def options_of(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+def options_of(source: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
     """The options of a topic, with the variable of each `$NAME`.
 
     Raises:
         InvalidValueError: The environment lacks one of them.
     """
-    return {name: resolved(value, environment, f"{feed}, options[{name!r}]") for name, value in feed.options.items()}
+    return {name: resolved(value, environment, f"{source}, options[{name!r}]") for name, value in source.options.items()}
 
 
-def librdkafka_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+def librdkafka_settings(source: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
     """The settings of a client from confluent-kafka."""
-    return {"bootstrap.servers": feed.bootstrap, **options_of(feed, environment)}
+    return {"bootstrap.servers": source.bootstrap, **options_of(source, environment)}
 
 
-def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
+def java_settings(source: KafkaTopic, environment: Mapping[str, str]) -> dict[str, str]:
     """The settings of a client from Kafka's own library, which takes a login as one text, and certificates as a store."""
-    options = options_of(feed, environment)
+    options = options_of(source, environment)
     user, password = options.pop("sasl.username", None), options.pop("sasl.password", None)
     mechanism = options.pop("sasl.mechanisms", None) or options.get("sasl.mechanism")
     if mechanism:
@@ -177,13 +177,13 @@ def java_settings(feed: KafkaTopic, environment: Mapping[str, str]) -> dict[str,
         options["sasl.jaas.config"] = f"{_LOGIN}.{module} required username={_quoted(user)} password={_quoted(password)};"
     if authorities := options.pop("ssl.ca.location", None):
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authorities}
-    return {"bootstrap.servers": feed.bootstrap, **options}
+    return {"bootstrap.servers": source.bootstrap, **options}
 
 
-def without_secrets(text: str, feed: KafkaTopic, environment: Mapping[str, str]) -> str:
+def without_secrets(text: str, source: KafkaTopic, environment: Mapping[str, str]) -> str:
     """The message of a client without secrets of its options: values from the environment, and those of names such as password."""
-    for name, value in options_of(feed, environment).items():
-        if value and (is_variable(feed.options[name]) or _SECRET.search(name)):
+    for name, value in options_of(source, environment).items():
+        if value and (is_variable(source.options[name]) or _SECRET.search(name)):
             text = text.replace(value, "***")
     return text
 
@@ -223,17 +223,17 @@ class TableRows:
         return f"{self.payload} of table {self.name}"
 
 
-AnySource = Feed | TableRows
+AnySource = MessageSource | TableRows
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedTable(WrittenTable):
+class MessageTable(WrittenTable):
     """A table to which the messages of a source are appended, which is polled at the pace of the source.
 
-    A feed that is a table of the lake is its input, whose events wake it.
+    A source that is a table of the lake is its input, whose events wake it.
     """
 
-    feed: AnySource
+    source: AnySource
     kind: ClassVar[str] = "a table of messages"
     unused: ClassVar[tuple[str, ...]] = (
         "partitioned_by",
@@ -248,10 +248,10 @@ class FeedTable(WrittenTable):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The table that is its feed; none where the feed is outside of the lake."""
-        return (self.feed.name,) if isinstance(self.feed, TableRows) else ()
+        """The table that is its source; none where the source is outside of the lake."""
+        return (self.source.name,) if isinstance(self.source, TableRows) else ()
 
     @property
     def trigger(self) -> SnapshotTrigger:
-        """Without tables, where its feed is outside of the lake; else as rows are appended to the table that is its feed."""
-        return SnapshotTrigger(self.inputs, self.feed.every)
+        """Without tables, where its source is outside of the lake; else as rows are appended to the table that is its source."""
+        return SnapshotTrigger(self.inputs, self.source.every)

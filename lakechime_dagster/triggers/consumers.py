@@ -105,8 +105,8 @@ NO_REQUESTS = ConsumerRequests()
 MessageSpan = tuple[int, int]  # start inclusive, end exclusive
 
 
-class AnyFeed(Protocol):
-    """A feed as a subscription names it; its kinds are declared in `lake.feeds`, and asked in `feeds`."""
+class DeclaredSource(Protocol):
+    """A source as a subscription names it; its kinds are declared in `lake.sources`, and asked in `sources`."""
 
     def __str__(self) -> str:
         """What it is, for people; without a secret."""
@@ -185,8 +185,8 @@ def spans_between(start: SourceOffsets | None, end: SourceOffsets) -> list[tuple
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedLag:
-    """What a feed held beyond the checkpoint of its consumer when it was looked at last.
+class SourceLag:
+    """What a source held beyond the checkpoint of its consumer when it was looked at last.
 
     Attributes:
         unread: Offsets of topics, or bytes of files.
@@ -202,13 +202,13 @@ class FeedLag:
 
     @classmethod
     def seen(
-        cls, start: SourceOffsets | None, end: SourceOffsets, *, step: int, now_ms: int, before: "FeedLag | None", has_more: bool
-    ) -> "FeedLag":
-        """What a look at the feed tells, given what the last one did.
+        cls, start: SourceOffsets | None, end: SourceOffsets, *, step: int, now_ms: int, before: "SourceLag | None", has_more: bool
+    ) -> "SourceLag":
+        """What a look at the source tells, given what the last one did.
 
         Args:
             start: The checkpoint.
-            end: Up to where the feed can be read.
+            end: Up to where the source can be read.
             step: How many executions are complete.
             now_ms: The time of the look.
             before: What the last look told; None where there was none.
@@ -225,7 +225,7 @@ class FeedLag:
         return {"unread": self.unread, "unit": self.unit, "since_ms": self.since_ms, "step": self.step}
 
     @classmethod
-    def from_json(cls, wire: Mapping[str, Any]) -> "FeedLag":
+    def from_json(cls, wire: Mapping[str, Any]) -> "SourceLag":
         return cls(unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"])
 
 
@@ -245,7 +245,7 @@ def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
                     for topic_id, (name, offsets) in topics.items()
                 }
             )
-    raise ValueError(f"a checkpoint in a feed is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
+    raise ValueError(f"a checkpoint in a source is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
 
 
 COMMIT_METADATA_FORMAT = 1
@@ -298,21 +298,21 @@ class ConsumerId:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a checkpoint in a feed.
+    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a checkpoint in a source.
 
-    The position decides whether to run, the snapshots what is read; of a subscription that reads a feed its checkpoint decides both. All
-    move together, at completing only. The feed of one that `has_more` held more: a step's limit ended there.
+    The position decides whether to run, the snapshots what is read; of a subscription that reads a source its checkpoint decides both. All
+    move together, at completing only. The source of one that `has_more` held more: a step's limit ended there.
     """
 
     position: Position = Position.ORIGIN
     sources: Mapping[str, SnapshotCheckpoint] = field(default_factory=dict)
-    feed: SourceOffsets | None = None
+    offsets: SourceOffsets | None = None
     has_more: bool = False
 
     def to_json(self) -> dict[str, Any]:
         sources = {name: [checkpoint.table_uid, checkpoint.snapshot_id] for name, checkpoint in sorted(self.sources.items())}
         wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
-        wire |= {} if self.feed is None else {"feed": self.feed.to_json()}
+        wire |= {} if self.offsets is None else {"offsets": self.offsets.to_json()}
         return wire | {"more": True} if self.has_more else wire
 
     @classmethod
@@ -321,8 +321,8 @@ class Checkpoint:
             name: SnapshotCheckpoint(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
             for name, (uid, snapshot) in wire["sources"].items()
         }
-        feed = source_offsets(wire["feed"]) if "feed" in wire else None
-        return cls(position=Position.parse(wire["position"]), sources=sources, feed=feed, has_more=wire.get("more", False))
+        offsets = source_offsets(wire["offsets"]) if "offsets" in wire else None
+        return cls(position=Position.parse(wire["position"]), sources=sources, offsets=offsets, has_more=wire.get("more", False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,8 +47,8 @@ COMPACTED = "its earlier history is compacted: `store expire` kept only the tags
 class Firing:
     """One execution that should be claimed: its consumer's key, and why.
 
-    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `feed`
-    is up to where the subscription's feed is to be read, which is asked before a claim, never within; the feed `has_more` where a step
+    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `source`
+    is up to where the subscription's source is to be read, which is asked before a claim, never within; the source `has_more` where a step
     does not take all that it holds.
     """
 
@@ -56,7 +56,7 @@ class Firing:
     fire_key: FireKey | None = None
     reason: str
     completed: int | None = None
-    feed: SourceOffsets | None = None
+    offsets: SourceOffsets | None = None
     has_more: bool = False
 
 
@@ -175,8 +175,8 @@ def decide_snapshot(
     return answer(True, _counted(total, matching, "came"))
 
 
-def feed_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str:
-    """Why a feed is not to be asked now, which was asked last at that time; empty where it is."""
+def source_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str:
+    """Why a source is not to be asked now, which was asked last at that time; empty where it is."""
     if every is None:
         return ""
     now = from_milliseconds(now_ms)
@@ -184,7 +184,7 @@ def feed_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str
     if point is not None and (asked_ms is None or from_milliseconds(asked_ms) < point):
         return ""
     upcoming = every.next(now)
-    return f"its feed is asked next at {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
+    return f"its source is asked next at {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
 
 
 @dataclass(frozen=True, kw_only=True)

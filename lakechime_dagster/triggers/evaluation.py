@@ -333,7 +333,9 @@ class Evaluator:
         consumer = self.ledger.consumers(row).get("") if due else None
         if consumer is None or consumer.state is not ConsumerState.ACTIVE:
             return None
-        return Firing(reason=due[0], completed=consumer.completed, feed=consumer.checkpoint.feed, has_more=consumer.checkpoint.has_more)
+        return Firing(
+            reason=due[0], completed=consumer.completed, offsets=consumer.checkpoint.offsets, has_more=consumer.checkpoint.has_more
+        )
 
     def evaluate_all(
         self, connection: Connection, subscriptions: Sequence[tuple[Subscription, SubscriptionRow]], accepts: Mapping[str, Accepts]
@@ -373,7 +375,7 @@ class Evaluator:
         knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
         end = replace(
             self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
-            feed=firing.feed,
+            offsets=firing.offsets,
             has_more=firing.has_more,
         )
         try:

@@ -82,7 +82,7 @@ class Interventions:
     ) -> None:
         """Go on; with `checkpoint_at` every consumer is put there first (`latest`, `since`), without it all that waited is consumed.
 
-        A consumer that is BLOCKED because its feed or its step asked for a person goes on too: who resumes has decided. The step is
+        A consumer that is BLOCKED because its source or its step asked for a person goes on too: who resumes has decided. The step is
         tried again, up to the checkpoint that `ends` names for its consumer, else just as before.
         """
         with writing(self.ledger.engine) as connection:
@@ -280,7 +280,7 @@ class Interventions:
             consumer
             for consumer in consumers
             if consumer.state is ConsumerState.BLOCKED
-            and (consumer.consumer_id in steps or (consumer.checkpoint.feed is not None and consumer.consumer_id not in busy))
+            and (consumer.consumer_id in steps or (consumer.checkpoint.offsets is not None and consumer.consumer_id not in busy))
         ]
         active = {"state": ConsumerState.ACTIVE.value, "state_reason": ""}
         for consumer in found:

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.queries import is_after, is_data, is_visible
 from lakechime_dagster.dce.schema import dce_event, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, Execution, ExecutionState, SourceLag
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.registry import (
     subscription_from,
 )
 
-FEED = "feed"  # topics or files outside of the lake
+MESSAGES = "messages"  # topics or files outside of the lake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class ConsumerLag:
 
     Attributes:
         consumer: The name of its subscription.
-        source: A table that it reads, or `FEED`.
+        source: A table that it reads, or `MESSAGES`.
         amounts: By unit. Of a table `events`, of which a commit has one for each partition that it changed, and `versions`, which
             a Hive table has none of; of topics `events`, of files `bytes`.
         since_ts: When the oldest of them was registered, or seen first, in milliseconds of the store's clock; None where there is none.
@@ -49,7 +49,7 @@ class ConsumerLag:
 def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     """Of each consumer of the deployment and each source that it reads, by their names.
 
-    What an evaluation has found to start nothing is consumed; what an open execution reads is not, until it is complete. Of a feed it
+    What an evaluation has found to start nothing is consumed; what an open execution reads is not, until it is complete. Of a source it
     is what the last look at it told.
     """
     subscription, consumer = schema.subscription.c, schema.consumer.c
@@ -65,7 +65,7 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     )
     own_consumer = sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
     consumers = (
-        sa.select(*columns, subscription.feed_lag, consumer.checkpoint_tx, consumer.checkpoint_seq)
+        sa.select(*columns, subscription.source_lag, consumer.checkpoint_tx, consumer.checkpoint_seq)
         .select_from(schema.subscription.outerjoin(schema.consumer, own_consumer))
         .where(subscription.deployment == deployment, subscription.forgotten_ts.is_(None))
         .order_by(subscription.name)
@@ -96,9 +96,9 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
         one = found.get(table)
         amounts = {"events": one.events, "versions": one.versions} if one else {"events": 0, "versions": 0}
         yield ConsumerLag(consumer=row.name, source=table, amounts=amounts, since_ts=one.since_ts if one else None)
-    if row.feed_lag is not None:
-        lag = FeedLag.from_json(row.feed_lag)
-        yield ConsumerLag(consumer=row.name, source=FEED, amounts={lag.unit: lag.unread}, since_ts=lag.since_ms)
+    if row.source_lag is not None:
+        lag = SourceLag.from_json(row.source_lag)
+        yield ConsumerLag(consumer=row.name, source=MESSAGES, amounts={lag.unit: lag.unread}, since_ts=lag.since_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def overview(ledger: Ledger) -> list[SubscriptionOverview]:
         query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == ledger.deployment).order_by(schema.subscription.c.name)
         waiting = Counter[str]()
         for lag in consumer_lags(connection, ledger.deployment):
-            waiting[lag.consumer] += lag.amounts["events"] if lag.source != FEED else 0
+            waiting[lag.consumer] += lag.amounts["events"] if lag.source != MESSAGES else 0
         return [_overview(connection, ledger, subscription_from(row), waiting) for row in connection.execute(query)]
 
 

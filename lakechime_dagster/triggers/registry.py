@@ -13,7 +13,16 @@ from lakechime_dagster.dce.schema import consumer_partition
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import Cause, Checkpoint, Committed, ConsumerId, ConsumerState, Execution, ExecutionState, FeedLag
+from lakechime_dagster.triggers.consumers import (
+    Cause,
+    Checkpoint,
+    Committed,
+    ConsumerId,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+    SourceLag,
+)
 from lakechime_dagster.triggers.subscription import Subscription
 
 
@@ -42,7 +51,7 @@ class SubscriptionRow:
     cluster: str | None = None
     is_partitioned: bool | None = None
     refires: bool | None = None
-    feed_lag: FeedLag | None = None
+    source_lag: SourceLag | None = None
 
     def describes(self, subscription: Subscription) -> bool:
         """Whether the declaration is the one that the ledger knows."""
@@ -76,7 +85,7 @@ class ConsumerRow:
 
     def blocked_sentence(self, subscription: str) -> str:
         """Why the consumer may not claim, with the remedy; empty when it may."""
-        move = "seek" if self.checkpoint.feed is None else "resume"
+        move = "seek" if self.checkpoint.offsets is None else "resume"
         return blocked_sentence(f"{subscription} {self.key}".strip(), subscription, self.state, self.state_reason, move)
 
 
@@ -145,7 +154,7 @@ def subscription_from(row: sa.Row[Any]) -> SubscriptionRow:
         cluster=row.cluster,
         is_partitioned=row.is_partitioned,
         refires=row.refires,
-        feed_lag=None if row.feed_lag is None else FeedLag.from_json(row.feed_lag),
+        source_lag=None if row.source_lag is None else SourceLag.from_json(row.source_lag),
     )
 
 
@@ -281,14 +290,14 @@ class Registry:
                     .values(ticked_ts=now)
                 )
 
-    def note_feed(self, subscription: SubscriptionRow, lag: FeedLag) -> None:
-        """Remember what the feed of a subscription was seen to hold, where that is news."""
-        if lag != subscription.feed_lag:
+    def note_source(self, subscription: SubscriptionRow, lag: SourceLag) -> None:
+        """Remember what the source of a subscription was seen to hold, where that is news."""
+        if lag != subscription.source_lag:
             with writing(self.engine) as connection:
                 connection.execute(
                     sa.update(schema.subscription)
                     .where(schema.subscription.c.subscription_id == subscription.subscription_id)
-                    .values(feed_lag=lag.to_json())
+                    .values(source_lag=lag.to_json())
                 )
 
     def consumers(self, subscription: SubscriptionRow) -> dict[str, ConsumerRow]:

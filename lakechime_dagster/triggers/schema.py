@@ -30,8 +30,8 @@ subscription = sa.Table(
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column(
-        "feed_lag", sa.JSON(none_as_null=True)
-    ),  # `FeedLag.to_json`; NULL of a subscription without a feed, or before it was looked at
+        "source_lag", sa.JSON(none_as_null=True)
+    ),  # `SourceLag.to_json`; NULL of a subscription without a source, or before it was looked at
     sa.UniqueConstraint("deployment", "name", name="lc_subscription_name"),
     sqlite_autoincrement=True,
 )

@@ -12,7 +12,7 @@ from lakechime_dagster.dce.events import Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition
-from lakechime_dagster.triggers.consumers import AnyFeed
+from lakechime_dagster.triggers.consumers import DeclaredSource
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.schedule import OFFSET, HoursOf, Schedule, Tick
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, Trigger
@@ -37,11 +37,11 @@ class Subscription:
     one: it completes by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
     find its subscription. A partition that the trigger waits for is one of the subscription's `cluster`, unless its condition names
     another.
-    A subscription with a `feed` reads it, and no table: its trigger only says how often the feed is asked. `is_ordered_by_position`
-    says that the feed's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
+    A subscription with a `source` reads it, and no table: its trigger only says how often the source is asked. `is_ordered_by_position`
+    says that the source's messages tell their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that came. The first claim takes all, as
     its step makes the target anew; a retry takes what was claimed, and all that came when a person resumes a consumer that is held.
-    One that `is_stream` appends each message of its feed, or row of its table, once: it is put behind what came, never back.
+    One that `is_stream` appends each message of its source, or row of its table, once: it is put behind what came, never back.
     `requests` returns what it is to do although nothing new arrived, such as what a person asked for; without any it fires by events
     alone.
     `unread` are by table the columns, in lower case, of which it is known that its code does not read them: an event that tells that
@@ -57,7 +57,7 @@ class Subscription:
     job: str | None = None
     cluster: str = ""
     location: str | None = None
-    feed: AnyFeed | None = None
+    source: DeclaredSource | None = None
     is_ordered_by_position: bool = False
     max_commits: int | None = None
     is_stream: bool = False
@@ -76,10 +76,10 @@ class Subscription:
     @property
     def condition(self) -> str:
         """What the subscription waits for, in words."""
-        if self.feed is None or isinstance(self.trigger, PartitionTrigger):
+        if self.source is None or isinstance(self.trigger, PartitionTrigger):
             return str(self.trigger)
         pace = f", {self.trigger.every}" if self.trigger.every else ", as they come"
-        return f"messages of {self.feed}{pace}"
+        return f"messages of {self.source}{pace}"
 
     @property
     def is_partitioned(self) -> bool:

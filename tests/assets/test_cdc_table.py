@@ -70,7 +70,7 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     size = len(told(1, 10)) + len(told(2, 20, at=2)) + 9
     assert seen["last fired because"] == f"{size} new bytes in a.jsonl of {folder}"
     assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (f"- `a.jsonl` from 0 up to {size}", 3, 1)
-    assert (seen["waiting in the feed"], seen["commit"]) == ("nothing", "version 1")
+    assert (seen["waiting in the source"], seen["commit"]) == ("nothing", "version 1")
     assert checks(first) == {"nothing_unreadable": False}
     assert location.run_of("shop_orders").success
     assert rows(location) == [(1, 10), (2, 20)]

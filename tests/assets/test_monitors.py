@@ -69,7 +69,7 @@ def test_nothing_is_beyond_the_limits_where_all_is_read(shop: Shop) -> None:
     passed, metadata = looked(shop)
     assert (passed, metadata["beyond limits"]) == (True, "nothing")
     assert (metadata["lag of the messages in seconds"], metadata["lag of the table in seconds"]) == (60.0, 60.0)
-    assert (metadata["unread in the feed"], metadata["rows waiting"], metadata["rows quarantined"]) == (0, 0, 0)
+    assert (metadata["unread in the source"], metadata["rows waiting"], metadata["rows quarantined"]) == (0, 0, 0)
     assert "| m.shop.orders | 60 | 60 |" in metadata["seconds since news, by source"]
 
 
@@ -98,12 +98,12 @@ def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Cl
     assert "| m.shop.orders | 3,600 | 3,600 | 600 |" in metadata["seconds since news, by source"]
 
 
-def test_rows_that_wait_and_a_feed_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
+def test_rows_that_wait_and_a_source_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text("{}\n")
     shop.tell(told(3, 12, "u", name="__debezium_unavailable_value"))
     completed(shop.lakechime, ToldRuns())
     passed, metadata = looked(shop)
-    assert (passed, metadata["unread in the feed"], metadata["rows waiting"]) == (False, 3, 1)
+    assert (passed, metadata["unread in the source"], metadata["rows waiting"]) == (False, 3, 1)
     assert metadata["beyond limits"].splitlines() == [
         "- shop.orders__changes has something to read, and its sensor has never ticked: it is stopped, or no daemon runs",
         "- 1 rows wait outside of shop.orders for a column that nobody sent",

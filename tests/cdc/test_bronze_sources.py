@@ -44,7 +44,7 @@ def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(writ
     assert first_streamed(task)[0] == "m.shop.orders"
 
 
-def test_a_table_that_several_tables_feed_is_refused(written: Write) -> None:
+def test_a_table_that_several_tables_source_is_refused(written: Write) -> None:
     task = written(order(1, at=3), of_table("others", topic="shop", at=8))
-    with pytest.raises(UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"):
+    with pytest.raises(UnrepairableError, match=r"several tables source it \(m\.shop\.orders, m\.shop\.others\)"):
         messages_form(task)

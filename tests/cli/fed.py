@@ -7,4 +7,4 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 NAME = "landing.messages"
 
-fed = declare_subscription(Subscription(name=NAME, trigger=SnapshotTrigger(), feed=JsonLines("in")))
+fed = declare_subscription(Subscription(name=NAME, trigger=SnapshotTrigger(), source=JsonLines("in")))

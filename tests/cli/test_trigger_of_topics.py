@@ -19,8 +19,10 @@ WHY = ["--reason", "a new snapshot is on its way", "--who", "ops", "--module", "
 
 @pytest.fixture
 def subscription(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Subscription:
-    """A subscription that a code location declares, and the login that its feed asks the environment for."""
-    subscription = declare_subscription(Subscription(name=NAME, trigger=SnapshotTrigger(), feed=topics.feed(), is_ordered_by_position=True))
+    """A subscription that a code location declares, and the login that its source asks the environment for."""
+    subscription = declare_subscription(
+        Subscription(name=NAME, trigger=SnapshotTrigger(), source=topics.source(), is_ordered_by_position=True)
+    )
     module = ModuleType("declares_topics")
     module.__dict__["subscription"] = subscription
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -49,7 +51,7 @@ def test_a_consumer_whose_topic_was_cut_goes_on_with_what_is_there_when_a_person
     assert "was truncated: it was read up to offset 1, and begins at 3 now" in ticked(lakechime, subscription)
     assert "is BLOCKED" in ticked(lakechime, subscription)
     (moved,) = lakechime("trigger", "resume", NAME, *WHY, "--dry-run", "--json").json["consumers"]
-    assert list(moved["after"]["feed"]["topics"].values()) == [[topics.named("orders"), {"0": 3}]]
+    assert list(moved["after"]["offsets"]["topics"].values()) == [[topics.named("orders"), {"0": 3}]]
     assert lakechime("trigger", "resume", NAME, *WHY).code == 0
     assert "new offsets 3 to 4" in ticked(lakechime, subscription)
 

@@ -136,8 +136,8 @@ def build_lake() -> Lake:
 
 
 def _followed(point: Point) -> CDCTable:
-    """A target that follows messages, which the harness writes: its feed is a folder in which nothing is."""
-    nothing = switch.folder / "feed"
+    """A target that follows messages, which the harness writes: its source is a folder in which nothing is."""
+    nothing = switch.folder / "source"
     nothing.mkdir(exist_ok=True)
     return cdc_table(point.target, source=JsonLines(str(nothing)), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
 

@@ -20,7 +20,7 @@ from lakechime_dagster.demo.replay import Replayer
 from lakechime_dagster.demo.reservations import folded
 from lakechime_dagster.demo.verify import Finding, TableCheck, build_expected, relation_name, verify, verify_events, warehouse_location
 from lakechime_dagster.tables.events import table_of
-from lakechime_dagster.tables.sources import FeedTable
+from lakechime_dagster.tables.sources import MessageTable
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.stores import fresh_memory
 
@@ -34,7 +34,7 @@ def expected() -> dict[str, pa.Table]:
     """What the computed tables, and those that follow the database, must hold after these hours."""
     plan, targets = Plan(days=2), flights_lake(KAFKA).targets
     with build_expected(plan.written(HOURS), folded(plan, HOURS)) as connection:
-        names = [table.name for table in targets if not isinstance(table, FeedTable)]
+        names = [table.name for table in targets if not isinstance(table, MessageTable)]
         return {name: connection.table(relation_name(name)).to_arrow_table() for name in names}
 
 

@@ -251,8 +251,8 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(lo
     assert log.watermark() == 200
 
 
-def test_up_to_where_a_feed_was_read_by_a_version_is_told_by_the_newest_commit_of_its_consumer(location: Path) -> None:
-    log, checkpoints = log_of(location), [Checkpoint(feed=FileOffsets({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
+def test_up_to_where_a_source_was_read_by_a_version_is_told_by_the_newest_commit_of_its_consumer(location: Path) -> None:
+    log, checkpoints = log_of(location), [Checkpoint(offsets=FileOffsets({"a.jsonl": end}), has_more=end < 9) for end in (7, 9)]
     hourly(location, 0)
     assert log.fed(0) is None
     for step, end in enumerate(checkpoints, start=1):

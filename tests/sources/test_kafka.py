@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.errors import FeedUnreadableError, InvalidValueError
+from lakechime_dagster.errors import InvalidValueError, MessagesUnreadableError
 from lakechime_dagster.sources.files import Look
-from lakechime_dagster.sources.kafka import KafkaFeed, TopicState, judged, shares
+from lakechime_dagster.sources.kafka import KafkaSource, TopicState, judged, shares
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, TopicOffsets, source_offsets
 from tests.support.kafka import PASSWORD
@@ -54,7 +54,7 @@ def test_a_new_topic_that_matches_and_a_new_partition_are_read_from_their_beginn
     topics.send("orders", "d", partition=1)
     second = look_at(topics, first)
     assert offsets(second) == {"orders": {0: 1, 1: 1}, "orders_2": {0: 2}}
-    assert (second.came, second.problems) == (f"2 partitions grew of {topics.feed()}", ())
+    assert (second.came, second.problems) == (f"2 partitions grew of {topics.source()}", ())
 
 
 @pytest.mark.services
@@ -100,7 +100,7 @@ def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None
     topics.create("orders", 2)
     topics.send("orders", *"abcdefgh")
     topics.send("orders", *"ij", partition=1)
-    look = KafkaFeed(topics.feed(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).look(None)
+    look = KafkaSource(topics.source(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).look(None)
     assert isinstance(look.step_end, KafkaOffsets)
     assert [dict(topic.offsets) for topic in look.step_end.topics.values()] == [{0: 3, 1: 1}]
     assert look.left == "a step takes at most 5 offsets, so that 6 are left to the next ones"
@@ -108,32 +108,32 @@ def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None
 
 @pytest.mark.services
 def test_a_wrong_password_is_said_without_it(topics: Topics) -> None:
-    feed = KafkaFeed(topics.feed(), {"KAFKA_PASSWORD": "not-s3cret"}, is_ordered_by_position=True, seconds=1)
-    with pytest.raises(FeedUnreadableError, match="Authentication failed: Invalid username or password") as raised:
-        feed.look(None)
-    assert "s3cret" not in f"{raised.value!r} {feed!r}"
+    source = KafkaSource(topics.source(), {"KAFKA_PASSWORD": "not-s3cret"}, is_ordered_by_position=True, seconds=1)
+    with pytest.raises(MessagesUnreadableError, match="Authentication failed: Invalid username or password") as raised:
+        source.look(None)
+    assert "s3cret" not in f"{raised.value!r} {source!r}"
 
 
 def test_a_broker_that_does_not_answer_is_said_with_its_address_and_without_a_password() -> None:
     address = f"127.0.0.1:{free_port()}"
-    feed = KafkaFeed(KafkaTopic("orders", bootstrap=address, options=LOGIN), ENVIRONMENT, is_ordered_by_position=True, seconds=1)
-    with pytest.raises(FeedUnreadableError, match=rf"orders at {address} cannot be asked: .*Connection refused") as raised:
-        feed.look(None)
+    source = KafkaSource(KafkaTopic("orders", bootstrap=address, options=LOGIN), ENVIRONMENT, is_ordered_by_position=True, seconds=1)
+    with pytest.raises(MessagesUnreadableError, match=rf"orders at {address} cannot be asked: .*Connection refused") as raised:
+        source.look(None)
     assert PASSWORD not in str(raised.value)
 
 
 def test_a_cluster_that_was_asked_in_vain_leaves_nothing_to_the_garbage_collector(no_collection: None) -> None:
     before = threads()
-    feed = KafkaFeed(KafkaTopic("orders", bootstrap=f"127.0.0.1:{free_port()}"), {}, is_ordered_by_position=True, seconds=0.1)
-    with pytest.raises(FeedUnreadableError):
-        feed.look(None)
+    source = KafkaSource(KafkaTopic("orders", bootstrap=f"127.0.0.1:{free_port()}"), {}, is_ordered_by_position=True, seconds=0.1)
+    with pytest.raises(MessagesUnreadableError):
+        source.look(None)
     assert threads() <= before
 
 
 def test_an_option_that_the_environment_does_not_have_is_named() -> None:
-    feed = KafkaFeed(KafkaTopic("orders", bootstrap="broker:9092", options=LOGIN), {}, is_ordered_by_position=True)
+    source = KafkaSource(KafkaTopic("orders", bootstrap="broker:9092", options=LOGIN), {}, is_ordered_by_position=True)
     with pytest.raises(InvalidValueError, match=r"options\['sasl.password'\] '\$KAFKA_PASSWORD': is not in the environment"):
-        feed.look(None)
+        source.look(None)
 
 
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
@@ -160,7 +160,7 @@ def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
 def look_at(topics: Topics, before: Look | None = None, *, is_ordered_by_position: bool = True) -> Look:
     """A look at a test's topics after another one, whose end went through its JSON."""
     checkpoint = before and source_offsets(checkpoint_of(before).to_json())
-    return KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(checkpoint)
+    return KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(checkpoint)
 
 
 def checkpoint_of(look: Look) -> KafkaOffsets:
@@ -183,10 +183,10 @@ Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
 
 def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: int = 0) -> Look:
     """What a step finds of topics that hold the offsets from `first` to their ends."""
-    feed = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", max_offsets=limit)
+    source = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", max_offsets=limit)
     spans = {name: {number: (first, end) for number, end in parts.items()} for name, parts in ends.items()}
     topics = [TopicState(topic_id=name[0], name=name, spans=of_topic) for name, of_topic in spans.items()]
-    return judged(feed, checkpoint, topics, is_ordered_by_position=True)
+    return judged(source, checkpoint, topics, is_ordered_by_position=True)
 
 
 def step_end_of(look: Look) -> KafkaOffsets:
@@ -194,7 +194,7 @@ def step_end_of(look: Look) -> KafkaOffsets:
     return look.step_end
 
 
-def test_a_feed_that_a_person_must_look_at_is_not_cut() -> None:
+def test_a_source_that_a_person_must_look_at_is_not_cut() -> None:
     look = looked(KafkaOffsets({"o": TopicOffsets("orders", {0: 20})}), {"orders": {0: 10}, "planes": {0: 9}}, 3)
     assert (len(look.problems), look.step_end) == (1, None)
 

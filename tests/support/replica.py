@@ -71,9 +71,9 @@ class Replica:
         return f"{self.location}__changes"
 
     def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
-        """Messages come to the bronze table, in one commit; their feed held more if it `has_more`."""
+        """Messages come to the bronze table, in one commit; their source held more if it `has_more`."""
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Checkpoint(feed=FileOffsets(), has_more=has_more)
+            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Checkpoint(offsets=FileOffsets(), has_more=has_more)
         )
         append_messages(self.bronze, records, self.format, commit_metadata)
 

@@ -19,7 +19,7 @@ from lakechime_dagster.silver.refresh import GroupStep
 from lakechime_dagster.silver.results import EventJob, GroupJob, GroupResult, Replay, TypeResult
 from lakechime_dagster.silver.schema import SchemaRepository, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
-from lakechime_dagster.sources.files import FilesFeed
+from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
 from lakechime_dagster.tables.sources import JsonLines
@@ -74,9 +74,9 @@ class Stream:
         return EventJob(
             name=self.stream.table.name,
             location=self.bronze,
-            feed=self.stream.table.feed,
+            source=self.stream.table.source,
             folder=str(self.folder / "in"),
-            start=Checkpoint(feed=self.checkpoint),
+            start=Checkpoint(offsets=self.checkpoint),
             type_field=self.stream.table.type_field,
             producer_field=self.stream.table.producer_field,
             classes=self.classes,
@@ -85,14 +85,14 @@ class Stream:
     def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
         """The next step of the stream's table, which may reprocess what is refused there."""
         self.steps += 1
-        end = FilesFeed(self.folder / "in", "*.jsonl").look(self.checkpoint).end
+        end = FileSource(self.folder / "in", "*.jsonl").look(self.checkpoint).end
         job = replace(self.job(), reprocess=reprocess, may_complete_empty=attempt == 1)
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.stream.table.name),
             step=self.steps,
             attempt=attempt,
             execution_id=f"b{self.steps}",
-            end=Checkpoint(feed=end),
+            end=Checkpoint(offsets=end),
         )
         result = ingest_events(self.spark, job, commit_metadata, DeltaLog)
         self.checkpoint = end

@@ -28,7 +28,7 @@ class Topics:
         self.prefix = f"test-{uuid.uuid4().hex[:8]}"
         self._settings = {"bootstrap.servers": kafka.address, "log_level": 0}
 
-    def feed(self, glob: str = "*", **declared: Any) -> KafkaTopic:
+    def source(self, glob: str = "*", **declared: Any) -> KafkaTopic:
         """Topics of this test, asked with a login."""
         return KafkaTopic(self.named(glob), bootstrap=self.kafka.secured, options=LOGIN, **declared)
 

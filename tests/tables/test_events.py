@@ -70,7 +70,7 @@ def owners(groups: list[EventGroup], *types: str) -> list[str]:
     return [owner_of(several, name).name for name in types]
 
 
-def test_a_stream_brings_a_table_of_its_events_that_its_feed_wakes() -> None:
+def test_a_stream_brings_a_table_of_its_events_that_its_source_wakes() -> None:
     game = stream(
         type_field="$.header.type",
         producer_field="$.title",

@@ -308,7 +308,7 @@ def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:
 
 @pytest.mark.services
 def test_a_consumer_waits_until_what_the_order_of_its_input_made_can_be_read(postgres_engine: Engine) -> None:
-    """A transaction that began before holds back the feed: until it ends, the newest position is before the input's commit."""
+    """A transaction that began before holds back the source: until it ends, the newest position is before the input's commit."""
     world = World(postgres_engine)
     caught_up(world, SILVER, GOLD)
     chain(world)

@@ -1,4 +1,4 @@
-"""Checkpoints in feeds, and how consumers keep them."""
+"""Checkpoints in sources, and how consumers keep them."""
 
 import json
 
@@ -21,16 +21,16 @@ TOPICS = KafkaOffsets({"k1Ab": TopicOffsets("shop.orders", {1: 7, 0: 40})})
 
 
 @pytest.mark.parametrize("has_more", [False, True])
-@pytest.mark.parametrize("feed", [None, FILES, TOPICS])
-def test_a_checkpoint_survives_its_json(feed: SourceOffsets | None, has_more: bool) -> None:
-    checkpoint = Checkpoint(position=Position(0, 3), feed=feed, has_more=has_more)
+@pytest.mark.parametrize("offsets", [None, FILES, TOPICS])
+def test_a_checkpoint_survives_its_json(offsets: SourceOffsets | None, has_more: bool) -> None:
+    checkpoint = Checkpoint(position=Position(0, 3), offsets=offsets, has_more=has_more)
     assert Checkpoint.from_json(json.loads(json.dumps(checkpoint.to_json()))) == checkpoint
 
 
-def test_a_commit_records_up_to_where_its_feed_was_read() -> None:
-    commit_metadata = CommitMetadata(consumer=ConsumerId("test", "shop.orders__changes"), step=2, attempt=1, end=Checkpoint(feed=TOPICS))
+def test_a_commit_records_up_to_where_its_source_was_read() -> None:
+    commit_metadata = CommitMetadata(consumer=ConsumerId("test", "shop.orders__changes"), step=2, attempt=1, end=Checkpoint(offsets=TOPICS))
     assert CommitMetadata.from_text(commit_metadata.to_text()) == commit_metadata
-    assert '"feed":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in commit_metadata.to_text()
+    assert '"offsets":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in commit_metadata.to_text()
 
 
 def test_between_two_checkpoints_lie_the_bytes_of_files_that_grew_or_came() -> None:

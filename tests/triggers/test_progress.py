@@ -1,8 +1,8 @@
 """How far consumers are behind, by the store alone."""
 
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.triggers.consumers import FeedLag
-from lakechime_dagster.triggers.progress import FEED, ConsumerLag, consumer_lags, overview
+from lakechime_dagster.triggers.consumers import SourceLag
+from lakechime_dagster.triggers.progress import MESSAGES, ConsumerLag, consumer_lags, overview
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription, elsewhere
 
@@ -49,12 +49,12 @@ def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_
     assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 1)
 
 
-def test_a_feed_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:
+def test_a_source_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:
     row = world.evaluator.activate(a_subscription("bronze.changes", trigger=SnapshotTrigger(())))
     assert lags(world) == {}
-    world.ledger.note_feed(row, FeedLag(unread=12, unit="events", since_ms=5, step=1))
+    world.ledger.note_source(row, SourceLag(unread=12, unit="events", since_ms=5, step=1))
     assert lags(world) == {
-        ("bronze.changes", FEED): ConsumerLag(consumer="bronze.changes", source=FEED, amounts={"events": 12}, since_ts=5)
+        ("bronze.changes", MESSAGES): ConsumerLag(consumer="bronze.changes", source=MESSAGES, amounts={"events": 12}, since_ts=5)
     }
 
 

@@ -157,7 +157,7 @@ def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
     assert "which came first?" in reason
 
 
-def test_a_key_that_two_sources_feed_is_refused() -> None:
+def test_a_key_that_two_sources_source_is_refused() -> None:
     lake = Lake()
     lake.step([upsert(1)])
     lake.step([replace(upsert(2), source="t")])

@@ -1,4 +1,4 @@
-"""The messages of a feed in their table: each once, whatever they hold and however often a step is tried."""
+"""The messages of a source in their table: each once, whatever they hold and however often a step is tried."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -13,8 +13,8 @@ from lakechime_dagster.cdc import spark_bronze
 from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.record import TableFilter
 from lakechime_dagster.cdc.spark_bronze import ingest
-from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources.files import FilesFeed
+from lakechime_dagster.errors import MessagesUnreadableError
+from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
@@ -42,16 +42,16 @@ class Fed:
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
-        end = FilesFeed(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
+        end = FileSource(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
         result = self.attempt(self.step, 1, end)
         self.checkpoint = end
         return result
 
     def attempt(self, step: int, attempt: int, end: SourceOffsets | None) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(feed=end)
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(offsets=end)
         )
-        job = replace(self.job, start=Checkpoint(feed=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
+        job = replace(self.job, start=Checkpoint(offsets=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
         return ingest(self.spark, job, commit_metadata, open_log)
 
     @property
@@ -65,7 +65,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     job = BronzeJob(
         name="shop.orders__changes",
         location=str(tmp_path / "orders__changes"),
-        feed=JsonLines("in"),
+        source=JsonLines("in"),
         folder=str(tmp_path / "in"),
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}, only=TableFilter(table="orders")),
     )
@@ -109,12 +109,12 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
 
 def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
     assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
     fed.drop("a.jsonl", told(2))
-    wider = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    wider = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
     again = fed.attempt(1, 2, wider)
-    assert (again.outcome, again.committed and again.committed.commit_metadata.end.feed) == (Outcome.SKIPPED, end)
+    assert (again.outcome, again.committed and again.committed.commit_metadata.end.offsets) == (Outcome.SKIPPED, end)
     assert len(fed.rows) == 1
     fed.step, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
@@ -123,7 +123,7 @@ def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
 
 def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(fed: Fed) -> None:
     fed.drop("a.jsonl", b"", b"")
-    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
     assert fed.attempt(1, 1, end).outcome is Outcome.NOTHING
     assert not Path(fed.job.location).exists()
     fence = fed.attempt(1, 2, end)
@@ -132,24 +132,24 @@ def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(f
 
 def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
     fed.checkpoint, fed.step, fed.options = end, 1, {"has_committed": True}
     fed.drop("a.jsonl", told(2))
     result = fed.run()
     assert result.counts.inserted == 2
-    assert result.notes[0].endswith("no longer holds what its consumer has committed: its feed is read again from the beginning")
+    assert result.notes[0].endswith("no longer holds what its consumer has committed: its source is read again from the beginning")
 
 
 def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FilesFeed(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
     (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
-    with pytest.raises(FeedUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
+    with pytest.raises(MessagesUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
         fed.attempt(1, 1, end)
 
 
 def test_lines_may_be_records_of_kafka(fed: Fed) -> None:
-    fed.options = {"feed": JsonLines("in", records=True)}
+    fed.options = {"source": JsonLines("in", records=True)}
     parts = {"topic": "shop.orders", "topic_id": "k1", "partition": 2, "key": "k", "timestamp_ms": 1_700_000_000_000}
     fed.drop("a.jsonl", json.dumps({**parts, "offset": 40, "value": told(1).decode(), "headers": [["h", "v"]]}).encode(), b'{"topic":1}')
     assert fed.run().events == {"change": 1, "unreadable": 1}

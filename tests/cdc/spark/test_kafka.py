@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.spark_bronze import ingest
-from lakechime_dagster.errors import FeedUnreadableError
-from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.errors import MessagesUnreadableError
+from lakechime_dagster.sources.kafka import KafkaSource
 from lakechime_dagster.sources.spark import EARLIEST, read_topics, spans_after
 from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
@@ -32,12 +32,12 @@ class Reading:
     checkpoint: KafkaOffsets
 
     def look(self) -> KafkaOffsets:
-        end = KafkaFeed(self.topics.feed(), ENVIRONMENT, is_ordered_by_position=True).look(self.checkpoint).end
+        end = KafkaSource(self.topics.source(), ENVIRONMENT, is_ordered_by_position=True).look(self.checkpoint).end
         assert isinstance(end, KafkaOffsets)
         return end
 
     def frame(self, end: KafkaOffsets | None = None, environment: dict[str, str] = ENVIRONMENT) -> DataFrame | None:
-        return read_topics(self.spark, self.topics.feed(), self.checkpoint, end or self.look(), environment)
+        return read_topics(self.spark, self.topics.source(), self.checkpoint, end or self.look(), environment)
 
     def values(self, end: KafkaOffsets | None = None) -> Sequence[tuple[str, int, int, str]]:
         """Topic, partition, offset and value of each message."""
@@ -108,11 +108,11 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(re
     for partition, count in enumerate((9, 4)):
         reading.topics.send("orders", *(f"{partition}-{number}" for number in range(count)), partition=partition)
     reading.topics.aborted("orders", "no", "no")
-    topic = reading.topics.feed("orders*", heartbeats=reading.topics.named("beats"), max_offsets=5)
-    feed, has_more = KafkaFeed(topic, ENVIRONMENT, is_ordered_by_position=True), True
+    topic = reading.topics.source("orders*", heartbeats=reading.topics.named("beats"), max_offsets=5)
+    source, has_more = KafkaSource(topic, ENVIRONMENT, is_ordered_by_position=True), True
     steps: list[list[tuple[str, int, int, str]]] = []
     while has_more:
-        look = feed.look(reading.checkpoint)
+        look = source.look(reading.checkpoint)
         end, has_more = look.step_end or look.end, look.step_end is not None
         assert isinstance(end, KafkaOffsets)
         frame = reading.frame(end)
@@ -159,11 +159,11 @@ def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading
     reading.topics.send("orders", "a")
     end = reading.look()
     reading.topics.delete("orders")
-    with pytest.raises(FeedUnreadableError, match=r"cannot be read: UnknownTopicOrPartitionException"):
+    with pytest.raises(MessagesUnreadableError, match=r"cannot be read: UnknownTopicOrPartitionException"):
         reading.frame(end)
     reading.topics.create("orders")
     reading.topics.send("orders", "b")
-    with pytest.raises(FeedUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was created again"):
+    with pytest.raises(MessagesUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was created again"):
         reading.frame(end)
 
 
@@ -173,16 +173,18 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
     job = BronzeJob(
         name="shop.orders__changes",
         location=str(tmp_path / "table"),
-        feed=reading.topics.feed(),
+        source=reading.topics.source(),
         environment=ENVIRONMENT,
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
     )
 
     def attempt(step: int, number: int, start: KafkaOffsets, end: KafkaOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(feed=end)
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(offsets=end)
         )
-        return ingest(reading.spark, replace(job, start=Checkpoint(feed=start), may_complete_empty=number == 1), commit_metadata, open_log)
+        return ingest(
+            reading.spark, replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1), commit_metadata, open_log
+        )
 
     reading.topics.create("orders", 2)
     told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
@@ -209,7 +211,7 @@ def test_a_wrong_password_is_said_without_it(reading: Reading) -> None:
     reading.topics.create("orders")
     reading.topics.send("orders", "a")
     end = reading.look()
-    with pytest.raises(FeedUnreadableError, match="Authentication failed: Invalid username or password") as raised:
+    with pytest.raises(MessagesUnreadableError, match="Authentication failed: Invalid username or password") as raised:
         reading.frame(end, {"KAFKA_PASSWORD": "not-s3cret"})
     assert "s3cret" not in str(raised.value)
 

@@ -206,7 +206,7 @@ def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSe
     assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
 
 
-def test_nothing_is_forgotten_while_the_feed_holds_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_is_forgotten_while_the_source_holds_more(spark: SparkSession, tmp_path: Path) -> None:
     """As what lies in another partition may be older by far."""
     table = Replica(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
     table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)], has_more=True)

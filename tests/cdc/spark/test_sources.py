@@ -181,7 +181,9 @@ def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spa
     assert [row["id"] for row in table.rows] == [1]
 
 
-def test_while_a_feed_holds_more_no_hour_is_complete_whatever_heartbeats_and_newer_changes_say(spark: SparkSession, tmp_path: Path) -> None:
+def test_while_a_source_holds_more_no_hour_is_complete_whatever_heartbeats_and_newer_changes_say(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """As what lies in another partition, and before the heartbeat, may not have been read yet."""
     hour, minute = 3_600_000, 60_000
     options, topics = {"max_transaction": dt.timedelta(minutes=1)}, {"heartbeats": "demo.*.heartbeat"}
@@ -258,7 +260,7 @@ def fire(world: World, subscription: Subscription, result: TableResult) -> list[
     return [execution.consumer.key.rpartition("=")[2] for execution in executions]
 
 
-def test_a_snapshot_speaks_for_its_source_when_the_feed_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_snapshot_speaks_for_its_source_when_the_source_holds_no_more(spark: SparkSession, tmp_path: Path) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(number, at=number) for number in range(1, 21)])
     table.run()

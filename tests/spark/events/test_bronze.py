@@ -1,4 +1,4 @@
-"""The events of a feed in their stream's table: each once, with what is known of it, whatever its bytes are."""
+"""The events of a source in their stream's table: each once, with what is known of it, whatever its bytes are."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.silver import bronze
 from lakechime_dagster.silver.bronze import ingest_events, load_tokenizer
 from lakechime_dagster.silver.event import scanned
 from lakechime_dagster.silver.results import EventJob
-from lakechime_dagster.sources.files import FilesFeed
-from lakechime_dagster.sources.kafka import KafkaFeed
+from lakechime_dagster.sources.files import FileSource
+from lakechime_dagster.sources.kafka import KafkaSource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets, SourceOffsets
@@ -44,7 +44,7 @@ class Fed:
             file.writelines(line + b"\n" for line in payloads)
 
     def look(self) -> SourceOffsets:
-        return FilesFeed(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
+        return FileSource(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
 
     def run(self) -> TableResult:
         """The next step."""
@@ -56,9 +56,9 @@ class Fed:
 
     def attempt(self, step: int, attempt: int, end: SourceOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(feed=end)
+            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(offsets=end)
         )
-        job = replace(self.job, start=Checkpoint(feed=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
+        job = replace(self.job, start=Checkpoint(offsets=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
         return ingest_events(self.spark, job, commit_metadata, open_log)
 
     @property
@@ -81,7 +81,7 @@ def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
     job = EventJob(
         name="game.events",
         location=str(tmp_path / "events"),
-        feed=JsonLines("in"),
+        source=JsonLines("in"),
         folder=str(tmp_path / "in"),
         type_field=TYPE,
         producer_field=PRODUCER,
@@ -140,7 +140,7 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
     fed.drop(event("sell"))
     wider = fed.look()
     again = fed.attempt(1, 2, wider)
-    assert (again.outcome, again.committed and again.committed.commit_metadata.end.feed, fed.column("type")) == (
+    assert (again.outcome, again.committed and again.committed.commit_metadata.end.offsets, fed.column("type")) == (
         Outcome.SKIPPED,
         end,
         ["buy"],
@@ -179,27 +179,27 @@ def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
     fed.drop(event("buy"))
     end = fed.look()
     (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
-    with pytest.raises(FeedUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
+    with pytest.raises(MessagesUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
         fed.attempt(1, 1, end)
 
 
 @pytest.mark.services
 def test_messages_of_topics_are_events_by_topic_partition_and_offset(fed: Fed, topics: Topics) -> None:
-    job = replace(fed.job, feed=topics.feed(), environment=ENVIRONMENT, folder="")
+    job = replace(fed.job, source=topics.source(), environment=ENVIRONMENT, folder="")
     topics.create("game", 2)
     topics.send("game", event("buy", title="web", n=1), None, b"\xff\x00", at_ms=1_700_000_000_123)
     topics.send("game", event("sell", n=2), "{", partition=1)
 
     def attempt(step: int, start: KafkaOffsets, end: KafkaOffsets, number: int = 1) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(feed=end)
+            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(offsets=end)
         )
         return ingest_events(
-            fed.spark, replace(job, start=Checkpoint(feed=start), may_complete_empty=number == 1), commit_metadata, open_log
+            fed.spark, replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1), commit_metadata, open_log
         )
 
     def look(checkpoint: KafkaOffsets) -> KafkaOffsets:
-        end = KafkaFeed(topics.feed(), ENVIRONMENT, is_ordered_by_position=False).look(checkpoint).end
+        end = KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=False).look(checkpoint).end
         assert isinstance(end, KafkaOffsets)
         return end
 

@@ -77,7 +77,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     job = EventJob(
         name="game.events",
         location=str(tmp_path / "events"),
-        feed=TableRows("bronze.raw", payload="VALUE"),
+        source=TableRows("bronze.raw", payload="VALUE"),
         folder=str(raw.location),
         type_field=("type",),
     )
@@ -198,7 +198,7 @@ def test_a_column_that_holds_no_payloads_is_told(fed: Fed) -> None:
         "day": "day is a partition",
     }
     for payload, problem in problems.items():
-        fed.job = replace(fed.job, feed=TableRows("bronze.raw", payload=payload))
+        fed.job = replace(fed.job, source=TableRows("bronze.raw", payload=payload))
         with pytest.raises(DeclarationError, match=problem):
             fed.run()
 
@@ -208,7 +208,7 @@ def test_columns_that_are_called_otherwise_in_files_are_read(fed: Fed) -> None:
     source = f"delta.`{fed.raw.location}`"
     fed.spark.sql(f"ALTER TABLE {source} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     fed.spark.sql(f"ALTER TABLE {source} RENAME COLUMN value TO text")
-    fed.job = replace(fed.job, feed=TableRows("bronze.raw", payload="text"))
+    fed.job = replace(fed.job, source=TableRows("bronze.raw", payload="text"))
     assert DeltaTable(str(fed.raw.location)).version() == 2
     fed.run()
     assert fed.types == ["a"]

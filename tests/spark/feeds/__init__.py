@@ -1,1 +1,1 @@
-"""Tests of feeds read in Spark."""
+"""Tests of sources read in Spark."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.errors import FeedUnreadableError
+from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.spark import Slice, check_there, has_message, lines, tasks
 
 LINE = st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b""))
@@ -47,9 +47,9 @@ def test_empty_lines_are_no_messages(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_hold_what_was_claimed_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1\n")
-    with pytest.raises(FeedUnreadableError, match="/a holds 2 bytes, and 9 of it are to be read; put it back as it was"):
+    with pytest.raises(MessagesUnreadableError, match="/a holds 2 bytes, and 9 of it are to be read; put it back as it was"):
         check_there(tmp_path, {"a": (0, 9)})
-    with pytest.raises(FeedUnreadableError, match="/b, of which 9 bytes are to be read, is not there: No such file"):
+    with pytest.raises(MessagesUnreadableError, match="/b, of which 9 bytes are to be read, is not there: No such file"):
         check_there(tmp_path, {"b": (0, 9)})
-    with pytest.raises(FeedUnreadableError, match="/a ends at byte 2, and is to be read up to 9"):
+    with pytest.raises(MessagesUnreadableError, match="/a ends at byte 2, and is to be read up to 9"):
         list(lines(tmp_path, Slice("a", 0, 9)))

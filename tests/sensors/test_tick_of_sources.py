@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.errors import ConsumerConflictError, FeedUnreadableError, LakeChimeError
+from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, MessagesUnreadableError
 from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
@@ -45,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def a_feed(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Subscription:
+def a_source(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Subscription:
     pace = None if minutes is None else every(minutes=minutes)
-    return Subscription(name=NAME, trigger=SnapshotTrigger((), pace), feed=JsonLines(str(folder), max_bytes=max_bytes))
+    return Subscription(name=NAME, trigger=SnapshotTrigger((), pace), source=JsonLines(str(folder), max_bytes=max_bytes))
 
 
 def drop(folder: Path, name: str, *lines: str) -> None:
@@ -64,14 +64,14 @@ def completed(world: World, tick: Tick) -> Execution:
 def read_to(world: World) -> SourceOffsets | None:
     subscription = world.ledger.subscription(NAME)
     assert subscription is not None
-    return world.ledger.consumers(subscription)[""].checkpoint.feed
+    return world.ledger.consumers(subscription)[""].checkpoint.offsets
 
 
-def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
+def test_what_a_source_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
     execution = one(run_tick(platform, subscription, runs).launches)
-    assert (execution.start.feed, execution.end.feed) == (None, FileOffsets({"a.jsonl": 4}))
+    assert (execution.start.offsets, execution.end.offsets) == (None, FileOffsets({"a.jsonl": 4}))
     assert execution.reason == f"4 new bytes in a.jsonl of {folder}"
     drop(folder, "a.jsonl", "3")
     again = run_tick(platform, subscription, runs)
@@ -80,48 +80,48 @@ def test_what_a_feed_holds_is_claimed_and_frozen(world: World, platform: Platfor
 
 
 def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
+    subscription = a_source(folder)
     drop(folder, "a.jsonl", "1")
     execution = one(run_tick(platform, subscription, runs).launches)
     runs.tell(execution, RunState.FAILED)
     drop(folder, "a.jsonl", "2")
     run_tick(platform, subscription, runs)
     (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))
-    assert (waiting.attempt, waiting.end.feed) == (2, FileOffsets({"a.jsonl": 2}))
+    assert (waiting.attempt, waiting.end.offsets) == (2, FileOffsets({"a.jsonl": 2}))
 
 
-def test_a_feed_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder, minutes=24 * 60)
+def test_a_source_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    subscription = a_source(folder, minutes=24 * 60)
     asked: AskedAt = {}
     assert run_tick(platform, subscription, runs, asked=asked).sentences == (f"nothing new in {folder}/*.jsonl",)
     drop(folder, "a.jsonl", "1")
     resting = run_tick(platform, subscription, runs, asked=asked)
     assert resting.launches == ()
-    assert resting.sentences[0].startswith("its feed is asked next at ")
+    assert resting.sentences[0].startswith("its source is asked next at ")
     asked[NAME] -= 24 * 60 * MINUTE
-    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.feed == FileOffsets({"a.jsonl": 2})
+    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.offsets == FileOffsets({"a.jsonl": 2})
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
-    subscription = a_feed(folder, minutes=24 * 60, max_bytes=4)
+    subscription = a_source(folder, minutes=24 * 60, max_bytes=4)
     asked: AskedAt = {}
     drop(folder, "a.jsonl", "1", "2", "3")
     first = completed(world, run_tick(platform, subscription, runs, asked=asked))
-    assert (first.end.feed, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
+    assert (first.end.offsets, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
     left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
     assert first.reason == f"6 new bytes in a.jsonl of {folder}; {left}"
     second = completed(world, run_tick(platform, subscription, runs, asked=asked))
-    assert (second.end.feed, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
+    assert (second.end.offsets, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
-    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its feed is asked next at ")
+    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its source is asked next at ")
 
 
 def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
-    subscription = a_feed(folder)
+    subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
     completed(world, run_tick(platform, subscription, runs))
     (folder / "a.jsonl").write_text("3\n")
@@ -136,16 +136,16 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     (done,) = world.people.history(row)
     assert done.before["held"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
     execution = one(run_tick(platform, subscription, runs).launches)
-    assert execution.end.feed == FileOffsets({"a-2.jsonl": 2})
+    assert execution.end.offsets == FileOffsets({"a-2.jsonl": 2})
 
 
-def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
-    subscription = a_feed(folder, minutes=24 * 60)
+def test_a_person_gets_what_the_source_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
+    subscription = a_source(folder, minutes=24 * 60)
     with pytest.raises(NothingNewError, match=f"{NAME}: nothing new in"):
         adopted(platform, subscription, "run-1", None)
     drop(folder, "a.jsonl", "1")
     execution = adopted(platform, subscription, "run-1", None)
-    assert (execution.end.feed, execution.run_id) == (FileOffsets({"a.jsonl": 2}), "run-1")
+    assert (execution.end.offsets, execution.run_id) == (FileOffsets({"a.jsonl": 2}), "run-1")
     assert execution.reason == f"a person asked for it; 2 new bytes in a.jsonl of {folder}"
     world.ledger.complete(execution, None)
     (folder / "a.jsonl").write_text("")
@@ -153,8 +153,8 @@ def test_a_person_gets_what_the_feed_holds_whatever_its_pace(world: World, platf
         adopted(platform, subscription, "run-2", None)
 
 
-def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    subscription = a_feed(folder)
+def test_a_source_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+    subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
     completed(world, run_tick(platform, subscription, runs))
     row = world.evaluator.activate(subscription)
@@ -165,18 +165,18 @@ def test_a_feed_is_put_to_now_and_never_back(world: World, platform: Platform, r
     world.people.seek(row, None, BY, checkpoint_at(platform, subscription, StartFrom("now")))
     assert read_to(world) == FileOffsets({"a.jsonl": 2})
     assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
-    with pytest.raises(FeedUnreadableError, match="is no folder"):
-        checkpoint_at(platform, a_feed(folder / "none"), StartFrom("now"))
+    with pytest.raises(MessagesUnreadableError, match="is no folder"):
+        checkpoint_at(platform, a_source(folder / "none"), StartFrom("now"))
 
 
 def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    fed, woken = a_feed(folder), Subscription(name="gold", trigger=SnapshotTrigger("silver.orders"))
-    lost = Subscription(name="lost", trigger=SnapshotTrigger(), feed=JsonLines(str(folder / "none")))
+    fed, woken = a_source(folder), Subscription(name="gold", trigger=SnapshotTrigger("silver.orders"))
+    lost = Subscription(name="lost", trigger=SnapshotTrigger(), source=JsonLines(str(folder / "none")))
     launches = {subscription.name: Launch(subscription, anything, [dg.AssetKey(subscription.name)]) for subscription in (fed, woken, lost)}
     sweep = Sweep(platform.evaluator, [woken])
     accepts = dict.fromkeys(launches, lambda key: True)
     drop(folder, "a.jsonl", "1")
     world.change("silver.orders", 1)
     tick = run_many(platform, sweep, launches, runs, accepts)
-    assert {one.consumer.subscription: one.end.feed for one in tick.launches} == {NAME: FileOffsets({"a.jsonl": 2}), "gold": None}
+    assert {one.consumer.subscription: one.end.offsets for one in tick.launches} == {NAME: FileOffsets({"a.jsonl": 2}), "gold": None}
     assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)

@@ -1,4 +1,4 @@
-"""`lakechime trigger` on a subscription that reads a feed: what it says, and where a person may put it."""
+"""`lakechime trigger` on a subscription that reads a source: what it says, and where a person may put it."""
 
 from pathlib import Path
 
@@ -32,22 +32,22 @@ def ticked(lakechime: Cli) -> str:
     return "; ".join(tick.sentences)
 
 
-def test_an_explanation_says_what_the_feed_holds(lakechime: Cli, folder: Path) -> None:
+def test_an_explanation_says_what_the_source_holds(lakechime: Cli, folder: Path) -> None:
     assert f"{NAME} fires:\n  - 4 new bytes in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
     ticked(lakechime)
     assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "show").out
 
 
-def test_a_trigger_shows_up_to_where_its_feed_was_read(lakechime: Cli, folder: Path) -> None:
+def test_a_trigger_shows_up_to_where_its_source_was_read(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
     (consumer,) = trigger(lakechime, "show", "--json").json["consumers"]
-    assert consumer["checkpoint"]["feed"] == {"files": {"a.jsonl": 4}}
+    assert consumer["checkpoint"]["offsets"] == {"files": {"a.jsonl": 4}}
     shown = trigger(lakechime, "show").out
     assert "messages of in/*.jsonl, as they come" in shown
     assert "4 bytes of 1 file" in shown
 
 
-def test_a_consumer_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
+def test_a_consumer_that_its_source_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
     (folder / "a.jsonl").write_text("3\n")
     assert "holds 2 bytes, and 4 of it were read" in ticked(lakechime)
@@ -57,13 +57,13 @@ def test_a_consumer_that_its_feed_holds_goes_on_when_a_person_resumes(lakechime:
     assert "2 new bytes in b.jsonl" in ticked(lakechime)
 
 
-def test_a_feed_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -> None:
+def test_a_source_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -> None:
     ticked(lakechime)
     back = trigger(lakechime, "seek", "--to", "beginning", *WHY)
     assert (back.code, "its rows would be there twice" in back.err) == (1, True)
     (folder / "b.jsonl").write_text("5\n")
     (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["consumers"]
-    assert moved["after"]["feed"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
+    assert moved["after"]["offsets"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
     assert ticked(lakechime) == "nothing new in in/*.jsonl"
     (folder / "b.jsonl").open("a").write("6\n")
