@@ -228,7 +228,7 @@ def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, An
     """
     if running.subscription.source is not None:
         try:
-            return {"waiting in the source": opened(running.subscription).look(running.execution.end.offsets).came or "nothing"}
+            return {"waiting in the source": opened(running.subscription).poll(running.execution.end.offsets).news or "nothing"}
         except MessagesUnreadableError as error:  # the run is done: the problem is shown instead
             return {"waiting in the source": str(error)}
     behind = 0

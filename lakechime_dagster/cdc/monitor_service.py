@@ -80,12 +80,12 @@ def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
     consumer = replica.consumer(bronze.name)
     place = consumer.checkpoint.offsets if consumer is not None else None
     try:
-        look = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).look(place)
+        poll = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).poll(place)
     except MessagesUnreadableError as error:
         problems.append(str(error))
         return {}
-    problems += look.problems
-    return {name: stop - start for name, (start, stop) in spans_between(place, look.end)}
+    problems += poll.problems
+    return {name: stop - start for name, (start, stop) in spans_between(place, poll.end)}
 
 
 def _consumers(replica: Replica, is_unread: bool) -> tuple[Consumer, ...]:

@@ -57,15 +57,15 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
     rests = moment.blocked or consumer.blocked or consumer.open or paced
     if rests:
         return Asked(decision=Decision(trigger=subscription.name, fires=False, reasons=(rests,)))
-    look = opened(subscription).look(consumer.checkpoint.offsets)
-    came = "" if look.problems else "; ".join(filter(None, (look.came, look.left)))
-    reasons = look.problems or (look.came or f"nothing new in {subscription.source}", *filter(None, (look.left, look.rest)))
-    firing = Firing(reason=came, completed=consumer.completed, offsets=look.step_end or look.end, has_more=look.step_end is not None)
-    firings = (firing,) if came else ()
-    decision = Decision(trigger=subscription.name, fires=bool(came), reasons=reasons, firings=firings)
+    poll = opened(subscription).poll(consumer.checkpoint.offsets)
+    news = "" if poll.problems else "; ".join(filter(None, (poll.news, poll.left)))
+    reasons = poll.problems or (poll.news or f"nothing new in {subscription.source}", *filter(None, (poll.left, poll.rest)))
+    firing = Firing(reason=news, completed=consumer.completed, offsets=poll.limited_end or poll.end, has_more=poll.limited_end is not None)
+    firings = (firing,) if news else ()
+    decision = Decision(trigger=subscription.name, fires=bool(news), reasons=reasons, firings=firings)
     lag = SourceLag.seen(
         consumer.checkpoint.offsets,
-        look.end,
+        poll.end,
         step=consumer.completed,
         now_ms=moment.now,
         before=row.source_lag,
@@ -74,9 +74,9 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
     return Asked(
         decision=decision,
         at_ms=moment.now,
-        held="; ".join(look.problems),
+        held="; ".join(poll.problems),
         consumer=moment.consumers.get(""),
-        lag=None if look.problems else lag,
+        lag=None if poll.problems else lag,
     )
 
 
@@ -97,7 +97,7 @@ def checkpoint_kept(platform: Platform, subscription: Subscription, row: Subscri
         subscription.source is None
         or consumer is None
         or consumer.state is not ConsumerState.BLOCKED
-        or (kept := opened(subscription).look(consumer.checkpoint.offsets).kept) is None
+        or (kept := opened(subscription).poll(consumer.checkpoint.offsets).kept) is None
     ):
         return None
     return lambda connection, held: replace(held.checkpoint, offsets=kept)
@@ -119,7 +119,7 @@ def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFr
         )
     if subscription.source is None:
         return platform.evaluator.checkpoint_at(subscription, where)
-    end = opened(subscription).look(None).end
+    end = opened(subscription).poll(None).end
 
     def checkpoint(connection: object, consumer: ConsumerRow) -> Checkpoint:
         return replace(consumer.checkpoint, offsets=end, has_more=False)

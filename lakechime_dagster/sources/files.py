@@ -10,24 +10,24 @@ from lakechime_dagster.triggers.consumers import FileOffsets, SourceOffsets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """What a source holds now.
+class Poll:
+    """The state of a source now.
 
     Attributes:
-        end: Up to where it can be read; without `problems`, not before the checkpoint from which it was looked at.
-        came: What lies between that checkpoint and the end, in words; empty where nothing does.
-        rest: What is there beyond the end and cannot be read yet, in words.
-        step_end: Up to where one step reads, where its limit comes before the end.
-        left: What a step leaves to the next ones by its limit, in words; empty where it reads all.
+        end: Up to where it can be read; without `problems`, not before the checkpoint from which it was polled.
+        news: What lies between that checkpoint and the end, in words; empty where nothing does.
+        rest: What is beyond the end and cannot be read yet, in words.
+        limited_end: Up to where one execution reads, where its limit is before the end.
+        left: What an execution leaves to the next ones by its limit, in words; empty where it reads all.
         problems: Why it cannot be read on from the checkpoint unless a person decides how, each with the choices.
         kept: With problems, from where all that is there and was not read is read on, if what is gone is given up; None where
             it is the same checkpoint.
     """
 
     end: SourceOffsets
-    came: str = ""
+    news: str = ""
     rest: str = ""
-    step_end: SourceOffsets | None = None
+    limited_end: SourceOffsets | None = None
     left: str = ""
     problems: tuple[str, ...] = ()
     kept: SourceOffsets | None = None
@@ -36,7 +36,7 @@ class Look:
 class OpenSource(Protocol):
     """A source that can be asked."""
 
-    def look(self, checkpoint: SourceOffsets | None) -> Look:
+    def poll(self, checkpoint: SourceOffsets | None) -> Poll:
         """What it holds after a checkpoint; None is before everything.
 
         Raises:
@@ -68,7 +68,7 @@ class FileSource:
     pattern: str
     max_bytes: int | None = None
 
-    def look(self, checkpoint: SourceOffsets | None) -> Look:
+    def poll(self, checkpoint: SourceOffsets | None) -> Poll:
         """What the files hold after a checkpoint.
 
         Raises:
@@ -89,8 +89,8 @@ class FileSource:
             short = None if problems else self._step_end(end, FileOffsets(read))
         except OSError as error:
             raise MessagesUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
-        came, left = self._came(end, FileOffsets(read)), "" if short is None else self._left(end, short)
-        return Look(end=end, came=came, rest=self._rest(rest), problems=tuple(problems), step_end=short, left=left)
+        news, left = self._news(end, FileOffsets(read)), "" if short is None else self._left(end, short)
+        return Poll(end=end, news=news, rest=self._rest(rest), problems=tuple(problems), limited_end=short, left=left)
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
         if not self.folder.is_dir():
@@ -123,9 +123,9 @@ class FileSource:
 
     def _left(self, end: FileOffsets, short: FileOffsets) -> str:
         left = sum(stop - start for start, stop in end.spans_after(short).values())
-        return f"a step takes at most {self.max_bytes:,} bytes, so that {left:,} are left to the next ones"
+        return f"an execution reads at most {self.max_bytes:,} bytes, so that {left:,} are left to the next ones"
 
-    def _came(self, end: FileOffsets, checkpoint: FileOffsets) -> str:
+    def _news(self, end: FileOffsets, checkpoint: FileOffsets) -> str:
         spans = end.spans_after(checkpoint)
         if not spans:
             return ""

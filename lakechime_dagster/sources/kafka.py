@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from lakechime_dagster.errors import MessagesUnreadableError, needs
-from lakechime_dagster.sources.files import Look
+from lakechime_dagster.sources.files import Poll
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, SourceOffsets, TopicOffsets
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 
 
-def step_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
+def limited_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
     """Up to where one step reads from a checkpoint; None where that is the end.
 
     A heartbeat shows how far its server's log was read, which must not be known before the changes up to there: its
@@ -40,7 +40,7 @@ def what_is_left(source: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str
     """What a step leaves to the next ones, in words."""
     read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
     left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
-    return f"a step takes at most {source.max_offsets:,} offsets, so that {left:,} are left to the next ones"
+    return f"an execution reads at most {source.max_offsets:,} offsets, so that {left:,} are left to the next ones"
 
 
 def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
@@ -109,7 +109,7 @@ class KafkaSource:
     is_ordered_by_position: bool = field(kw_only=True)
     seconds: float = field(default=5, kw_only=True)
 
-    def look(self, checkpoint: SourceOffsets | None) -> Look:
+    def poll(self, checkpoint: SourceOffsets | None) -> Poll:
         """What the topics hold after a checkpoint.
 
         Raises:
@@ -120,10 +120,10 @@ class KafkaSource:
             from lakechime_dagster.sources.kafka_client import ask_topics
         read = checkpoint if isinstance(checkpoint, KafkaOffsets) else KafkaOffsets()
         topics = ask_topics(self.topic, self.environment, self.seconds)
-        return judged(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
+        return polled(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
 
 
-def judged(source: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Look:
+def polled(source: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Poll:
     """What topics as they are mean for a checkpoint up to which they were read."""
     problems = list(_problems(checkpoint, topics, is_ordered_by_position))
     end, unread = dict(checkpoint.topics), dict[tuple[str, int], MessageSpan]()
@@ -135,19 +135,19 @@ def judged(source: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicS
             offsets[partition] = max(start, stop)
             unread |= {(topic.topic_id, partition): (start, stop)} if start < stop else {}
         end[topic.topic_id] = TopicOffsets(topic.name, offsets)
-    short = None if problems else step_end(source, checkpoint, KafkaOffsets(end), unread)
-    return Look(
+    short = None if problems else limited_end(source, checkpoint, KafkaOffsets(end), unread)
+    return Poll(
         end=KafkaOffsets(end),
-        came=_came(source, KafkaOffsets(end), unread),
+        news=_news(source, KafkaOffsets(end), unread),
         rest="; ".join(_open_transactions(topics)),
         problems=tuple(problems),
         kept=_kept(checkpoint, topics) if problems else None,
-        step_end=short,
+        limited_end=short,
         left="" if short is None else what_is_left(source, short, unread),
     )
 
 
-def _came(source: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
+def _news(source: KafkaTopic, end: KafkaOffsets, unread: Unread) -> str:
     if len(unread) != 1:
         return f"{len(unread)} partitions grew of {source}" if unread else ""
     (((topic_id, partition), (start, stop)),) = unread.items()

@@ -110,7 +110,7 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     drop(folder, "a.jsonl", "1", "2", "3")
     first = completed(world, run_tick(platform, subscription, runs, asked=asked))
     assert (first.end.offsets, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
-    left = "a step takes at most 4 bytes, so that 2 are left to the next ones"
+    left = "an execution reads at most 4 bytes, so that 2 are left to the next ones"
     assert first.reason == f"6 new bytes in a.jsonl of {folder}; {left}"
     second = completed(world, run_tick(platform, subscription, runs, asked=asked))
     assert (second.end.offsets, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)

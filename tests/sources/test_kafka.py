@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError, MessagesUnreadableError
-from lakechime_dagster.sources.files import Look
-from lakechime_dagster.sources.kafka import KafkaSource, TopicState, judged, shares
+from lakechime_dagster.sources.files import Poll
+from lakechime_dagster.sources.kafka import KafkaSource, TopicState, polled, shares
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, TopicOffsets, source_offsets
 from tests.support.kafka import PASSWORD
@@ -35,12 +35,12 @@ def test_the_end_is_the_last_stable_offset_while_a_transaction_is_open(topics: T
     topics.send("orders", "a")
     with topics.transaction("orders", "b") as producer:
         topics.send("orders", "c")
-        look = look_at(topics)
-        assert offsets(look) == {"orders": {0: 1}}
-        assert look.rest == f"{topics.named('orders')}[0] ends at offset 3, and is read up to 1, where a transaction is open"
+        poll = look_at(topics)
+        assert offsets(poll) == {"orders": {0: 1}}
+        assert poll.rest == f"{topics.named('orders')}[0] ends at offset 3, and is read up to 1, where a transaction is open"
         producer.abort_transaction(30)
-    look = look_at(topics)
-    assert (offsets(look), look.rest) == ({"orders": {0: 4}}, "")  # with the mark that ends the transaction
+    poll = look_at(topics)
+    assert (offsets(poll), poll.rest) == ({"orders": {0: 4}}, "")  # with the mark that ends the transaction
 
 
 @pytest.mark.services
@@ -54,7 +54,7 @@ def test_a_new_topic_that_matches_and_a_new_partition_are_read_from_their_beginn
     topics.send("orders", "d", partition=1)
     second = look_at(topics, first)
     assert offsets(second) == {"orders": {0: 1, 1: 1}, "orders_2": {0: 2}}
-    assert (second.came, second.problems) == (f"2 partitions grew of {topics.source()}", ())
+    assert (second.news, second.problems) == (f"2 partitions grew of {topics.source()}", ())
 
 
 @pytest.mark.services
@@ -86,7 +86,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topic
     first = look_at(topics)
     topics.delete("orders")
     between = look_at(topics, first)
-    assert between == Look(end=first.end)
+    assert between == Poll(end=first.end)
     topics.create("orders")
     topics.send("orders", "c")
     (problem,) = look_at(topics, between).problems
@@ -100,17 +100,17 @@ def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None
     topics.create("orders", 2)
     topics.send("orders", *"abcdefgh")
     topics.send("orders", *"ij", partition=1)
-    look = KafkaSource(topics.source(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).look(None)
-    assert isinstance(look.step_end, KafkaOffsets)
-    assert [dict(topic.offsets) for topic in look.step_end.topics.values()] == [{0: 3, 1: 1}]
-    assert look.left == "a step takes at most 5 offsets, so that 6 are left to the next ones"
+    poll = KafkaSource(topics.source(max_offsets=5), ENVIRONMENT, is_ordered_by_position=True).poll(None)
+    assert isinstance(poll.limited_end, KafkaOffsets)
+    assert [dict(topic.offsets) for topic in poll.limited_end.topics.values()] == [{0: 3, 1: 1}]
+    assert poll.left == "an execution reads at most 5 offsets, so that 6 are left to the next ones"
 
 
 @pytest.mark.services
 def test_a_wrong_password_is_said_without_it(topics: Topics) -> None:
     source = KafkaSource(topics.source(), {"KAFKA_PASSWORD": "not-s3cret"}, is_ordered_by_position=True, seconds=1)
     with pytest.raises(MessagesUnreadableError, match="Authentication failed: Invalid username or password") as raised:
-        source.look(None)
+        source.poll(None)
     assert "s3cret" not in f"{raised.value!r} {source!r}"
 
 
@@ -118,7 +118,7 @@ def test_a_broker_that_does_not_answer_is_said_with_its_address_and_without_a_pa
     address = f"127.0.0.1:{free_port()}"
     source = KafkaSource(KafkaTopic("orders", bootstrap=address, options=LOGIN), ENVIRONMENT, is_ordered_by_position=True, seconds=1)
     with pytest.raises(MessagesUnreadableError, match=rf"orders at {address} cannot be asked: .*Connection refused") as raised:
-        source.look(None)
+        source.poll(None)
     assert PASSWORD not in str(raised.value)
 
 
@@ -126,19 +126,19 @@ def test_a_cluster_that_was_asked_in_vain_leaves_nothing_to_the_garbage_collecto
     before = threads()
     source = KafkaSource(KafkaTopic("orders", bootstrap=f"127.0.0.1:{free_port()}"), {}, is_ordered_by_position=True, seconds=0.1)
     with pytest.raises(MessagesUnreadableError):
-        source.look(None)
+        source.poll(None)
     assert threads() <= before
 
 
 def test_an_option_that_the_environment_does_not_have_is_named() -> None:
     source = KafkaSource(KafkaTopic("orders", bootstrap="broker:9092", options=LOGIN), {}, is_ordered_by_position=True)
     with pytest.raises(InvalidValueError, match=r"options\['sasl.password'\] '\$KAFKA_PASSWORD': is not in the environment"):
-        source.look(None)
+        source.poll(None)
 
 
 def test_a_topic_seen_for_the_first_time_is_read_from_the_first_offset_that_is_there() -> None:
-    look = judged(FEED, KafkaOffsets(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
-    assert look == Look(end=KafkaOffsets({"A": TopicOffsets("orders", {0: 9})}), came="orders[0]: new offsets 5 to 9")
+    poll = polled(FEED, KafkaOffsets(), [TopicState(topic_id="A", name="orders", spans={0: (5, 9)})], is_ordered_by_position=True)
+    assert poll == Poll(end=KafkaOffsets({"A": TopicOffsets("orders", {0: 9})}), news="orders[0]: new offsets 5 to 9")
 
 
 def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
@@ -149,28 +149,28 @@ def test_a_person_may_give_up_what_is_gone_and_read_all_that_is_there() -> None:
         TopicState(topic_id="A", name="orders", spans={0: (0, 5), 1: (3, 8), 2: (0, 9), 3: (1, 2)}),
         TopicState(topic_id="D", name="planes", spans={0: (2, 6)}),
     ]
-    look = judged(FEED, checkpoint, topics, is_ordered_by_position=False)
-    assert len(look.problems) == 5
-    assert look.kept == KafkaOffsets({"A": TopicOffsets("orders", {0: 5, 1: 3, 2: 9, 3: 1}), "C": TopicOffsets("deleted", {0: 1})})
-    assert isinstance(look.kept, KafkaOffsets)
-    goes_on = judged(FEED, look.kept, topics, is_ordered_by_position=False)
-    assert (goes_on.problems, goes_on.kept, goes_on.came) == ((), None, "3 partitions grew of orders at broker:9092")
+    poll = polled(FEED, checkpoint, topics, is_ordered_by_position=False)
+    assert len(poll.problems) == 5
+    assert poll.kept == KafkaOffsets({"A": TopicOffsets("orders", {0: 5, 1: 3, 2: 9, 3: 1}), "C": TopicOffsets("deleted", {0: 1})})
+    assert isinstance(poll.kept, KafkaOffsets)
+    goes_on = polled(FEED, poll.kept, topics, is_ordered_by_position=False)
+    assert (goes_on.problems, goes_on.kept, goes_on.news) == ((), None, "3 partitions grew of orders at broker:9092")
 
 
-def look_at(topics: Topics, before: Look | None = None, *, is_ordered_by_position: bool = True) -> Look:
+def look_at(topics: Topics, before: Poll | None = None, *, is_ordered_by_position: bool = True) -> Poll:
     """A look at a test's topics after another one, whose end went through its JSON."""
     checkpoint = before and source_offsets(checkpoint_of(before).to_json())
-    return KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).look(checkpoint)
+    return KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=is_ordered_by_position).poll(checkpoint)
 
 
-def checkpoint_of(look: Look) -> KafkaOffsets:
-    assert isinstance(look.end, KafkaOffsets)
-    return look.end
+def checkpoint_of(poll: Poll) -> KafkaOffsets:
+    assert isinstance(poll.end, KafkaOffsets)
+    return poll.end
 
 
-def offsets(look: Look) -> dict[str, dict[int, int]]:
+def offsets(poll: Poll) -> dict[str, dict[int, int]]:
     """By the topic's name in the test."""
-    return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in checkpoint_of(look).topics.values()}
+    return {topic.name.partition(".")[2]: dict(topic.offsets) for topic in checkpoint_of(poll).topics.values()}
 
 
 def threads() -> set[int]:
@@ -181,22 +181,22 @@ def threads() -> set[int]:
 Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
 
 
-def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: int = 0) -> Look:
+def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: int = 0) -> Poll:
     """What a step finds of topics that hold the offsets from `first` to their ends."""
     source = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", max_offsets=limit)
     spans = {name: {number: (first, end) for number, end in parts.items()} for name, parts in ends.items()}
     topics = [TopicState(topic_id=name[0], name=name, spans=of_topic) for name, of_topic in spans.items()]
-    return judged(source, checkpoint, topics, is_ordered_by_position=True)
+    return polled(source, checkpoint, topics, is_ordered_by_position=True)
 
 
-def step_end_of(look: Look) -> KafkaOffsets:
-    assert isinstance(look.step_end, KafkaOffsets)
-    return look.step_end
+def step_end_of(poll: Poll) -> KafkaOffsets:
+    assert isinstance(poll.limited_end, KafkaOffsets)
+    return poll.limited_end
 
 
 def test_a_source_that_a_person_must_look_at_is_not_cut() -> None:
-    look = looked(KafkaOffsets({"o": TopicOffsets("orders", {0: 20})}), {"orders": {0: 10}, "planes": {0: 9}}, 3)
-    assert (len(look.problems), look.step_end) == (1, None)
+    poll = looked(KafkaOffsets({"o": TopicOffsets("orders", {0: 20})}), {"orders": {0: 10}, "planes": {0: 9}}, 3)
+    assert (len(poll.problems), poll.limited_end) == (1, None)
 
 
 BLOCKED = st.dictionaries(st.integers(0, 5), st.integers(1, 40), min_size=1)
@@ -222,8 +222,8 @@ def test_steps_of_any_limit_give_each_offset_once_and_heartbeats_last(growth: li
         by_topic: dict[str, dict[int, int]] = {}
         for (name, number), end in ends.items():
             by_topic.setdefault(name, {})[number] = end
-        look = looked(checkpoint, by_topic, limit)
-        end = look.step_end or look.end
+        poll = looked(checkpoint, by_topic, limit)
+        end = poll.limited_end or poll.end
         assert isinstance(end, KafkaOffsets)
         spans = {(end.topics[one].name, number): span for (one, number), span in end.spans_after(checkpoint).items()}
         assert sum(stop - start for start, stop in spans.values()) <= max(limit, len(ends))

@@ -85,7 +85,7 @@ class Stream:
     def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
         """The next step of the stream's table, which may reprocess what is refused there."""
         self.steps += 1
-        end = FileSource(self.folder / "in", "*.jsonl").look(self.checkpoint).end
+        end = FileSource(self.folder / "in", "*.jsonl").poll(self.checkpoint).end
         job = replace(self.job(), reprocess=reprocess, may_complete_empty=attempt == 1)
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.stream.table.name),

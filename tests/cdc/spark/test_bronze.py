@@ -42,7 +42,7 @@ class Fed:
     def run(self) -> TableResult:
         """The next step."""
         self.step += 1
-        end = FileSource(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
+        end = FileSource(Path(self.job.folder), "*.jsonl").poll(self.checkpoint).end
         result = self.attempt(self.step, 1, end)
         self.checkpoint = end
         return result
@@ -109,10 +109,10 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
 
 def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
     assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
     fed.drop("a.jsonl", told(2))
-    wider = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
+    wider = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
     again = fed.attempt(1, 2, wider)
     assert (again.outcome, again.committed and again.committed.commit_metadata.end.offsets) == (Outcome.SKIPPED, end)
     assert len(fed.rows) == 1
@@ -123,7 +123,7 @@ def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
 
 def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(fed: Fed) -> None:
     fed.drop("a.jsonl", b"", b"")
-    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
     assert fed.attempt(1, 1, end).outcome is Outcome.NOTHING
     assert not Path(fed.job.location).exists()
     fence = fed.attempt(1, 2, end)
@@ -132,7 +132,7 @@ def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(f
 
 def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
     fed.checkpoint, fed.step, fed.options = end, 1, {"has_committed": True}
     fed.drop("a.jsonl", told(2))
     result = fed.run()
@@ -142,7 +142,7 @@ def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fe
 
 def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
     fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").look(None).end
+    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
     (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
     with pytest.raises(MessagesUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
         fed.attempt(1, 1, end)

@@ -32,7 +32,7 @@ class Reading:
     checkpoint: KafkaOffsets
 
     def look(self) -> KafkaOffsets:
-        end = KafkaSource(self.topics.source(), ENVIRONMENT, is_ordered_by_position=True).look(self.checkpoint).end
+        end = KafkaSource(self.topics.source(), ENVIRONMENT, is_ordered_by_position=True).poll(self.checkpoint).end
         assert isinstance(end, KafkaOffsets)
         return end
 
@@ -112,8 +112,8 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(re
     source, has_more = KafkaSource(topic, ENVIRONMENT, is_ordered_by_position=True), True
     steps: list[list[tuple[str, int, int, str]]] = []
     while has_more:
-        look = source.look(reading.checkpoint)
-        end, has_more = look.step_end or look.end, look.step_end is not None
+        poll = source.poll(reading.checkpoint)
+        end, has_more = poll.limited_end or poll.end, poll.limited_end is not None
         assert isinstance(end, KafkaOffsets)
         frame = reading.frame(end)
         steps.append(sorted(reading.values(end)) if frame is not None else [])

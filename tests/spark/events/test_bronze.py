@@ -44,7 +44,7 @@ class Fed:
             file.writelines(line + b"\n" for line in payloads)
 
     def look(self) -> SourceOffsets:
-        return FileSource(Path(self.job.folder), "*.jsonl").look(self.checkpoint).end
+        return FileSource(Path(self.job.folder), "*.jsonl").poll(self.checkpoint).end
 
     def run(self) -> TableResult:
         """The next step."""
@@ -199,7 +199,7 @@ def test_messages_of_topics_are_events_by_topic_partition_and_offset(fed: Fed, t
         )
 
     def look(checkpoint: KafkaOffsets) -> KafkaOffsets:
-        end = KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=False).look(checkpoint).end
+        end = KafkaSource(topics.source(), ENVIRONMENT, is_ordered_by_position=False).poll(checkpoint).end
         assert isinstance(end, KafkaOffsets)
         return end
 
