@@ -324,7 +324,7 @@ class DeltaLog:
         """The commit of this execution of the consumer, or None when it has not committed (a later one may have).
 
         The table's state says at once whether the consumer got that far. If it did but the log was cleaned up past
-        the commit itself, the answer has `is_commit_metadata_lost`: the step did commit, where it ended is no longer known.
+        the commit itself, the answer has `is_commit_metadata_lost`: the execution did commit, where it ended is no longer known.
         """
         state = self._open_or_none()
         reached = None if state is None else state.transaction_version(str(consumer))
@@ -402,12 +402,12 @@ class DeltaLog:
         return state.schema().to_json() if state is not None and is_plain(state) else None
 
     def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool:
-        """Commit the Parquet files of a folder below the table's with commit metadata; False when its step has committed, or a later one.
+        """Commit the Parquet files of a folder below the table's; False when the execution of the metadata, or a later one, has committed.
 
         The table is one of `plain_columns`.
 
         Raises:
-            ConsumerConflictError: another commit was first at the same time, perhaps of this step; whose it is, the log knows.
+            ConsumerConflictError: another commit was first at the same time, perhaps of this execution; the log shows whose it is.
         """
         facts = {COMMIT_METADATA_KEY: commit_metadata.to_text()}
         with self.writing():

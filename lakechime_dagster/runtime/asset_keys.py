@@ -20,7 +20,7 @@ def asset_key(table: str) -> dg.AssetKey:
 
 
 def verify_check_key(group: EventGroup) -> dg.AssetCheckKey:
-    """The check of a group that no step of it reports."""
+    """The check of a group that no execution of it reports."""
     return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
 
 

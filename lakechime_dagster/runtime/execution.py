@@ -152,7 +152,7 @@ class RunningExecution:
         return (partition,) if partition is not None else ()
 
     def write_options(self, target: str) -> dict[str, str]:
-        """Delta writer options by which the target lets this step in once: transaction, and the commit metadata.
+        """Delta writer options by which the target lets this execution in once: transaction, and the commit metadata.
 
         `target` must be the table that the subscription declares to write, since that is who is asked what was committed.
         """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
 
-FIRED = "partitions"  # among the facts of commit metadata: the partitions that the step fired for, as values by level
+FIRED = "partitions"  # among the facts of commit metadata: the partitions that the execution fired for, as values by level
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Platform:
         return DeltaLog(location, table, self.settings.cluster)
 
     def complete_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
-        """Ask the target who committed this step; if somebody did, register that commit and complete by it (law 7).
+        """Ask the target who committed this execution; if somebody did, register that commit and complete by it (law 7).
 
-        A partition that the step fired for and the commit did not touch gets its mark in the same registration: whoever
+        A partition that the execution fired for and the commit did not touch gets its mark in the same registration: whoever
         completes, an empty day is complete too (law 16). `beside` is written in the completing transaction.
         """
         committed = target.committed(execution.consumer, execution.step) if target is not None else None
@@ -81,7 +81,7 @@ class Platform:
         return committed
 
     def complete_without_commit(self, execution: Execution, marks: list[DataChangeEvent], reason: str) -> bool:
-        """Complete a step that had nothing to write, after registering its marks (law 16)."""
+        """Complete an execution that had nothing to write, after registering its marks (law 16)."""
         self.store.register(marks)
         return self.ledger.complete(execution, None, reason=reason)
 
@@ -89,7 +89,7 @@ class Platform:
 def marks_of(
     commit_metadata: CommitMetadata, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that a step fired for and that no event of its commit names, and the events of hours."""
+    """A mark for each partition of a table that an execution fired for and that no event of its commit names, and the events of hours."""
     touched = {canonical_partition(event.partition, levels) for event in events}
     fired = [values for values in commit_metadata.facts.get(FIRED, ()) if set(values) == set(levels.names)]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
@@ -197,7 +197,7 @@ def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Ev
 
 
 def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Checkpoint]:
-    """By the key of its consumer where a step that asked for a person ends when it is tried again: after all later events.
+    """By the key of its consumer where an execution that asked for a person ends when it is tried again: after all later events.
 
     What answers its question may be in there, such as a new snapshot. What a claim took of a source stays as it is.
     """

@@ -50,7 +50,7 @@ class SparkResource(dg.ConfigurableResource):
         write_as: Account | None,
         observer: Observer,
     ) -> SparkAttempt:
-        """One attempt at the execution's step of a computed table, by an account where one is declared.
+        """One attempt at the execution of a computed table, by an account where one is declared.
 
         `observer` sees the computation, and may end the attempt by that before anything is written.
 

@@ -54,13 +54,13 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class FileSource:
-    """The files below a folder whose names match a pattern; a step reads at most so many bytes of them, None is all.
+    """The files below a folder whose names match a pattern; an execution reads at most so many bytes of them, None is all.
 
     A file is read up to its last whole line, and may grow. One that was rewritten is noticed by its size, or because no
     line ends any more where it was read up to. One that is gone was read: it drops out of the checkpoint, and a later file
     of its name is a new one.
 
-    A step that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
+    An execution that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
     longer than the limit is taken alone.
     """
 
@@ -106,7 +106,7 @@ class FileSource:
                 continue
 
     def _step_end(self, end: FileOffsets, checkpoint: FileOffsets) -> FileOffsets | None:
-        """Up to where one step reads; None where that is the end."""
+        """Up to where one execution reads; None where that is the end."""
         if self.max_bytes is None:
             return None
         room, stops = self.max_bytes, {name: checkpoint.files[name] for name in end.files.keys() & checkpoint.files.keys()}

@@ -15,7 +15,7 @@ Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 
 
 def limited_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
-    """Up to where one step reads from a checkpoint; None where that is the end.
+    """Up to where one execution reads from a checkpoint; None where that is the end.
 
     A heartbeat shows how far its server's log was read, which must not be known before the changes up to there: its
     topic waits until all others are read up to their ends. One that waits and was never read is not in the offsets.
@@ -37,7 +37,7 @@ def limited_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets,
 
 
 def what_is_left(source: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
-    """What a step leaves to the next ones, in words."""
+    """What an execution leaves to the next ones, in words."""
     read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
     left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
     return f"an execution reads at most {source.max_offsets:,} offsets, so that {left:,} are left to the next ones"

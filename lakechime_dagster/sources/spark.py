@@ -214,7 +214,7 @@ def ingest_step(
     cluster_by: tuple[str, ...] = (),
     properties: Mapping[str, str] = PROPERTIES,
 ) -> TableResult:
-    """One attempt at one step: append what the source holds up to the commit metadata's end with the commit metadata, at most once ever.
+    """One attempt at one execution: append what the source holds up to the end in the commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs are as before when this returns.
@@ -223,7 +223,7 @@ def ingest_step(
         open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
         rows_between: What the source holds, as rows of `schema`.
         schema: Of the table.
-        kinds: An expression over its columns, by which the result counts the step's rows.
+        kinds: An expression over its columns, by which the result counts the rows.
         cluster_by: Columns by which rows lie together.
         properties: Of the table, when it is made.
 

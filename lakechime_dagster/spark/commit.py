@@ -80,7 +80,7 @@ def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: s
 
 @contextmanager
 def as_commit_of(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
-    """Every Delta write inside is the commit of this step of the consumer."""
+    """Every Delta write inside is the commit of this execution of the consumer."""
     with transaction(spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()):
         yield
 
@@ -99,7 +99,7 @@ CONFLICTS = (
 
 
 class CommitLostError(LakeChimeError):
-    """A write returned, but the target's log holds no commit of its step."""
+    """A write returned, but the target's log holds no commit of its execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class Target:
 
 
 def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed | None:
-    """The commit of this step, if some attempt made it already, else the newest that the consumer made before.
+    """The commit of this execution, if some attempt made it already, else the newest that the consumer made before.
 
     Raises:
         ConsumerConflictError: the consumer has moved on, so this attempt is too late to write anything.
@@ -168,14 +168,14 @@ def commit(
     prepare: Callable[[], Callable[[], None] | None],
     facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
-    """Write with the commit metadata, and ask the log whose commit the step holds then: this attempt's or another's.
+    """Write with the commit metadata, and ask the log whose commit the execution holds then: this attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
     transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
     `facts` returns further facts for the commit metadata, called once the write is prepared.
 
     Raises:
-        CommitLostError: the write was skipped or changed nothing, and no commit of the step is there.
+        CommitLostError: the write was skipped or changed nothing, and no commit of the execution is there.
     """
     for tried in retrying():
         with tried:
@@ -213,7 +213,7 @@ def append(rows: DataFrame, target: Target) -> None:
 
 
 def append_nothing(spark: SparkSession, target: Target) -> None:
-    """An empty commit: later attempts at this step find it and stand back."""
+    """An empty commit: later attempts at this execution find it and write nothing."""
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in target.read(spark).schema]
     rows = spark.range(0).select(*nulls)
     rows.write.format("delta").mode("append").save(target.location)

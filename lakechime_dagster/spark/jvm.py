@@ -50,7 +50,7 @@ class WarmFile:
     secret: str = field(default="", repr=False)
 
     def write(self, home: Path) -> None:
-        """Replaces the file in one step."""
+        """Replaces the file atomically."""
         path = warm_file(home)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = mkstemp(prefix=".warm-", dir=path.parent)  # mode 0600

@@ -80,7 +80,7 @@ def refresh(
     open_log: OpenLog,
     observer: Observer | None = None,
 ) -> TableResult:
-    """One attempt at one step: process the ranges of the job and commit the outcome with the commit metadata, at most once ever.
+    """One attempt at one execution: process the ranges of the job and commit the outcome with the commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs and views are as before when this returns.
@@ -120,7 +120,7 @@ def skipped(committed: Committed) -> TableResult:
 class Attempt:
     """One attempt's frames and clock; what it keeps in memory is let go when it ends.
 
-    `last` is the newest commit of the consumer in the target, by an earlier step.
+    `last` is the newest commit of the consumer in the target, by an earlier execution.
     """
 
     spark: SparkSession
@@ -538,7 +538,7 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
 
 SUFFIX = "__quarantine"
 STATISTICS = {LISTED: "consumer,step,execution,reason"}  # not of the rows, which may hold anything
-ATTEMPTS = 1024  # transactions of one step, in the order of its attempts
+ATTEMPTS = 1024  # transactions of one execution, in the order of its attempts
 KEPT = ("consumer", "step", "execution", "reason", "row")
 AS_TEXT = {
     "ignoreNullFields": "false",
@@ -552,7 +552,7 @@ def quarantine_location(location: str) -> str:
 
 
 def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetadata, bad: DataFrame) -> int:
-    """Add the bad rows of a step, each once, whichever of its attempts is first; return how many were new.
+    """Add the bad rows of an execution, each once, whichever of its attempts is first; return how many were new.
 
     An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
     own, below those of later attempts: one that wakes up late adds nothing.

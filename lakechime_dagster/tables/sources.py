@@ -13,7 +13,7 @@ from lakechime_dagster.tables.tables import WrittenTable
 from lakechime_dagster.triggers.schedule import Schedule
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
-MAX_OFFSETS = 1_000_000  # of a step: with messages of 1 kB a driver of 2 GB takes them in, and what each step costs anyway is little
+MAX_OFFSETS = 1_000_000  # of an execution: with messages of 1 kB a driver of 2 GB holds them, and the fixed cost of an execution is small
 MAX_BYTES = 1 << 30
 
 
@@ -123,7 +123,7 @@ def shard_columns(shards: str) -> tuple[str, ...]:
 
 def _check_limit(source: str, name: str, limit: object) -> None:
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise DeclarationError(source, name, f"{shown(limit)} is no limit of a step; give 1 or more, or None to read all at once")
+        raise DeclarationError(source, name, f"{shown(limit)} is no limit of an execution; give 1 or more, or None to read all at once")
 
 
 def check_every(source: str, every: object) -> None:
