@@ -12,13 +12,6 @@ pytestmark = pytest.mark.spark
 TOLD = "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
 
 
-def test_a_full_disk_is_told_in_one_sentence(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
-    with pytest.raises(SparkFailedError) as told, described():
-        jvm.java.io.FileOutputStream("/dev/full").write(1)
-    assert str(told.value) == TOLD
-
-
 def test_a_full_disk_below_other_failures_is_told_too(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     full = jvm.java.io.IOException("No space left on device")

@@ -160,12 +160,12 @@ def test_orphans_go_where_that_is_declared(spark: SparkSession, tmp_path: Path) 
     assert table_files(flights.log).orphans == ()
 
 
-def laid_out(spark: SparkSession, folder: Path, has_vectors: bool) -> Target:
+def laid_out(spark: SparkSession, folder: Path) -> Target:
     """A table of eight files, each with the next two hundred keys, of rows that do not compress."""
     location = str(folder / "laid_out")
     target = Target(name="laid_out", location=location, log=open_log(location, "laid_out"), keys=("id",), cluster_by=("id",))
     rows = spark.range(8 * 200).withColumn("text", F.expr("sha2(string(id), 512)"))
-    create_if_missing(spark, target, rows.schema, {"delta.enableDeletionVectors": str(has_vectors).lower()})
+    create_if_missing(spark, target, rows.schema, {"delta.enableDeletionVectors": "false"})
     for start in range(0, 8 * 200, 200):
         append(rows.where(F.col("id").between(start, start + 199)).coalesce(1), target)
     return target
@@ -187,18 +187,9 @@ def looked_for_in(target: Target) -> tuple[int, float]:
     return len(live), opened((file.span, file.size) for file in live) / sum(file.size for file in live)
 
 
-def test_a_merge_leaves_files_apart_where_vectors_mark_what_it_takes(spark: SparkSession, tmp_path: Path) -> None:
-    target = laid_out(spark, tmp_path, has_vectors=True)
-    assert looked_for_in(target) == (8, pytest.approx(1 / 8, rel=0.01))
-    merge_here_and_there(spark, target)
-    files, part = looked_for_in(target)
-    assert files in (9, 10)
-    assert part < 0.2
-
-
 def test_a_table_that_merges_collapsed_is_laid_out_by_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:
     """Without vectors a MERGE writes the files that it touches anew, into as many as it has tasks."""
-    target = laid_out(spark, tmp_path, has_vectors=False)
+    target = laid_out(spark, tmp_path)
     merge_here_and_there(spark, target)
     assert looked_for_in(target) <= (2, 1.0)
     rows = read_rows(target.location)

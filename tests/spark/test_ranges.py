@@ -1,6 +1,5 @@
 """What a range gives, against a plain-Python count of the rows that delta-rs reads at both ends."""
 
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -206,19 +205,6 @@ def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spar
     assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
     assert read.note == "the log was cleaned up: snapshot 1 can no longer be rebuilt"
     assert read.end.count() == 2 + adds_column
-
-
-@pytest.mark.tier1
-def test_a_table_replaced_at_the_path_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
-    source = Source(tmp_path / "t", SCHEMA)
-    source.write((0, 1, "a"))
-    range_ = source.range(0)
-    assert read_range(spark, source.log, source.range(None)).end.count() == 1
-    shutil.rmtree(source.location)
-    source.write((0, 7, "x"), (0, 8, "y"))
-    read = read_range(spark, source.log, range_)
-    assert (read.verdict, read.must_replace) == (Verdict.RECREATED, True)
-    assert [row["k"] for row in read.end.orderBy("k").collect()] == [7, 8]
 
 
 @pytest.mark.tier1

@@ -17,7 +17,7 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.spark import ranges, session
 from lakechime_dagster.spark import refresh as refresh_module
-from lakechime_dagster.spark.job import Counts, Outcome
+from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
@@ -191,19 +191,6 @@ def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spa
     assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{subscription.job.location}__quarantine")) == [1, 2]
     late, _ = subscription.attempt(1, 1)
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
-
-
-def test_an_attempt_that_finds_its_step_committed_when_it_writes_counts_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
-
-    def overtaken(flights: DataFrame) -> DataFrame:
-        subscription.attempt(1, 2)
-        return flights
-
-    late, _ = subscription.attempt(1, 1, compute=overtaken)
-    assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
-    assert balanced(late).counts == Counts()
 
 
 def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import Verdict, next_generation
-from lakechime_dagster.spark.ranges import first_version, judge
+from lakechime_dagster.spark.ranges import judge
 from tests.support.refreshes import Source
 from tests.support.tables import write
 
@@ -35,11 +35,6 @@ def test_commits_that_all_changed_data_are_contiguous(source: Source) -> None:
     assert judgement.verdict is Verdict.CONTIGUOUS
     assert [commit.version for commit in judgement.commits] == [1, 2]
     assert [commit.version for commit in judgement.later] == [3]
-
-
-def test_the_first_version_to_read_is_the_one_after_the_exclusive_start(source: Source) -> None:
-    assert first_version(source.range(2)) == 3
-    assert first_version(source.range(None)) == 0
 
 
 def test_optimize_between_is_a_filled_gap(source: Source) -> None:

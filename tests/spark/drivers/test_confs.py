@@ -21,24 +21,6 @@ def confs_of(driver: str, **others: object) -> dict[str, str]:
     return build_confs(small_settings(driver, **others), work=Path("/work"), warehouse=Path("/warehouse"), jars=[Path("/jars/delta.jar")])
 
 
-@pytest.mark.parametrize("driver", ["warm", "local"])
-def test_a_driver_of_this_machine_is_sized_by_its_cores_and_listens_to_it_only(driver: str) -> None:
-    confs = confs_of(driver, cores=3)
-    assert confs["spark.master"] == "local[3]"
-    assert confs["spark.sql.shuffle.partitions"] == confs["spark.sql.limit.initialNumPartitions"] == "3"
-    assert confs["spark.driver.bindAddress"] == "127.0.0.1"
-    assert confs["spark.sql.session.timeZone"] == "UTC"
-    assert "spark.jars" not in confs
-
-
-def test_a_cluster_gets_the_jars_and_can_reach_the_driver() -> None:
-    confs = confs_of("spark://cluster:7077")
-    assert confs["spark.master"] == "spark://cluster:7077"
-    assert confs["spark.jars"] == "file:///jars/delta.jar"
-    assert "spark.driver.bindAddress" not in confs
-    assert not {"spark.sql.limit.initialNumPartitions", "spark.broadcast.blockSize", FILES} & confs.keys()
-
-
 @pytest.mark.spark
 def test_a_version_that_a_driver_of_this_machine_writes_has_its_checksum(spark: SparkSession, tmp_path: Path) -> None:
     """Written by other means than Spark's own, which start a process for each name that they look at."""

@@ -15,10 +15,6 @@ def test_jars_put_there_by_hand_are_accepted(tmp_path: Path) -> None:
     assert ensure_jars(tmp_path, no_java) == [tmp_path / name for name in jar_names()]
 
 
-def test_the_delta_jar_of_the_installed_version_is_among_them() -> None:
-    assert "delta-spark_4.1_2.13-4.4.0.jar" in jar_names()
-
-
 def test_a_missing_jar_makes_the_folder_incomplete(tmp_path: Path) -> None:
     put_jars(tmp_path)
     (tmp_path / jar_names()[2]).unlink()
