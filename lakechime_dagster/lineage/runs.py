@@ -179,11 +179,10 @@ def spark_lineage(
     from lakechime_dagster.runtime.resource import declared_subscriptions  # which imports Dagster
 
     platform = open_platform()
-    locations: dict[str, str | None] = {}
-    for subscription in declared_subscriptions().values():
-        locations |= dict.fromkeys(subscription.reads)
-        locations |= {subscription.target: subscription.location} if subscription.target else {}
-    known = {name: platform.location(name, location) for name, location in {**locations, **(tables or {})}.items()}
+    subscriptions = declared_subscriptions().values()
+    read = dict.fromkeys(name for subscription in subscriptions for name in subscription.reads)
+    written = {subscription.target: subscription.location for subscription in subscriptions if subscription.target}
+    known = {name: platform.location(name, location) for name, location in {**read, **written, **(tables or {})}.items()}
     names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
     with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
         yield
