@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.spark import SPARK
     from lakechime_dagster.sensors.trigger import lakechime_sensor
     from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, SourceSchema, cdc_table
-    from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor, Snapshot
+    from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor
     from lakechime_dagster.tables.declare import spark_table, sql_table
     from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, event_group, event_stream
     from lakechime_dagster.tables.lake import Lake, QueryLog
@@ -79,7 +79,6 @@ __all__ = [
     "RegisteredEvent",
     "RunningExecution",
     "Schedule",
-    "Snapshot",
     "SnapshotTrigger",
     "SourceSchema",
     "SourceTable",
@@ -146,7 +145,6 @@ _MODULES = {
     "RunningExecution": "runtime.execution",
     "SPARK": "runtime.spark",
     "Schedule": "triggers.schedule",
-    "Snapshot": "tables.databases",
     "SnapshotTrigger": "triggers.triggers",
     "SourceSchema": "tables.cdc",
     "SourceTable": "tables.tables",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import dagster as dg
 from typing_extensions import assert_never
 
-from lakechime_dagster.assets.cdc import bronze_asset, cdc_asset, monitor_checks, watched
+from lakechime_dagster.assets.cdc import bronze_asset, cdc_asset, cdc_tables, monitor_checks
 from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import (
     event_asset,
@@ -150,7 +150,7 @@ def _maintenance(lake: Lake) -> dg.Definitions:
 
 def _monitors(lake: Lake) -> dg.Definitions:
     """What looks at tables that follow a database; nothing in a lake without them."""
-    tables = watched(lake)
+    tables = cdc_tables(lake)
     if not tables:
         return dg.Definitions()
     name = f"{lake.name}__monitors"
@@ -175,7 +175,7 @@ def _alarms(lake: Lake) -> dg.Definitions:
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
     reported += [spec.key for group in lake.working_groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
     reported += [verify_check_key(group) for group in lake.working_groups if group.options.verify is not None]
-    keys = [*reported, *(key for table in watched(lake) for key in monitor_check_keys(table))]
+    keys = [*reported, *(key for table in cdc_tables(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
 

@@ -65,7 +65,7 @@ source: {kafka_topic: {topic: shop.orders, bootstrap: "broker:9092", options: {s
 envelope: {canal: {binary: base64, omits_unchanged: true}}
 merge: {keys: [id], stored_as_scd_type: 2, track_history_column_list: [state], allowed_lateness: {days: 2}, max_delete_ratio: 0}
 schema: {types: {id: bigint}, names: {amt: amount}, on_drift: evolve}
-monitor: {database: $SHOP, table: shop.orders, every: {hours: 6}, limits: {behind: {minutes: 1}}}
+monitor: {database: {url: $SHOP, table: shop.orders}, every: {hours: 6}, limits: {behind: {minutes: 1}}}
 storage: {cluster_by: [id], readers: [polars]}
 """
 DEBEZIUM = """
@@ -151,7 +151,9 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                     max_delete_ratio=0,
                 ),
                 schema=SourceSchema(types={"id": "bigint"}, names={"amt": "amount"}, on_drift="evolve"),
-                monitor=Monitor(database="$SHOP", table="shop.orders", every=every(hours=6), limits=Limits(behind=dt.timedelta(minutes=1))),
+                monitor=Monitor(
+                    database=Database("$SHOP", "shop.orders"), every=every(hours=6), limits=Limits(behind=dt.timedelta(minutes=1))
+                ),
                 storage=Storage(cluster_by=["id"], readers=["polars"]),
             )
         ],

@@ -55,7 +55,7 @@ def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> 
 
 
 def cdc_asset(lake: Lake, table: CDCTable, subscription: Subscription) -> dg.AssetsDefinition:
-    """The asset of a table that follows a database; it depends on its table of messages."""
+    """The asset of a CDC table; it depends on its bronze table."""
     metadata = {**_metadata(table, subscription), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
     given = declared(lake, table, metadata, KINDS)
     return attempting_asset(
@@ -112,8 +112,8 @@ def _check_envelope(table: BronzeTable) -> None:
         raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem
 
 
-def watched(lake: Lake) -> list[CDCTable]:
-    """The tables of a lake that follow a database."""
+def cdc_tables(lake: Lake) -> list[CDCTable]:
+    """The CDC tables of a lake."""
     return [table for table in lake.targets if isinstance(table, CDCTable)]
 
 
@@ -126,7 +126,7 @@ def monitor_checks(table: CDCTable) -> list[dg.AssetChecksDefinition]:
 def _keeps_up(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
 
-    @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="What came is read soon, and nothing is lost before it is.")
+    @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="Messages are read in time, and none is lost before.")
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         from lakechime_dagster.cdc.monitor_service import keeping_up
         from lakechime_dagster.cdc.service import Replica
@@ -138,7 +138,7 @@ def _keeps_up(table: CDCTable) -> dg.AssetChecksDefinition:
 
 def _nothing_lost(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
-    description = "Of each transaction that ended within a day, as many changes came as its end tells."
+    description = "Of each transaction that ended within a day, as many changes arrived as its end counts."
 
     @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
@@ -155,7 +155,7 @@ def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
     assert monitor is not None
     there = ", ".join(dict.fromkeys(one.table for one in monitor.databases.values()))
     of = "the databases of its shards" if monitor.shards else "its database"
-    description = f"{table.name} has the rows of {there} in {of}, at one place of the database's log."
+    description = f"{table.name} has the rows of {there} in {of}, at one position of the database's log."
 
     @dg.asset_check(asset=asset_key(table.name), name=SAME_AS_DATABASE, description=description)
     def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
@@ -164,15 +164,16 @@ def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
         if not platform.log(table.name, table.location).exists():
             return not_there(table)
         with ON_SPARK:
-            from lakechime_dagster.cdc.spark_compare import compared_table, monitored, opened_driver
+            from lakechime_dagster.cdc.service import Replica
+            from lakechime_dagster.cdc.spark_compare import monitored, opened_driver
         with opened_driver(platform, context.log.info) as driver:
-            return same(monitored(driver.spark, compared_table(platform, table), monitor), table)
+            return same(monitored(driver.spark, Replica(platform, table).tables, monitor), table)
 
     return check
 
 
 MAX_SHOWN = 50  # keys, or sources, of the metadata
-MAX_TOLD = 5  # transactions that an alarm names
+MAX_NAMED = 5  # transactions that an alarm names
 
 
 def not_there(table: CDCTable) -> dg.AssetCheckResult:
@@ -193,7 +194,7 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
     parsed = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.parsed.items()}
     metadata: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     metadata["beyond limits"] = dg.MetadataValue.md("\n".join(f"- {problem}" for problem in problems) or "nothing")
-    metadata["seconds since news, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), parsed)
+    metadata["seconds since the newest change, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), parsed)
     metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
     return dg.AssetCheckResult(
         passed=not problems, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description="; ".join(problems) or None
@@ -201,8 +202,8 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
 
 
 def whole(found: Counted) -> dg.AssetCheckResult:
-    """Transactions beside what came of them, as a check: an error where changes are surely lost."""
-    told = [*found.problems, *map(str, found.lacking)]
+    """Transactions with the changes that arrived, as a check: an error where changes are surely lost."""
+    problems = [*found.problems, *map(str, found.lacking)]
     metadata = {
         "transactions": found.transactions,
         "changes": found.changes,
@@ -210,19 +211,19 @@ def whole(found: Counted) -> dg.AssetCheckResult:
         "transactions that lack changes": len(found.lacking),
         "messages unreadable": found.unreadable,
         "lacking": _table(
-            ("transaction", "of", "ended at", "position", "expected", "came", "surely lost"),
+            ("transaction", "of", "ended at", "expected", "arrived", "surely lost"),
             {one.end.transaction: _lacking(one) for one in found.lacking},
         ),
     }
     severity = dg.AssetCheckSeverity.ERROR if any(one.is_sure for one in found.lacking) else dg.AssetCheckSeverity.WARN
-    description = "; ".join([*told[:MAX_TOLD], *([f"and {len(told) - MAX_TOLD:,} more"] if len(told) > MAX_TOLD else [])])
+    description = "; ".join([*problems[:MAX_NAMED], *([f"and {len(problems) - MAX_NAMED:,} more"] if len(problems) > MAX_NAMED else [])])
     return dg.AssetCheckResult(passed=found.is_whole, severity=severity, metadata=metadata, description=description or None)
 
 
 def _lacking(one: Lacking) -> tuple[object, ...]:
     topic, partition, offset = one.end.where
     sure = "yes" if one.is_sure else "may be on its way, or unreadable"
-    return one.source, f"{topic}[{partition}]@{offset}", list(one.position) or "", one.expected, one.found, sure
+    return one.source, f"{topic}[{partition}]@{offset}", one.expected, one.found, sure
 
 
 def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
@@ -232,7 +233,7 @@ def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
     lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
     is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
     metadata = {
-        "place of the database's log": found.cut,
+        "position in the database's log": found.snapshot,
         "version": found.version,
         "rows of the database": found.source_rows,
         "rows of the lake": found.lake_rows,
@@ -252,10 +253,14 @@ def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
 
 
 def _why(found: Monitored, lacking: Sequence[str]) -> str | None:
-    told = ", ".join(f"{count:,} {fault.value}" for fault, count in found.counts.items() if count)
+    counts = ", ".join(f"{count:,} {fault.value}" for fault, count in found.counts.items() if count)
     parts = [
-        "the table was truncated after the cut, so that nothing is known of its rows" if found.is_truncated else told and f"rows: {told}",
-        "may be on its way: the lake has not read past the cut" if found.faults and not (found.is_passed or found.is_truncated) else "",
+        "the table was truncated after the snapshot, so that its rows cannot be compared"
+        if found.is_truncated
+        else counts and f"rows: {counts}",
+        "may be on its way: the lake has not read past the snapshot"
+        if found.faults and not (found.is_passed or found.is_truncated)
+        else "",
         f"{found.unresolved:,} ranges differ too much to be compared" if found.unresolved else "",
         f"the lake lacks columns of the database: {', '.join(lacking)}" if lacking else "",
     ]

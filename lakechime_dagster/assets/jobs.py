@@ -15,7 +15,7 @@ from lakechime_dagster.silver.requests import event_hints, event_replays, event_
 from lakechime_dagster.silver.results import EventJob, GroupJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
-from lakechime_dagster.tables.databases import all_read_deletion_vectors, tells_position
+from lakechime_dagster.tables.databases import all_read_deletion_vectors, has_positions
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
@@ -42,7 +42,7 @@ def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, froze
         cluster=cluster,
         location=table.location,
         source=table.source if isinstance(table, MessageTable) and not isinstance(table.source, TableRows) else None,
-        is_ordered_by_position=isinstance(table, BronzeTable) and tells_position(table.envelope),
+        is_ordered_by_position=isinstance(table, BronzeTable) and has_positions(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
         requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,

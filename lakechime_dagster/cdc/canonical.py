@@ -41,13 +41,15 @@ class Kind(StrEnum):
 class Canonical:
     """How the values of one column become canonical text: an expression of each side, in which `{}` stands for the column.
 
-    `twin` gives the same text in plain Python for a value of the lake that is not null.
+    `twin` gives the same text in plain Python for a value of the lake that is not null. Some types that hold numbers are not ordered
+    as such.
     """
 
     kind: Kind
     source: str
     lake: str
     twin: Twin
+    is_ordered_as_number: bool = True
 
 
 def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical | None:
@@ -64,12 +66,13 @@ def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical |
     for kind, source in expressions.items():
         if kind in texts:
             lake, twin = texts[kind]
-            return Canonical(kind=kind, source=source, lake=lake, twin=twin)
+            types = {source_type.lower().partition("(")[0], lake_type.lower()}
+            return Canonical(kind=kind, source=source, lake=lake, twin=twin, is_ordered_as_number=not types & _ORDERED_AS_TEXT)
     return None
 
 
 def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
-    """The canonical text of the lake's values in plain Python, where it is known what they say; a type other than `string` tells it.
+    """The canonical text of the lake's values in plain Python, where their kind is known; a type other than `string` has one kind.
 
     Raises:
         ValueError: Values of the type have none.
@@ -249,6 +252,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "timestamp": lambda text: _UTC_EPOCH + datetime.timedelta(microseconds=int(text)),
     "timestamp_ntz": lambda text: _EPOCH + datetime.timedelta(microseconds=int(text)),
 }
+_ORDERED_AS_TEXT = {"string", "boolean", "bit"}
 _EXACT_WHOLE = 2**53  # below which each whole number is a double of its own
 
 

@@ -12,9 +12,7 @@ from lakechime_dagster.errors import InvalidValueError
 
 Position = tuple[int, ...]  # of the connector, such as (file, byte, row); empty for envelopes without one
 
-REPAIRS = (
-    "lakechime-repair/"  # with which the ids of the topics begin by which it is told what was read of a database for a repair or a load
-)
+REPAIRS = "lakechime-repair/"  # begins the ids of the topics of rows that were read of a database for a repair or a load
 
 # ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a new state
 BEFORE_READ, READ, DELETE, UPSERT = -1, 0, 1, 2
@@ -23,9 +21,9 @@ _OF_WAL = 2  # parts of a position of PostgreSQL: that of its transaction, and i
 
 
 class Order(NamedTuple):
-    """Where a change stands among those of its source; of two changes the greater one came later.
+    """The order of a change among those of its source; of two changes the greater one is later.
 
-    An `epoch` begins when a source's positions begin anew. The `rank` orders what shares a position, as the two halves of
+    An `epoch` begins when a source's positions restart. The `rank` orders what shares a position, as the two halves of
     a key change do; envelopes without a position leave it 0 and are ordered by their Kafka coordinate alone.
     """
 
@@ -40,7 +38,7 @@ class Order(NamedTuple):
     def is_read_after(self, change: "Order") -> bool:
         """Whether this is a row of PostgreSQL read for a repair when a change had been made above which it does not stand.
 
-        Its position is that of the newest change of which messages had told, and beside it the place in the log where it was read.
+        Its position has that of the newest change that messages had reported, and the one in the log at which it was read.
         """
         return (
             self.topic.startswith(REPAIRS)
@@ -50,7 +48,7 @@ class Order(NamedTuple):
         )
 
     def before_deletion(self) -> "Order":
-        """The bound below which everything came before the deletion at this position: where a key change takes its columns from."""
+        """The bound below which everything precedes the deletion at this position: where a key change takes its columns from."""
         if self.position:
             return Order(self.epoch, self.position, DELETE)
         return self._replace(item=self.item - 1)
@@ -81,7 +79,7 @@ class Change:
     `continues` the old key's columns as they were just before.
     """
 
-    source: str  # a table of a server as one connector follows it: orders are compared, and rows truncated, within it only
+    source: str  # a table of a server as one connector captures it: orders are compared, and rows truncated, within it only
     operation: Operation
     order: Order
     key: Key = ()
@@ -94,7 +92,7 @@ class Change:
 
 
 _FILE_NUMBER = re.compile(r"(\d+)$")
-_BINLOG_PLACE = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
+_BINLOG_POSITION = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
 
 
 def position_of(source: Mapping[str, Any]) -> Position:
@@ -117,7 +115,7 @@ def position_of(source: Mapping[str, Any]) -> Position:
 
 def binlog_position(text: str) -> Position:
     """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with; empty if it does not."""
-    found = _BINLOG_PLACE.match(text)
+    found = _BINLOG_POSITION.match(text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
@@ -144,13 +142,13 @@ def _binlog(source: Mapping[str, Any]) -> Position:
 
 
 def _wal(source: Mapping[str, Any]) -> Position:
-    """PostgreSQL: a place of its transaction in the order of commits, then that of the change itself.
+    """PostgreSQL: a position of its transaction in the order of commits, then that of the change itself.
 
-    Changes are sent by transaction; places of transactions that ran beside each other interleave. A row that a snapshot read
-    tells the snapshot's place alone, which all transactions that it saw are below, and all others above.
+    Changes are sent by transaction; positions of transactions that ran at the same time interleave. A row that a snapshot read
+    has the snapshot's position alone, which all transactions that it saw are below, and all others above.
     """
-    committed, place = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
-    return () if place is None else (int(committed or place), int(place))
+    committed, own = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
+    return () if own is None else (int(committed or own), int(own))
 
 
 def _sql_server(source: Mapping[str, Any]) -> Position:
@@ -160,7 +158,7 @@ def _sql_server(source: Mapping[str, Any]) -> Position:
 
 
 def _hexadecimal(lsn: str | None) -> Position:
-    """Three numbers; of a snapshot's rows, which have no place of their own, the lowest."""
+    """Three numbers; of a snapshot's rows, which have no position of their own, the lowest."""
     first, second, third = (lsn or "0:0:0").split(":")
     return int(first, 16), int(second, 16), int(third, 16)
 
@@ -173,12 +171,12 @@ _BY_CONNECTOR: dict[str, Callable[[Mapping[str, Any]], Position]] = {
 }
 
 
-# Places of the log, which a state of the database is the state of
+# Positions of the log at which a database was read
 
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """Where the binary log stood: all that lies below is in the cut, nothing else."""
+    """A position of the binary log: all that lies below is in the snapshot, nothing else."""
 
     position: Position
 
@@ -186,16 +184,16 @@ class BinlogPosition:
         return "binlog " + ":".join(map(str, self.position))
 
     def includes(self, position: Position, transaction: int | None = None) -> bool:
-        """Whether a change is in the cut, by its position."""
+        """Whether a change is in the snapshot, by its position."""
         return position[: len(self.position)] < self.position
 
 
 @dataclass(frozen=True)
 class TransactionSnapshot:
-    """Which transactions the cut of PostgreSQL sees: those below `end` but for the ones that were `open` then.
+    """Which transactions a snapshot of PostgreSQL sees: those below `end` but for the ones that were `open` then.
 
-    All that it sees was committed below the log's place `lsn`; what lies below that place and is not seen, its number tells.
-    Numbers are those of the log, of 32 bits, which begin anew.
+    All that it sees was committed below the log's position `lsn`; what lies below that and is not seen has an unseen number.
+    Numbers are those of the log, of 32 bits, which restart.
     """
 
     lsn: int
@@ -207,20 +205,20 @@ class TransactionSnapshot:
         return f"{WalPosition(self.lsn)}, transactions below {self.end}{without}"
 
     def includes(self, position: Position, transaction: int | None = None) -> bool:
-        """Whether a change is in the cut, by its transaction.
+        """Whether a change is in the snapshot, by its transaction.
 
         Raises:
-            InvalidValueError: The change tells no transaction.
+            InvalidValueError: The change has no transaction.
         """
         if transaction is None:
-            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is told by the number of its transaction")
+            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is found by the number of its transaction")
         ahead = (transaction - self.end) % 2**32 < 2**31
         return not ahead and transaction % 2**32 not in self.open
 
 
 @dataclass(frozen=True)
 class WalPosition:
-    """Where the log of PostgreSQL stood: all transactions that were committed up to there are in the state, no other."""
+    """A position of PostgreSQL's log: all transactions that were committed up to there are in the state, no other."""
 
     lsn: int
 
@@ -229,27 +227,40 @@ class WalPosition:
 
     @property
     def position(self) -> Position:
-        """As far as positions tell it: their first part is where the transaction before had ended, so that one above may be below this."""
+        """As far as positions go: their first part is where the transaction before had ended, so that one above may be below this."""
         return (self.lsn,)
 
 
 LogPosition = BinlogPosition | TransactionSnapshot
-StatedPosition = BinlogPosition | WalPosition  # as a tool writes down of what its dump is the state
+StatedPosition = BinlogPosition | WalPosition  # as a tool states for its dump
 
 
-def stated_place(text: str) -> StatedPosition:
-    """The place that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`.
+_BINLOG = re.compile(r"([^:/'\s]+\.[0-9]{1,18}):([0-9]{1,18})")
+_STATEMENT = re.compile(
+    r"\b(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'([^':]+\.[0-9]{1,18})'\s*,\s*(?:MASTER|SOURCE)_LOG_POS\s*=\s*([0-9]{1,18})", re.IGNORECASE
+)
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+
+
+def stated_position(text: str) -> StatedPosition:
+    """The position that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`, or the statement `CHANGE MASTER TO …` that
+    `mariadb-dump --master-data` writes.
 
     Raises:
-        ValueError: The text is neither.
+        InvalidValueError: The text is none of them.
     """
-    if binlog := binlog_position(text):
-        return BinlogPosition(binlog)
-    return WalPosition(lsn_of(text))
+    stated = text.strip()
+    if found := _STATEMENT.search(stated) or _BINLOG.fullmatch(stated):
+        return BinlogPosition(binlog_position(f"{found[1]}:{found[2]}"))
+    if not _LSN.fullmatch(stated):
+        example = "mysql-bin.000003:1234, or 0/16B3748 of PostgreSQL"
+        remedy = f"is no position of a database's log, such as {example}; write it as the tool that made the dump prints it"
+        raise InvalidValueError("as_of", text[:80], remedy)
+    return WalPosition(lsn_of(stated))
 
 
 def lsn_of(text: str) -> int:
-    """A place of PostgreSQL's log as a number.
+    """A position of PostgreSQL's log as a number.
 
     Raises:
         ValueError: The text is none.

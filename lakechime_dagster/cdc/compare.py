@@ -32,18 +32,10 @@ class Summary:
     sum: int
 
 
-class HasRows(Protocol):
-    """One of the two tables as far as its rows are read by their keys."""
-
-    def at(self, keys: Sequence[Key]) -> Sequence[Row]:
-        """All rows of these keys."""
-        ...
-
-
-class Side(HasRows, Protocol):
+class Side(Protocol):
     """One of the two tables. A range is from a key, exclusive, to another, inclusive; None is an open end.
 
-    Keys are equal on both sides exactly where their rows are to be, and both sides order them alike.
+    Keys are equal on both sides exactly where their rows correspond, and both sides order them alike.
     """
 
     def summary(self, low: Key | None, high: Key | None) -> Summary: ...
@@ -53,18 +45,16 @@ class Side(HasRows, Protocol):
         ...
 
     def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
-        """The key of the row before which so many rows of the range come."""
+        """The key at this offset of the range; None beyond its end."""
+        ...
+
+    def at(self, keys: Sequence[Key]) -> Sequence[Row]:
+        """All rows of these keys."""
         ...
 
 
 def chunks(side: Side, size: int) -> Iterator[Range]:
-    """All keys in ranges of so many rows of one side, one after the other: none takes the database long, given an index of the key.
-
-    Raises:
-        InvalidValueError: `size` is below 1.
-    """
-    if size < 1:
-        raise InvalidValueError("size", size, "is how many rows a range has; give 1 or more")
+    """All keys in ranges of so many rows of one side, so that no query takes the database long, given an index of the key."""
     low: Key | None = None
     while (high := side.middle(low, None, size - 1)) is not None:
         yield low, high
@@ -87,21 +77,15 @@ class Differences:
 
     Attributes:
         faults: Of each key whose rows differ, how.
-        unresolved: Ranges of which it is not known, because the queries were used up.
-        queries: How many were asked, of both sides together.
-        source_rows: The rows of the source in the ranges of which it is known.
+        unresolved: Ranges that were not compared, because the queries were used up.
+        source_rows: The rows of the source in the ranges that were compared.
         lake_rows: Those of the lake.
     """
 
     faults: Mapping[Key, Fault]
-    unresolved: tuple[Range, ...]
-    queries: int
+    unresolved: tuple[Range, ...] = ()
     source_rows: int = field(default=0, compare=False)
     lake_rows: int = field(default=0, compare=False)
-
-    @property
-    def is_equal(self) -> bool:
-        return not self.faults and not self.unresolved
 
 
 def compare(
@@ -109,52 +93,44 @@ def compare(
 ) -> Differences:
     """The rows in which two tables differ.
 
-    A range whose summaries differ is halved until it has at most `leaf` rows on either side; those are read. The first rows
-    come first, so that a comparison that its `max_queries` end has rows to show.
-
-    Raises:
-        InvalidValueError: `leaf` is below 1.
+    A range whose summaries differ is halved until it has at most `leaf` rows on either side; those are read. Ranges are resolved in
+    order, so that a comparison that its `max_queries` end has rows to show.
     """
-    if leaf < 1:
-        raise InvalidValueError("leaf", leaf, "is how many rows are read at once; give 1 or more")
-    faults, queries, rows = dict[Key, Fault](), 0, Counter[str]()
+    faults, queries, source_rows, lake_rows = dict[Key, Fault](), 0, 0, 0
     ahead = list(reversed(ranges))
-    while ahead and queries + _OF_A_STEP <= max_queries:
+    while ahead and queries + _OF_A_RANGE <= max_queries:
         low, high = ahead.pop()
         ours, theirs = source.summary(low, high), lake.summary(low, high)
         queries += 2
-        if ours == theirs:
-            rows.update(source=ours.count, lake=theirs.count)
-            continue
         middle = None
-        if max(ours.count, theirs.count) > leaf:
+        if ours != theirs and max(ours.count, theirs.count) > leaf:
             larger, count = (source, ours.count) if ours.count >= theirs.count else (lake, theirs.count)
             middle = larger.middle(low, high, count // 2 - 1)
             queries += 1
-        if middle is None or middle == high:
-            faults |= _faults(source.rows(low, high), lake.rows(low, high))
-            rows.update(source=ours.count, lake=theirs.count)
-            queries += 2
-        else:
+        if middle is not None and middle != high:
             ahead += [(middle, high), (low, middle)]
-    return Differences(faults, tuple(reversed(ahead)), queries, source_rows=rows["source"], lake_rows=rows["lake"])
+            continue
+        source_rows, lake_rows = source_rows + ours.count, lake_rows + theirs.count
+        if ours != theirs:
+            faults |= _faults(source.rows(low, high), lake.rows(low, high))
+            queries += 2
+    return Differences(faults, tuple(reversed(ahead)), source_rows, lake_rows)
 
 
-_OF_A_STEP = 5  # two summaries, a middle, the rows of both sides
+_OF_A_RANGE = 5  # queries at most: two summaries, a middle, the rows of both sides
 
 
-def confirmed(found: Differences, source: HasRows, lake: HasRows, *, at_once: int = 500) -> Differences:
-    """The differences that are there still when the rows of their keys are read again.
+def confirmed(found: Differences, source: Iterable[Row], lake: Side, *, at_once: int = 500) -> Differences:
+    """The differences that remain when the lake's rows of their keys are read again; a row on its way may have arrived.
 
-    Where the two sides are not read at one cut, a row may be on its way: read again later, it has arrived.
+    Args:
+        found: The differences.
+        source: The source's rows of these keys at its snapshot.
+        lake: The lake now.
+        at_once: Keys of a query.
     """
-    suspects = list(found.faults)
-    faults, queries = dict[Key, Fault](), found.queries
-    for start in range(0, len(suspects), at_once):
-        keys = suspects[start : start + at_once]
-        faults |= _faults(source.at(keys), lake.at(keys))
-        queries += 2
-    return replace(found, faults=faults, queries=queries)
+    rows = [row for keys in in_batches(found.faults, at_once) for row in lake.at(keys)]
+    return replace(found, faults=_faults([row for row in source if row[0] in found.faults], rows))
 
 
 def _faults(source: Iterable[Row], lake: Iterable[Row]) -> dict[Key, Fault]:
@@ -180,7 +156,6 @@ def _fault(ours: Counter[int] | None, theirs: Counter[int] | None) -> Fault:
 # Checksums, as queries of both sides
 
 NULL = "n"
-_IN_ORDER_AS_TEXT = {"string", "boolean", "bit"}  # types that hold numbers and are not ordered as such
 _HASHES = {
     Dialect.MYSQL: "CAST(CONV(LEFT(MD5({}), 16), 16, -10) AS SIGNED)",
     Dialect.POSTGRES: "('x' || left(md5(convert_to({}, 'UTF8')), 16))::bit(64)::bigint",
@@ -188,20 +163,6 @@ _HASHES = {
 }
 _BINARY_ORDER = {Dialect.MYSQL: "CAST({} AS BINARY)", Dialect.POSTGRES: '({}) COLLATE "C"', Dialect.SPARK: "{}"}
 _DISTINCT = {Dialect.MYSQL: "COUNT(DISTINCT {})", Dialect.POSTGRES: "COUNT(DISTINCT ({}))", Dialect.SPARK: "COUNT(DISTINCT {})"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnPair:
-    """A column of the database and the one of the lake that follows it."""
-
-    name: str
-    source_type: str
-    lake_type: str
-    lake_name: str = ""
-
-    @property
-    def in_lake(self) -> str:
-        return self.lake_name or self.name
 
 
 @dataclass(frozen=True)
@@ -221,53 +182,30 @@ class Comparison:
 
     Attributes:
         dialect: The database's.
-        keys: The columns that name a row, in the database's words.
+        keys: The columns that name a row, as the database names them.
         columns: All columns that have canonical texts, by their names in the database.
-        unchecked: Of each other column why it is not compared.
+        unchecked: Of each other column of one of the tables, why it is not compared.
     """
 
     dialect: Dialect
     keys: tuple[str, ...]
-    columns: Mapping[str, tuple[ColumnPair, Canonical]]
+    columns: Mapping[str, Canonical]
     unchecked: Mapping[str, str]
-
-    @staticmethod
-    def of(dialect: Dialect, pairs: Iterable[ColumnPair], keys: Sequence[str]) -> "Comparison":
-        """The comparison of these columns.
-
-        Raises:
-            InvalidValueError: A column of the key is not there or cannot be compared.
-        """
-        columns, unchecked = dict[str, tuple[ColumnPair, Canonical]](), dict[str, str]()
-        for pair in pairs:
-            if found := canonical(dialect, pair.source_type, pair.lake_type):
-                columns[pair.name] = (pair, found)
-            else:
-                unchecked[pair.name] = f"{pair.source_type} as {pair.lake_type} has no text that is equal for equal values"
-        for key in keys:
-            if key not in columns:
-                raise InvalidValueError("keys", key, unchecked.get(key, "no such column is compared; name columns of the table"))
-        return Comparison(dialect=dialect, keys=tuple(keys), columns=columns, unchecked=unchecked)
 
     def source(self, *table: str) -> "Queries":
         """The queries of the database's table, by the parts of its name."""
-        texts = {name: _filled(found.source, _column(self.dialect, name)) for name, (_, found) in self.columns.items()}
-        return self._queries(self.dialect, table, texts, {name: name for name in self.columns}, {})
+        return self._queries(self.dialect, table, {name: found.source for name, found in self.columns.items()}, {})
 
     def lake(self, *table: str, only: Mapping[str, str | int] | None = None) -> "Queries":
         """The queries of the lake's table; of its rows those alone whose columns have these values, as those of one shard."""
-        names = {name: pair.in_lake for name, (pair, _) in self.columns.items()}
-        texts = {name: _filled(found.lake, _column(Dialect.SPARK, names[name])) for name, (_, found) in self.columns.items()}
-        return self._queries(Dialect.SPARK, table, texts, names, only or {})
+        return self._queries(Dialect.SPARK, table, {name: found.lake for name, found in self.columns.items()}, only or {})
 
-    def _queries(
-        self, dialect: Dialect, table: Sequence[str], texts: Mapping[str, str], names: Mapping[str, str], only: Mapping[str, Any]
-    ) -> "Queries":
-        keys = [_key(dialect, *self.columns[key], _column(dialect, names[key]), texts[key]) for key in self.keys]
+    def _queries(self, dialect: Dialect, table: Sequence[str], templates: Mapping[str, str], only: Mapping[str, Any]) -> "Queries":
+        texts = {name: template.replace("{}", _column(dialect, name)) for name, template in templates.items()}
         return Queries(
             dialect=dialect,
             table=".".join(quoted(dialect, part) for part in table),
-            keys=tuple(keys),
+            keys=tuple(_key(dialect, self.columns[key], _column(dialect, key), texts[key]) for key in self.keys),
             row=_row(dialect, texts.values()),
             values=tuple(texts.values()),
             only={_column(dialect, name): value for name, value in only.items()},
@@ -329,10 +267,6 @@ class Queries:
         conditions = [" AND ".join(f"{one.order} = {bound(one, text)}" for one, text in zip(self.keys, key, strict=True)) for key in keys]
         return Query(self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters)
 
-    def texts(self, low: Key | None = None, high: Key | None = None) -> Query:
-        """As `rows`, with the text that is hashed before the hash: what a person looks at who asks why two rows differ."""
-        return Query(*self._from([*(key.text for key in self.keys), self.row], low, high))
-
     def _from(self, columns: Sequence[str], low: Key | None, high: Key | None) -> tuple[str, Mapping[str, Any]]:
         where, parameters = self._range(low, high)
         return self._select(columns, [where]), parameters
@@ -367,6 +301,39 @@ class Queries:
         return cases if len(cases) == 1 else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
 
 
+@dataclass(frozen=True)
+class QueriedSide:
+    """A table as one side of a comparison: its queries, and what runs them."""
+
+    queries: Queries
+    run: Callable[[Query], Sequence[Sequence[Any]]]
+
+    def summary(self, low: Key | None, high: Key | None) -> Summary:
+        """The checksum of a range."""
+        ((count, distinct, total),) = self.run(self.queries.summary(low, high))
+        return Summary(int(count), int(distinct), int(total))
+
+    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
+        """All rows of a range."""
+        return self._rows(self.queries.rows(low, high))
+
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key at this offset of the range; None beyond its end."""
+        return next((tuple(row) for row in self.run(self.queries.middle(low, high, offset))), None)
+
+    def at(self, keys: Sequence[Key]) -> list[Row]:
+        """All rows of these keys."""
+        return self._rows(self.queries.at(keys))
+
+    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
+        """Of each of these keys that exists, the canonical texts of the columns that are compared."""
+        size = len(self.queries.keys)
+        return {tuple(row[:size]): tuple(row[size:-1]) for row in self.run(self.queries.values_at(keys))}
+
+    def _rows(self, query: Query) -> list[Row]:
+        return [(tuple(key), value) for *key, value in self.run(query)]
+
+
 class _Bound:
     """The parameters of a statement as they are bound."""
 
@@ -394,10 +361,6 @@ def _column(dialect: Dialect, name: str) -> str:
     return f"t.{quoted(dialect, name)}"
 
 
-def _filled(template: str, column: str) -> str:
-    return template.replace("{}", column)
-
-
 def _row(dialect: Dialect, texts: Iterable[str]) -> str:
     """The text of a row: of each column its length in characters, a colon and itself, or the sign of null."""
     match dialect:
@@ -409,10 +372,10 @@ def _row(dialect: Dialect, texts: Iterable[str]) -> str:
             return "concat(" + ", ".join(f"coalesce(char_length({text}) || ':' || {text}, '{NULL}')" for text in texts) + ")"
 
 
-def _key(dialect: Dialect, pair: ColumnPair, found: Canonical, column: str, text: str) -> KeyColumn:
+def _key(dialect: Dialect, found: Canonical, column: str, text: str) -> KeyColumn:
     """A column of the key, ordered by itself where every engine orders its type alike, and else by its text's bytes."""
     kind, is_spark = found.kind, dialect is Dialect.SPARK
-    if kind is Kind.NUMBER and not _IN_ORDER_AS_TEXT & {pair.source_type.lower().partition("(")[0], pair.lake_type.lower()}:
+    if kind is Kind.NUMBER and found.is_ordered_as_number:
         return KeyColumn(text=text, order=column, parameter=_number)
     if kind is Kind.DATE:
         return KeyColumn(text=text, order=column, parameter=_date)
@@ -440,25 +403,25 @@ LAKE_LACKS = "the lake's table does not have it"  # why a column of the database
 
 @dataclass(frozen=True, kw_only=True)
 class Monitored:
-    """A comparison at one cut of the database.
+    """A comparison at one consistent snapshot of the database.
 
     Attributes:
         table: The lake's.
-        cut: The place of the database's log at which it was read.
+        snapshot: The position of the database's log at which it was read.
         version: Of the lake's table, the one that was read last.
         source_rows: In the database, of the ranges that were compared.
         lake_rows: In the lake.
         faults: Of each key whose rows differ, how.
-        left_out: Keys that differ, and that changes above the cut have touched: the lake is past it with them.
+        left_out: Keys that differ, and that changes above the snapshot have touched.
         unchecked: Of each column that is not compared, why.
         unresolved: Ranges that were not compared, as too many queries were needed.
-        is_passed: The lake had read messages above the cut, so that nothing below it can be on its way.
-        is_truncated: The table was truncated after the cut: nothing can be said of its rows.
+        is_passed: The lake had read messages above the snapshot, so that nothing below it can be on its way.
+        is_truncated: The table was truncated after the snapshot: its rows cannot be compared.
         seconds: That it took.
     """
 
     table: str
-    cut: str
+    snapshot: str
     version: int
     source_rows: int
     lake_rows: int
@@ -483,12 +446,12 @@ class Monitored:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The rows of a table that follow one table of a database: all, or those of a shard.
+    """The rows of a table that replicate one table of a database: all, or those of a shard.
 
     Attributes:
         database: Whose table.
         keys: The columns of the table's key.
-        shard: Of the columns that the names of topics tell, which the database's table does not have, the values.
+        shard: The values of the columns that topics' names give, which the database's table does not have.
     """
 
     database: Database
@@ -497,12 +460,12 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Of the shard; empty where all rows follow one table."""
+        """Of the shard; empty where all rows replicate one table."""
         return ", ".join(self.shard.values())
 
     @property
-    def told(self) -> str:
-        """What stands before an error that concerns this part alone."""
+    def label(self) -> str:
+        """What precedes an error that concerns this part alone."""
         return f"shard {self.name}: " if self.shard else ""
 
     @property
@@ -521,13 +484,13 @@ class Part:
 
 
 def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]:
-    """What is compared of a table with which database, by its key and the expression by which the names of topics tell shards.
+    """What is compared of a table with which database, by its key and the expression of shards in the names of topics.
 
     Raises:
         InvalidValueError: The monitor names no database.
     """
-    told = shard_columns(shards)
-    return [Part(database=one, keys=keys, shard=dict(zip(told, values, strict=True))) for values, one in monitor.databases.items()]
+    names = shard_columns(shards)
+    return [Part(database=one, keys=keys, shard=dict(zip(names, values, strict=True))) for values, one in monitor.databases.items()]
 
 
 def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
@@ -536,10 +499,10 @@ def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
     unchecked: dict[str, str] = {}
     for one in found:
         unchecked |= one.unchecked
-    cuts = [f"{name}: {one.cut}" if name else one.cut for name, one in shards.items()]
+    snapshots = [f"{name}: {one.snapshot}" if name else one.snapshot for name, one in shards.items()]
     return Monitored(
         table=table,
-        cut="; ".join(cuts),
+        snapshot="; ".join(snapshots),
         version=min(one.version for one in found),
         source_rows=sum(one.source_rows for one in found),
         lake_rows=sum(one.lake_rows for one in found),
@@ -576,44 +539,39 @@ def key_given(text: str, size: int) -> Key:
 
 
 def comparison_of(
-    dialect: Dialect, source: Mapping[str, str], lake: Mapping[str, str], keys: Sequence[str], only: Sequence[str] | None
-) -> tuple[Comparison, dict[str, str]]:
-    """What of two tables is compared, by their columns and types, and of each other column why it is not.
+    dialect: Dialect, source: Mapping[str, str], lake: Mapping[str, str], keys: Sequence[str], only: Sequence[str] | None = None
+) -> Comparison:
+    """What of two tables is compared, by their columns and types.
 
-    Columns are called as the database calls them, also where the lake has or names one in other letters' case.
+    Columns are named as the database names them, also where the lake has or names one in another case.
 
     Raises:
         InvalidValueError: `only` names a column that one of the tables does not have, or a column of the key cannot be compared.
     """
-    lake, keys = spelled_as(source, lake), list(spelled_as(source, dict.fromkeys(keys)))
+    lake, keys = spelled_as(source, lake), tuple(spelled_as(source, dict.fromkeys(keys)))
     only = None if only is None else list(spelled_as(source, dict.fromkeys(only)))
     for name in only or ():
         if name not in source or name not in lake:
             raise InvalidValueError("columns", name, f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}")
-    wanted = [name for name in source if name in lake and (only is None or name in only or name in keys)]
-    pairs = [ColumnPair(name=name, source_type=source[name], lake_type=lake[name]) for name in wanted]
-    comparison = Comparison.of(dialect, pairs, keys)
-    unchecked = {**comparison.unchecked}
-    unchecked |= {name: LAKE_LACKS for name in source if name not in lake}
+    columns, unchecked = dict[str, Canonical](), dict[str, str]()
+    for name, source_type in source.items():
+        if name not in lake:
+            unchecked[name] = LAKE_LACKS
+        elif only is None or name in only or name in keys:
+            if found := canonical(dialect, source_type, lake[name]):
+                columns[name] = found
+            else:
+                unchecked[name] = f"{source_type} as {lake[name]} has no text that is equal for equal values"
     unchecked |= {name: "the database's table does not have it" for name in lake if name not in source}
-    return comparison, unchecked
+    for key in keys:
+        if key not in columns:
+            raise InvalidValueError("keys", key, unchecked.get(key, "no such column is compared; name columns of the table"))
+    return Comparison(dialect=dialect, keys=keys, columns=columns, unchecked=unchecked)
 
 
 def canonical_key(comparison: Comparison, key: change.Key) -> Key:
     """The key of a change as comparisons have it."""
-    return tuple(comparison.columns[name][1].twin(value) for name, value in zip(comparison.keys, key, strict=True))
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Rows of the source at the cut, kept for when they are compared again."""
-
-    rows: Sequence[Row]
-
-    def at(self, keys: Sequence[Key]) -> list[Row]:
-        """All rows of these keys."""
-        wanted = set(keys)
-        return [row for row in self.rows if row[0] in wanted]
+    return tuple(comparison.columns[name].twin(value) for name, value in zip(comparison.keys, key, strict=True))
 
 
 def in_batches(keys: Iterable[Key], size: int) -> list[list[Key]]:
@@ -631,7 +589,7 @@ def document(found: Monitored, most: int = 50) -> Document:
     return {
         "table": found.table,
         "same": found.is_same,
-        "cut": found.cut,
+        "snapshot": found.snapshot,
         "version": found.version,
         "source_rows": found.source_rows,
         "lake_rows": found.lake_rows,

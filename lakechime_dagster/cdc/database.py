@@ -1,7 +1,7 @@
 """Business databases: connections, consistent snapshots, tables and their rows."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from lakechime_dagster.cdc.change import (
     binlog_position,
     lsn_of,
 )
-from lakechime_dagster.cdc.compare import Key, Queries, Query, Row, Summary
+from lakechime_dagster.cdc.compare import QueriedSide, Queries
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, SourceUnreadableError, needs, without_password
 from lakechime_dagster.settings import Settings
@@ -39,7 +39,7 @@ def connected(url: str) -> Iterator[tuple[sa.Connection, Dialect]]:
 
     Raises:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
-        SourceUnreadableError: The driver is not installed, or the database cannot be asked; statements raise it too.
+        SourceUnreadableError: The driver is not installed, or the database cannot be queried; statements raise it too.
     """
     address = _address(url)
     try:
@@ -128,41 +128,9 @@ def column_types(connection: sa.Connection, schema: str, table: str) -> dict[str
     return found
 
 
-@dataclass(frozen=True)
-class TableSide:
+def database_side(connection: sa.Connection, queries: Queries) -> QueriedSide:
     """A table of a database as one side of a comparison, on a connection whose state does not change."""
-
-    connection: sa.Connection
-    queries: Queries
-
-    def summary(self, low: Key | None, high: Key | None) -> Summary:
-        """The checksum of a range."""
-        count, distinct, total = self._ask(self.queries.summary(low, high))[0]
-        return Summary(int(count), int(distinct), int(total))
-
-    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
-        """All rows of a range."""
-        return self._rows(self.queries.rows(low, high))
-
-    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
-        """The key of the row before which so many rows of the range come."""
-        found = self._ask(self.queries.middle(low, high, offset))
-        return tuple(found[0]) if found else None
-
-    def at(self, keys: Sequence[Key]) -> list[Row]:
-        """All rows of these keys."""
-        return self._rows(self.queries.at(keys))
-
-    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
-        """Of each of these keys that there is, the canonical texts of the columns that are compared."""
-        size = len(self.queries.keys)
-        return {tuple(row[:size]): tuple(row[size:-1]) for row in self._ask(self.queries.values_at(keys))}
-
-    def _rows(self, query: Query) -> list[Row]:
-        return [(tuple(key), value) for *key, value in self._ask(query)]
-
-    def _ask(self, query: Query) -> Sequence[sa.Row]:
-        return self.connection.execute(sa.text(query.sql), dict(query.parameters)).all()
+    return QueriedSide(queries, lambda query: connection.execute(sa.text(query.sql), dict(query.parameters)).all())
 
 
 # up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and written to the disk a little later
@@ -170,37 +138,35 @@ LSN = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curre
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One state of a database: the connection that reads it, and the place of the log that it is the state of."""
+class ConsistentSnapshot:
+    """One state of a database: the connection that reads it, and its position in the log."""
 
     dialect: Dialect
     connection: sa.Connection
-    place: LogPosition
+    position: LogPosition
 
 
 @contextmanager
-def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) -> Iterator[Cut]:
-    """A cut, which ends with the context; a statement may take so many seconds.
+def taken(url: str, *, seconds: int = 60, table: tuple[str, str] | None = None) -> Iterator[ConsistentSnapshot]:
+    """A consistent snapshot, which ends with the context; a statement may take so many seconds.
 
-    A table of PostgreSQL that is written anew after a cut was taken (ALTER TABLE, TRUNCATE) is empty for the cut. Such statements
-    wait for the end of a cut that names the table, by its schema and its name, as they do for whoever reads it.
+    A table of PostgreSQL that is rewritten after the snapshot was taken (ALTER TABLE, TRUNCATE) is empty for the snapshot. Such
+    statements wait for the end of a snapshot that names the table, by its schema and its name, as they do for whoever reads it.
 
     Raises:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
-        SourceUnreadableError: The database cannot be asked, or does not tell where its log stands.
+        SourceUnreadableError: The database cannot be queried, or does not report the position of its log.
     """
-    if seconds < 1:
-        raise InvalidValueError("seconds", seconds, "is how long a statement may take; give 1 or more")
     with connected(url) as (connection, dialect):
         if dialect is Dialect.POSTGRES:
-            yield Cut(dialect, connection, _of_postgres(connection, seconds, table))
+            yield ConsistentSnapshot(dialect, connection, _of_postgres(connection, seconds, table))
         else:
-            connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by words of its own
-            yield Cut(dialect, connection, binlog_snapshot(connection, seconds))
+            connection.execution_options(isolation_level="AUTOCOMMIT")  # its transaction is begun by a statement of its own
+            yield ConsistentSnapshot(dialect, connection, binlog_snapshot(connection, seconds))
 
 
 def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPosition:
-    """MariaDB tells the place of its binary log that a consistent snapshot is of, which the connection is in then.
+    """Begin a consistent snapshot of MariaDB; returns its position in the binary log.
 
     The connection begins no transaction by itself (`AUTOCOMMIT`).
 
@@ -209,7 +175,9 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPosition:
     """
     connection.execute(sa.text("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     if not is_mariadb(connection):
-        raise SourceUnreadableError("MySQL does not tell where its binary log stands without a lock; only MariaDB is cut")
+        raise SourceUnreadableError(
+            "MySQL does not report the position of its binary log without a lock; only MariaDB has consistent snapshots"
+        )
     limit_statements(connection, seconds)
     connection.execute(sa.text("SET SESSION time_zone = '+00:00'"))
     connection.execute(sa.text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"))
@@ -221,7 +189,7 @@ def binlog_snapshot(connection: sa.Connection, seconds: int) -> BinlogPosition:
 
 
 def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str] | None) -> TransactionSnapshot:
-    """PostgreSQL tells which transactions a snapshot sees; the log's place is asked after the snapshot was taken."""
+    """Which transactions a snapshot of PostgreSQL sees; the position of the log is read after the snapshot was taken."""
     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     limit_statements(connection, seconds)
     if table is not None:
@@ -234,8 +202,8 @@ def _of_postgres(connection: sa.Connection, seconds: int, table: tuple[str, str]
     return TransactionSnapshot(lsn_of(lsn), int(end) % 2**32, ids)
 
 
-LOOKS = 60  # at who is still writing
-LOOK_SECONDS = 1.0  # between two of them
+POLLS = 60  # of who is still writing
+POLL_SECONDS = 1.0  # between two of them
 
 # Whoever changes rows holds a lock of its table, also of the partition, until other sessions see that it has ended; so does a
 # prepared transaction, by the name that it had before.
@@ -254,15 +222,15 @@ _WRITERS = """
 
 
 @dataclass(frozen=True)
-class SettledCut:
-    """A cut, and a place of the log.
+class SettledSnapshot:
+    """A consistent snapshot, and a position of the log.
 
-    All changes of the table that the cut does not see lie at the place or above, and so do the ends of their transactions. Of
-    PostgreSQL it may see some above it too, of which the log tells again.
+    All changes of the table that the snapshot does not see lie at the position or above, and so do the ends of their transactions. Of
+    PostgreSQL it may see some above it too, which the log reports again.
     """
 
-    cut: Cut
-    place: StatedPosition
+    snapshot: ConsistentSnapshot
+    position: StatedPosition
 
 
 class TableBusyError(LakeChimeError):
@@ -279,30 +247,32 @@ class TableBusyError(LakeChimeError):
         who = [f"of the processes {pids} (pg_stat_activity)"] if pids else []
         who += ["that are prepared (pg_prepared_xacts)"] if None in writers else []
         super().__init__(
-            f"{table}: transactions {' and '.join(who)} have written to it and do not end, so that no place of the log lies between what "
-            "is seen and what comes; wait for them, or end them, and ask again"
+            f"{table}: transactions {' and '.join(who)} have written to it and do not end, so that no position of the log lies between "
+            "what is seen and what follows; wait for them, or end them, and try again"
         )
 
 
 @contextmanager
-def completed(url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep) -> Iterator[SettledCut]:
-    """A cut beside whoever writes to a table, which ends with the context; a statement may take so many seconds.
+def settled(
+    url: str, schema: str, table: str, *, seconds: int = 60, pause: Callable[[float], None] = time.sleep
+) -> Iterator[SettledSnapshot]:
+    """A snapshot while others write to a table, which ends with the context; a statement may take so many seconds.
 
     Raises:
         TableBusyError: A transaction of PostgreSQL has written to the table, and did not end for a minute.
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
         NotFoundError: PostgreSQL has no such table.
-        SourceUnreadableError: The database cannot be asked, does not tell where its log stands, or is a standby.
+        SourceUnreadableError: The database cannot be queried, does not report the position of its log, or is a standby.
     """
-    place = _place_below(url, schema, table, seconds, pause) if dialect_of(url) is Dialect.POSTGRES else None
-    with taken(url, seconds=seconds, table=(schema, table)) as cut:
-        if place is None:
-            assert isinstance(cut.place, BinlogPosition)
-            place = cut.place
-        yield SettledCut(cut, place)
+    below = _position_below(url, schema, table, seconds, pause) if dialect_of(url) is Dialect.POSTGRES else None
+    with taken(url, seconds=seconds, table=(schema, table)) as snapshot:
+        if below is None:
+            assert isinstance(snapshot.position, BinlogPosition)
+            below = snapshot.position
+        yield SettledSnapshot(snapshot, below)
 
 
-def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPosition:
+def _position_below(url: str, schema: str, table: str, seconds: int, pause: Callable[[float], None]) -> WalPosition:
     """Where the log stood before it was asked who was writing to a table; all these have ended."""
     with connected(url) as (connection, _):
         connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -310,18 +280,18 @@ def _place_below(url: str, schema: str, table: str, seconds: int, pause: Callabl
         is_standby, lsn = connection.execute(sa.text(f"SELECT pg_is_in_recovery(), {LSN}::text")).one()
         if is_standby:
             raise SourceUnreadableError(
-                f"it is a standby, which does not tell who is writing to {schema}.{table}; let Monitor(database=…) name its primary server"
+                f"it is a standby, which does not show who is writing to {schema}.{table}; let Monitor(database=…) name its primary server"
             )
         column_types(connection, schema, table)
         begun: frozenset[str] | None = None
         waited: list[int | None] = []
-        for _ in range(LOOKS):
+        for _ in range(POLLS):
             writers = connection.execute(sa.text(_WRITERS), {"schema": schema, "table": table}).all()
             begun = frozenset(one.name for one in writers) if begun is None else begun
             waited = [one.pid for one in writers if one.name in begun or one.locks_out]  # the latter let nobody read it
             if not waited:
                 return WalPosition(lsn_of(lsn))
-            pause(LOOK_SECONDS)
+            pause(POLL_SECONDS)
     raise TableBusyError(f"{schema}.{table}", tuple(waited))
 
 
@@ -330,14 +300,14 @@ _ATTEMPTS = 5
 
 
 def read_schema(url: str, schema: str, table: str) -> TableSchema:
-    """The columns of a table now, and a place of the log at which it had them: they were the same before and after that was asked.
+    """The columns of a table now, and a position of the log at which it had them: they were the same before and after that was read.
 
     Nothing is written or locked.
 
     Raises:
         InvalidValueError: The URL names neither MySQL, MariaDB nor PostgreSQL.
         NotFoundError: There is no such table, or not for this user.
-        SourceUnreadableError: The database cannot be asked, or its columns changed with each question.
+        SourceUnreadableError: The database cannot be queried, or its columns changed with each question.
     """
     with connected(url) as (connection, dialect):
         connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -347,7 +317,7 @@ def read_schema(url: str, schema: str, table: str) -> TableSchema:
             if column_types(connection, schema, table) == before:
                 order = Order(position=position)
                 return TableSchema(table=f"{schema}.{table}", order=order, columns=before, dialect=dialect)
-    raise SourceUnreadableError(f"the columns of {schema}.{table} changed with each of {_ATTEMPTS} questions; try again")
+    raise SourceUnreadableError(f"the columns of {schema}.{table} changed with each of {_ATTEMPTS} readings; try again")
 
 
 def _position(connection: sa.Connection, dialect: Dialect) -> Position:
@@ -363,7 +333,7 @@ QUERIES_OFF = "LAKECHIME_SOURCE_QUERIES is off, so that no database is asked"
 
 
 def check_source_queries(settings: Settings) -> None:
-    """Refuse to go on where databases may not be asked.
+    """Refuse to continue where databases may not be queried.
 
     Raises:
         LakeChimeError: they may not.
@@ -377,8 +347,8 @@ def schema_reading(table: BronzeTable, settings: Settings, environment: Mapping[
 
     Raises:
         InvalidValueError: The environment has not the URL of the database.
-        LakeChimeError: Databases may not be asked.
-        SourceUnreadableError: It cannot be asked.
+        LakeChimeError: Databases may not be queried.
+        SourceUnreadableError: It cannot be queried.
         NotFoundError: It has no such table.
     """
     if table.schema.read_from is None:

@@ -42,7 +42,7 @@ def is_column(name: str) -> bool:
 
 
 def unflattened(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The envelope that a flattened message was made of, as far as it tells."""
+    """The envelope that a flattened message was made of, as far as it can be read."""
     row = {name: value for name, value in payload.items() if is_column(name)}
     beside = {name: value for name, value in payload.items() if not is_column(name)}
     is_deleted = str(beside.get(_DELETED)).lower() == "true"
@@ -79,7 +79,7 @@ class DebeziumReader(EnvelopeReader):
     Args:
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
-        schemas: What tells the columns of messages that bring no schema; without it they are unreadable.
+        schemas: Where the columns of messages without a schema are found; without it they are unreadable.
         only: The tables whose messages are read.
     """
 
@@ -108,14 +108,14 @@ class DebeziumReader(EnvelopeReader):
         database, table = table_of(source_block(payload), record.topic)
         if other := self._only.other(database, table):
             return other
-        known = columns or self._told_otherwise(record.topic, payload)
+        known = columns or self._columns_without_schema(record.topic, payload)
         return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
 
-    def _told_otherwise(self, topic: str, payload: Mapping[str, Any]) -> ReadColumns:
-        """The columns of a message that brings no schema."""
+    def _columns_without_schema(self, topic: str, payload: Mapping[str, Any]) -> ReadColumns:
+        """The columns of a message without a schema."""
         if self._schemas is None:
             remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
-            raise ValueError(f"schema: the message brings none; {remedy}")
+            raise ValueError(f"schema: the message has none; {remedy}")
         row = payload.get("after") or payload.get("before") or {}
         return self._schemas.columns(source_block(payload), as_object("after", row), topic)
 
@@ -148,8 +148,8 @@ class DebeziumReader(EnvelopeReader):
             return key_of(before, self._keys, "before")
         found = self._key_of_message(record, columns, is_exact)
         if found is None:
-            told = shown(payload.get("before"))
-            raise ValueError(f"before: a deletion tells {', '.join(self._keys)} there or in its key; this one has {told}")
+            row = shown(payload.get("before"))
+            raise ValueError(f"before: a deletion has {', '.join(self._keys)} there or in its key; this one has {row}")
         return found
 
     def _old_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, key: Key, is_exact: bool) -> Key | None:
@@ -159,16 +159,16 @@ class DebeziumReader(EnvelopeReader):
             return key_of((types or columns).read(as_object(f"header {OLD_KEY}", old)), self._keys, f"header {OLD_KEY}")
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
-        told, after = as_object("before", payload["before"]), payload["after"]
+        was, after = as_object("before", payload["before"]), payload["after"]
         keys = keys_in(after, self._keys)
-        if all(name in told and told[name] == after[name] for name in keys):
+        if all(name in was and was[name] == after[name] for name in keys):
             return None
-        before = columns.read({name: told.get(name) for name in keys})
+        before = columns.read({name: was.get(name) for name in keys})
         old = tuple(before.get(name) for name in keys)
         return old if None not in old and old != key else None
 
     def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:
-        """The key of a message without a value, whose table its topic's name ends with; None where nothing tells how it is written."""
+        """The key of a message without a value, whose table its topic's name ends with; None where it is unknown how it is written."""
         try:
             known = None if self._schemas is None else self._schemas.columns({}, {}, record.topic)
         except ValueError:
@@ -206,7 +206,7 @@ def source_block(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def control_of(payload: Mapping[str, Any]) -> Control | None:
-    """What a message that tells of no row is; None if it tells of one."""
+    """What a message about no row is; None if it is about one."""
     if is_envelope(payload):
         return Control.MESSAGE if payload["op"] == "m" else None
     if payload.keys() == _HEARTBEAT or payload.keys() == {"ts_ms"}:
@@ -228,7 +228,7 @@ def snapshot_of(source: Mapping[str, Any]) -> str | None:
 
 
 def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
-    """The columns of the row that messages of this schema tell, which is a part of an envelope and most of a flattened one."""
+    """The columns of the row in messages of this schema, which is a part of an envelope and most of a flattened one."""
     row, names = message.field("after") or message.field("before"), {name for name, _ in message.fields}
     if row is None or row.type != "struct" or not ("source" in names or ("op" in names and names <= _PARTS)):
         row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
@@ -247,7 +247,7 @@ class BeatReader(ReaderBeside):
 
 
 def beat_of(payload: dict[str, Any]) -> Reading:
-    """How far the log of a server had come with a change; a row that a snapshot read tells nothing of that."""
+    """How far the log of a server had come with a change; a row that a snapshot read does not say."""
     envelope = payload if is_envelope(payload) else unflattened(payload)
     source = source_block(envelope)
     server, at = source.get("name"), source.get("ts_ms")

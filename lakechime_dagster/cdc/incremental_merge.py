@@ -21,7 +21,7 @@ class ChangeOutcome(StrEnum):
         DELIVERED_AGAIN: It was there before.
         TRUNCATED: A truncation above it took what it said.
         WAITING: Its row waits for a column that nobody carried.
-        CONTROL: It tells of no row, or of what the declaration leaves out.
+        CONTROL: It is about no row, or about what the declaration leaves out.
         OTHER_TABLE: It is of a table that the declared filter does not accept.
         QUARANTINED: It was not taken.
     """
@@ -55,15 +55,15 @@ class Known:
 
     @property
     def newest(self) -> Order:
-        """The newest order that anything of the key was told at."""
-        return max(*_told(self.base), BEFORE_ALL, *(change.order for change in self.changes))
+        """The newest order of anything of the key."""
+        return max(*_orders(self.base), BEFORE_ALL, *(change.order for change in self.changes))
 
     def has(self, change: Change) -> bool:
         """Whether a change was there before: one of the same event, and of the same content where that is known."""
         event = event_of(change.order)
         if any(event_of(one.order) == event and _content(one) == _content(change) for one in self.changes):
             return True
-        return any(event_of(order) == event for order in (*_told(self.base), *(order for order, _ in self.base.columns.values())))
+        return any(event_of(order) == event for order in (*_orders(self.base), *(order for order, _ in self.base.columns.values())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Merged:
 
 def merged(
     known: Mapping[Key, Known],
-    told: Iterable[Change],
+    changes: Iterable[Change],
     truncated: Mapping[str, frozenset[Order]],
     low_watermarks: Mapping[str, Order],
     soft: Soft | None = None,
@@ -114,12 +114,12 @@ def merged(
 
     Args:
         known: What is known of the keys, of all keys that continue one of them among them.
-        told: The new changes of these keys; those of no key are among `truncated`.
+        changes: The new changes of these keys; those of no key are among `truncated`.
         truncated: The truncations of each source, new ones among them.
         low_watermarks: By source the order below which it is forgotten which rows were deleted.
         soft: How rows stay that were deleted; None where they do not.
     """
-    fresh, outcomes = _fresh(known, told)
+    fresh, outcomes = _fresh(known, changes)
     strayed, fresh = _strayed(known, fresh)
     windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
     step = with_changes(Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh)
@@ -141,12 +141,12 @@ def merged(
     return Merged(keys=tuple(keys), refused=refused, outcomes=outcomes, kept=step.kept, change_outcomes=tuple(change_outcomes))
 
 
-def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Change], Counter[ChangeOutcome]]:
+def _fresh(known: Mapping[Key, Known], changes: Iterable[Change]) -> tuple[list[Change], Counter[ChangeOutcome]]:
     """The changes that were not there before, each once, in their order."""
     fresh: list[Change] = []
     seen: dict[tuple[Key, str, Order], Change] = {}
     outcomes = Counter[ChangeOutcome]()
-    for change in sorted(told, key=lambda one: (one.source, one.order)):
+    for change in sorted(changes, key=lambda one: (one.source, one.order)):
         event = change.key, change.source, event_of(change.order)
         before = known.get(change.key)
         again = seen.setdefault(event, change)
@@ -159,18 +159,18 @@ def _fresh(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Cha
     return fresh, outcomes
 
 
-def _strayed(known: Mapping[Key, Known], told: Iterable[Change]) -> tuple[list[Refused], list[Change]]:
-    """The changes whose place among those of their key nobody can tell: without a position, in another partition."""
+def _strayed(known: Mapping[Key, Known], changes: Iterable[Change]) -> tuple[list[Refused], list[Change]]:
+    """The changes without a position that are in another partition than others of their key, so that their order is unknown."""
     homes: dict[Key, tuple[str, int]] = {}
     refused, others = list[Refused](), list[Change]()
     for key, one in known.items():
         without = [order for order in (one.base.upserted, *(change.order for change in one.changes)) if order and not order.position]
         if without:
             homes[key] = without[0].topic, without[0].partition
-    for change in told:
+    for change in changes:
         place = change.order.topic, change.order.partition
         if not change.order.position and homes.setdefault(change.key, place) != place:
-            reason = f"key {change.key} is told without a position in partition {homes[change.key]} and in {place}: which came first?"
+            reason = f"key {change.key} has changes without a position in partition {homes[change.key]} and in {place}: which came first?"
             refused.append(Refused(change, reason))
         else:
             others.append(change)
@@ -198,15 +198,15 @@ def _outcome(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]
     row_state, order = step.row_state, change.order
     if step.waits and change.operation.is_upsert and order > row_state.deleted:
         return ChangeOutcome.WAITING
-    if order in _told(row_state) or any(carried == order for carried, _ in row_state.columns.values()):
+    if order in _orders(row_state) or any(carried == order for carried, _ in row_state.columns.values()):
         return ChangeOutcome.APPLIED
     if any(end > order for end in ends):
         return ChangeOutcome.TRUNCATED
     return ChangeOutcome.STALE if order < newest else ChangeOutcome.MERGED
 
 
-def _told(row_state: RowState) -> list[Order]:
-    """The orders at which the row was told last, and began and ended by deletions."""
+def _orders(row_state: RowState) -> list[Order]:
+    """The orders at which the row was written last, and began and ended by deletions."""
     return [order for order in (row_state.upserted, row_state.deleted, row_state.ended and row_state.ended.order) if order is not None]
 
 

@@ -32,11 +32,11 @@ class MessageFormat:
         keys: The columns of the table's key, as the database names them, in their order.
         types: The type of each column, for envelopes whose messages never bring a schema.
         heartbeats: A glob of topics that hold the changes of a heartbeat table.
-        transactions: A glob of topics in which the connector tells its transactions.
+        transactions: A glob of topics in which the connector reports its transactions.
         only: The tables of the database whose messages are read.
-        shards: A regular expression of topics' names, by whose named groups they tell columns.
-        is_typed_elsewhere: Messages that bring no schema are kept as they are written until `tables` tell their columns.
-        tables: The columns of the database's tables at places of its log.
+        shards: A regular expression of topics' names, whose named groups are columns.
+        is_typed_elsewhere: Messages without a schema are kept as they are written until `tables` have their columns.
+        tables: The columns of the database's tables at positions of its log.
     """
 
     envelope: Envelope
@@ -64,12 +64,12 @@ class MessageFormat:
 
     @property
     def message_keys(self) -> tuple[str, ...]:
-        """The columns of the key that the messages tell themselves."""
-        told = shard_columns(self.shards)
-        return tuple(key for key in self.keys if key not in told)
+        """The columns of the key in the messages themselves."""
+        of_topics = shard_columns(self.shards)
+        return tuple(key for key in self.keys if key not in of_topics)
 
     def _schemas(self, envelope: Debezium) -> Schemas | None:
-        """What tells the columns of messages that bring no schema."""
+        """Where the columns of messages without a schema are found."""
         if self.tables is not None:
             return History(self.tables, envelope)
         return AsWritten() if self.is_typed_elsewhere else None

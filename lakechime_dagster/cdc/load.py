@@ -1,6 +1,5 @@
 """Rows of a database at a consistent snapshot: read for a repair, or of a dump."""
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Changes, Record, SnapshotRows, parsed, parts_of
 from lakechime_dagster.cdc.values import EXACT, ConnectSchema, InexactNumberError, ValueType, connect_schema, decoded
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.tables.databases import JSON_LINES, PARQUET, Debezium, Maxwell
+from lakechime_dagster.tables.databases import Debezium, Maxwell
 
 LOADS = f"{REPAIRS}load/"  # with which the topic ids of loaded rows begin
 ORIGIN = "lakechime-origin"  # the header that says what wrote a row
@@ -56,34 +55,29 @@ class DumpError(LakeChimeError):
 
 
 class LoadGapError(LakeChimeError):
-    """Changes may be lost between the rows of a load and the first change that was streamed.
+    """Changes may be lost between the rows of a load and the first change that was streamed."""
 
-    Attributes:
+
+def check_reach(table: str, source: str, stated: StatedPosition, first: Position | None) -> None:
+    """Refuse a dump below which the stream does not begin.
+
+    Args:
         table: The one to load.
         source: The one of the database, as its messages name it.
-        cut: The place of the snapshot.
-        first: The first change that was streamed; None where there is none.
-    """
-
-    def __init__(self, table: str, source: str, cut: StatedPosition, first: Position | None) -> None:
-        self.table, self.source, self.cut, self.first = table, source, str(cut), first
-        if first is None:
-            why = f"no message of {source} was streamed yet, so that what changes from now on may not be streamed"
-        else:
-            begins = BinlogPosition(first) if isinstance(cut, BinlogPosition) else WalPosition(first[0])
-            why = f"the stream of {source} begins at {begins}, above {cut}: no message reports what changed between them"
-        remedy = "start the connector, wait for a change of a row, and load what was dumped since"
-        super().__init__(f"{table}: {why}; {remedy}")
-
-
-def check_reach(table: str, source: str, cut: StatedPosition, first: Position | None) -> None:
-    """Refuse a snapshot below which the stream does not begin.
+        stated: The position of the dump.
+        first: That of the first change that was streamed; None where there is none.
 
     Raises:
         LoadGapError: no message would report what lies between them.
     """
-    if first is None or first[: len(cut.position)] > cut.position:
-        raise LoadGapError(table, source, cut, first)
+    if first is not None and first[: len(stated.position)] <= stated.position:
+        return
+    if first is None:
+        why = f"no message of {source} was streamed yet, so that what changes from now on may not be streamed"
+    else:
+        begins = BinlogPosition(first) if isinstance(stated, BinlogPosition) else WalPosition(first[0])
+        why = f"the stream of {source} begins at {begins}, above {stated}: no message reports what changed between them"
+    raise LoadGapError(f"{table}: {why}; start the connector, wait for a change of a row, and load what was dumped since")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,57 +182,57 @@ def form_of(table: str, message: Record, messages: MessageFormat, newest_ms: int
     )
 
 
-def snapshot_position(form: Form, place: StatedPosition, newest: int) -> Position:
-    """The position of rows that were read in the database at a place of its log.
+def snapshot_position(form: Form, stated: StatedPosition, newest: int) -> Position:
+    """The position of rows that were read in the database at a position of its log.
 
-    Positions of PostgreSQL begin with the place at which the transaction before had ended, which is below what lies above the
+    Positions of PostgreSQL begin with the position at which the transaction before had ended, which is below what lies above the
     snapshot. So the greatest that messages had before the snapshot is used: what they report has no greater one, and is in the
-    snapshot. What comes later has a greater one, and where it has the same lies above the snapshot by its own place.
+    snapshot. What is later has a greater one, or lies above the snapshot by its own part.
 
     Args:
         form: Of the table's rows.
-        place: Of the snapshot.
+        stated: Of the snapshot.
         newest: The greatest first part of positions that the messages had before the snapshot was taken; any of a binary log.
 
     Raises:
-        UnrepairableError: The messages are of another database, or have places that this one's log has not reached.
+        UnrepairableError: The messages are of another database, or have positions that this one's log has not reached.
     """
     remedy = "let Monitor(database=…) name the server that the connector reads"
-    if isinstance(place, BinlogPosition) != (form.connector in OF_BINLOG):
-        raise UnrepairableError(f"{form.table}: its messages are those of {form.connector}, and {place} is no place of it; {remedy}")
-    if isinstance(place, BinlogPosition):
-        return _of_binlog(form, place)
-    if newest > place.lsn:
+    if isinstance(stated, BinlogPosition) != (form.connector in OF_BINLOG):
+        raise UnrepairableError(f"{form.table}: its messages are those of {form.connector}, and {stated} is no position of it; {remedy}")
+    if isinstance(stated, BinlogPosition):
+        return _of_binlog(form, stated)
+    if newest > stated.lsn:
         raise UnrepairableError(
-            f"{form.table}: its messages have {WalPosition(newest)}, which the database, at {place}, has not reached; {remedy}"
+            f"{form.table}: its messages have {WalPosition(newest)}, which the database, at {stated}, has not reached; {remedy}"
         )
-    return newest, place.lsn - 1
+    return newest, stated.lsn - 1
 
 
-def dump_position(form: Form, place: StatedPosition, newest: Position) -> Position:
-    """The position of rows of a dump that states its place.
+def dump_position(form: Form, stated: StatedPosition, newest: Position) -> Position:
+    """The position of rows of a dump.
 
-    The position of a change of PostgreSQL begins with the place at which the transaction before had ended, and its own place may
+    The position of a change of PostgreSQL begins with the position at which the transaction before had ended, and its own part may
     be anywhere in the log. Among the positions whose first part is not above the dump's position the greatest first part is
     that of one transaction alone. It is the first above the dump, or the last in it that changed the table, whose rows the
     dump has too. So the dump stands below it, and above all others.
 
     Args:
         form: Of the table's rows.
-        place: What was stated.
-        newest: The greatest position whose first part is not above the place.
+        stated: The position that was stated.
+        newest: The greatest position whose first part is not above that.
 
     Raises:
-        DumpError: The place is of another kind of log.
+        DumpError: The position is of another kind of log.
     """
-    if isinstance(place, BinlogPosition) != (form.connector in OF_BINLOG):
+    if isinstance(stated, BinlogPosition) != (form.connector in OF_BINLOG):
         known = "PostgreSQL, such as 0/16B3748" if form.connector == OF_WAL else "a binary log, such as mysql-bin.000003:1234"
-        raise DumpError(f"{form.table}: as_of {place} is no place of {form.connector}; state one of {known}")
-    return _of_binlog(form, place) if isinstance(place, BinlogPosition) else (newest[0], 0)
+        raise DumpError(f"{form.table}: as_of {stated} is no position of {form.connector}; state one of {known}")
+    return _of_binlog(form, stated) if isinstance(stated, BinlogPosition) else (newest[0], 0)
 
 
-def _of_binlog(form: Form, place: BinlogPosition) -> Position:
-    return (*place.position[:2], 0)[: form.parts]
+def _of_binlog(form: Form, stated: BinlogPosition) -> Position:
+    return (*stated.position[:2], 0)[: form.parts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +260,7 @@ class RowWriter:
         return replace(at, key=orjson.dumps(list(key)), value=self._rows.value(values, is_deleted=row is None))
 
     def _value(self, name: str, text: str) -> Any:
-        found, ddl = self.comparison.columns[name][1], self.form.types[name]
+        found, ddl = self.comparison.columns[name], self.form.types[name]
         try:
             value = self.form.value(name, found.kind, text)
             written = found.twin(value)
@@ -395,7 +389,7 @@ def writer_of(now: Form, then: Form, position: Position, keys: tuple[str, ...], 
     if lacking := [name for name in keys if name not in columns]:
         raise DumpError(f"{table}: the dump has no column {', '.join(lacking)} of the key, only {', '.join(columns)}; dump it too")
     if lacking := [name for name in now.types if name in then.types and name not in columns]:
-        problem = f"the dump has no column {', '.join(lacking)}, which messages had below its place"
+        problem = f"the dump has no column {', '.join(lacking)}, which messages had below its position"
         raise DumpError(f"{table}: {problem}, so that its values then are not known; dump it too")
     unknown = tuple(name for name in columns if name not in now.types and name not in then.types)
     by_name = {name: now if name in now.types else then for name in [*then.types, *now.types] if name in columns}
@@ -437,13 +431,17 @@ def _text(value: Any) -> str:
     return value
 
 
+PARQUET, JSON_LINES = (".parquet",), (".jsonl", ".ndjson", ".json")
 BATCH = 2_000  # rows of Parquet in memory
 Placed = tuple[str, Mapping[str, Any]]  # where a row stands, for people, and its values by column
 
 
 @dataclass(frozen=True)
 class Dump:
-    """A file, or a folder of files side by side, in the order of their names. What begins with a dot or an underscore is none."""
+    """A file, or a folder of files side by side, in the order of their names. What begins with a dot or an underscore is none.
+
+    Files are Parquet, or JSON lines with an object a line: a row with the columns' names in the database. All rows have the same columns.
+    """
 
     path: Path
 
@@ -467,11 +465,6 @@ class Dump:
             raise DumpError(f"{self.path} holds no file; name the folder of the dump")
         return tuple(found)
 
-    def identity(self, as_of: str) -> str:
-        """A short text that tells this dump from another one, or from the same after it was written anew."""
-        told = [as_of, *(f"{one.name} {(stat := one.stat()).st_size} {stat.st_mtime_ns}" for one in self.files)]
-        return hashlib.blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
-
     def columns(self) -> tuple[str, ...]:
         """Those of the first row; empty of a dump without rows.
 
@@ -494,28 +487,25 @@ def _of_parquet(file: Path) -> Iterator[Placed]:
     try:
         with pq.ParquetFile(file) as opened:
             for batch in opened.iter_batches(batch_size=BATCH):
-                for row in _exact(file, number, batch).to_pylist():
+                for row in _in_microseconds(batch).to_pylist():
                     number += 1
                     yield f"{file.name}, row {number}", row
     except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
         raise DumpError(f"{file} cannot be read as Parquet after row {number}: {str(problem).splitlines()[0]}") from problem
 
 
-def _exact(file: Path, before: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with times of a microsecond where they are finer, which no time of the lake is.
+def _in_microseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with times of a microsecond, the finest ones of the lake.
 
     Raises:
-        DumpError: A time would be cut.
+        pa.ArrowInvalid: A time would be truncated.
     """
     arrays = list[pa.Array]()
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        is_fine = (pa.types.is_timestamp(values.type) or pa.types.is_time64(values.type)) and values.type.unit == "ns"
-        if is_fine:
-            counts = values.view(pa.int64()).to_pylist()
-            cut = next((row for row, count in enumerate(counts, start=1) if count is not None and count % 1000), None)
-            if cut is not None:
-                raise DumpError(f"{file.name}, row {before + cut}: {name}: its digits below a microsecond have no place in the lake")
-            values = values.cast(pa.timestamp("us", values.type.tz) if pa.types.is_timestamp(values.type) else pa.time64("us"))
+    for values in batch.columns:
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz))
+        elif pa.types.is_time64(values.type):
+            values = values.cast(pa.time64("us"))
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 

@@ -120,7 +120,7 @@ class Kept:
         return found
 
     def found(self, key: Key, order: Order) -> RowState:
-        """What the change at an order found of a key: its row state there, without what later readings of the database told."""
+        """What the change at an order found of a key: its row state there, without what later readings of the database say."""
         window = self.windows.get(key)
         if window is None:
             return RowState()

@@ -13,7 +13,7 @@ class Consumer:
     """How a table, or its table of messages, goes on; times in milliseconds since the epoch.
 
     Attributes:
-        waits: Something came that it did not read.
+        waits: It has not read everything that arrived.
         blocked: Why it may not go on; empty where it may.
         open_ms: Since when it has been at a step; None where it is at none.
         ticked_ms: When its sensor ticked last; None where it never did.
@@ -28,12 +28,12 @@ class Consumer:
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """The newest time that a source told of, in milliseconds since the epoch.
+    """The newest time that a source reported, in milliseconds since the epoch.
 
     Attributes:
         in_messages: By a change in the table of messages.
         in_table: By a change that the table has.
-        heartbeat: When a heartbeat of its connector came.
+        heartbeat: When a heartbeat of its connector arrived.
     """
 
     in_messages: int | None = None
@@ -66,8 +66,8 @@ class KeepingUp:
     @property
     def lags(self) -> dict[str, float]:
         """How many seconds old the newest news are, those of the source that is furthest behind: of the messages and of the table."""
-        told = {"messages": [one.in_messages for one in self.parsed.values()], "table": [one.in_table for one in self.parsed.values()]}
-        return {name: max((self.now_ms - at) / 1000 for at in times if at is not None) for name, times in told.items() if any(times)}
+        newest = {"messages": [one.in_messages for one in self.parsed.values()], "table": [one.in_table for one in self.parsed.values()]}
+        return {name: max((self.now_ms - at) / 1000 for at in times if at is not None) for name, times in newest.items() if any(times)}
 
 
 def beyond(found: KeepingUp, limits: Limits) -> list[str]:
@@ -133,19 +133,19 @@ class End(NamedTuple):
 
 
 class Within(NamedTuple):
-    """What came of the changes of a source, which is a table of a server, in a transaction."""
+    """The changes of a source, which is a table of a server, in a transaction."""
 
     source: str
     transaction: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Came:
-    """What came in the period that is looked at.
+class Arrived:
+    """What arrived in the period that is counted.
 
     Attributes:
         changes: How many different changes of each transaction.
-        outside: How many changes of each source were read of the log, and tell no transaction.
+        outside: How many changes of each source were read of the log, and name no transaction.
         newest: By source and partition of its topics when the newest change of a transaction was written there.
         unreadable: Messages that cannot be read, of which nobody knows the transaction.
         has_more: The source held more than was read of it.
@@ -172,11 +172,10 @@ class Lacking:
     """A transaction of which changes are lacking.
 
     Attributes:
-        end: Its last message that came.
+        end: Its last message that arrived.
         expected: The changes that it had of the table.
-        found: Those that came.
+        found: Those that arrived.
         is_sure: Nothing of it can be on its way, and no message is unreadable.
-        position: Of the first of its changes that came, in the database's log; empty where none did.
     """
 
     source: str
@@ -184,14 +183,12 @@ class Lacking:
     expected: int
     found: int
     is_sure: bool
-    position: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         topic, partition, offset = self.end.where
-        at = f" from position {list(self.position)} on" if self.position else ""
         return (
-            f"{self.source}: of transaction {self.end.transaction}{at}, which ended at {topic}[{partition}]@{offset}, {self.found:,} of "
-            f"{self.expected:,} changes came"
+            f"{self.source}: of transaction {self.end.transaction}, which ended at {topic}[{partition}]@{offset}, {self.found:,} of "
+            f"{self.expected:,} changes arrived"
         )
 
 
@@ -219,40 +216,40 @@ class Counted:
         return not self.lacking and not self.problems
 
 
-def counted(ends: Iterable[End], came: Came, now_ms: int, patience_ms: int) -> Counted:
-    """Compare what transactions say they had with what came.
+def counted(ends: Iterable[End], arrived: Arrived, now_ms: int, patience_ms: int) -> Counted:
+    """Compare what transactions say they had with what arrived.
 
     A change that is lacking is lost once each partition of its source has brought a later one, or else once its transaction has ended
-    so long ago. While the source holds more than was read, it may be there. A message that came again counts once.
+    so long ago. While the source holds more than was read, it may be there. A message that arrived twice counts once.
     """
     ended = list(ends)
-    problems = dict(_problems(ended, came, now_ms - patience_ms))
-    told = _by_source(ended, came.sources)
+    problems = dict(_problems(ended, arrived, now_ms - patience_ms))
+    expectations = _by_source(ended, arrived.sources)
     lacking, on_their_way = list[Lacking](), 0
-    for within, (end, expected) in told.items():
-        found = came.changes.get(within, 0)
+    for within, (end, expected) in expectations.items():
+        found = arrived.changes.get(within, 0)
         if found >= expected or within.source in problems:
             continue
-        is_past = came.is_past(within.source, end.at_ms)
-        if not came.has_more and (is_past or end.at_ms < now_ms - patience_ms):
-            is_sure = is_past and not came.unreadable
+        is_past = arrived.is_past(within.source, end.at_ms)
+        if not arrived.has_more and (is_past or end.at_ms < now_ms - patience_ms):
+            is_sure = is_past and not arrived.unreadable
             lacking.append(Lacking(source=within.source, end=end, expected=expected, found=found, is_sure=is_sure))
         else:
             on_their_way += 1
     return Counted(
-        transactions=len(told),
-        changes=sum(expected for _, expected in told.values()),
+        transactions=len(expectations),
+        changes=sum(expected for _, expected in expectations.values()),
         on_their_way=on_their_way,
         lacking=tuple(sorted(lacking, key=lambda one: one.end.at_ms)),
         problems=tuple(problems.values()),
-        unreadable=came.unreadable,
+        unreadable=arrived.unreadable,
     )
 
 
 def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tuple[End, int]]:
-    """Of each source and transaction its last end, and the most changes that any told: one that is sent again may tell but the rest."""
+    """Of each source and transaction its last end, and the most changes of any end: one that is sent again may count only the rest."""
     tables: dict[tuple[str, str], list[str]] = {}
-    told: dict[Within, tuple[End, int]] = {}
+    found: dict[Within, tuple[End, int]] = {}
     for end in ends:
         for table, count in end.counts.items():
             key = end.where[0], table
@@ -260,9 +257,9 @@ def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tu
                 tables[key] = list(_sources_of(*key, sources))
             for source in tables[key]:
                 within = Within(source, end.transaction)
-                last, most = told.get(within, (end, 0))
-                told[within] = max(last, end, key=lambda one: one.at_ms), max(most, count)
-    return told
+                last, most = found.get(within, (end, 0))
+                found[within] = max(last, end, key=lambda one: one.at_ms), max(most, count)
+    return found
 
 
 def _sources_of(topic: str, table: str, sources: Collection[str]) -> Iterator[str]:
@@ -273,13 +270,13 @@ def _sources_of(topic: str, table: str, sources: Collection[str]) -> Iterator[st
     return iter(own or named)
 
 
-def _problems(ends: Collection[End], came: Came, before_ms: int) -> Iterator[tuple[str, str]]:
+def _problems(ends: Collection[End], arrived: Arrived, before_ms: int) -> Iterator[tuple[str, str]]:
     """By source, why nothing is known of its changes."""
-    in_transactions = {one.source for one in came.changes}
-    for source, count in sorted(came.outside.items()):
+    in_transactions = {one.source for one in arrived.changes}
+    for source, count in sorted(arrived.outside.items()):
         if source not in in_transactions:
             remedy = "set `provide.transaction.metadata=true` in the connector, or leave transactions= out"
-            yield source, f"{count:,} changes of {source} tell no transaction, so that nobody knows whether all came: {remedy}"
+            yield source, f"{count:,} changes of {source} name no transaction, so that lost ones are not found: {remedy}"
     for source in sorted(in_transactions):
-        if not ends and not came.has_more and max(came.newest[source].values(), default=before_ms) < before_ms:
-            yield source, f"changes of {source} came, and no end of any transaction: is transactions= the connector's topic of them?"
+        if not ends and not arrived.has_more and max(arrived.newest[source].values(), default=before_ms) < before_ms:
+            yield source, f"changes of {source} arrived, and no end of any transaction: is transactions= the connector's topic of them?"

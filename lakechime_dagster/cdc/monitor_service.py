@@ -1,31 +1,47 @@
 """Measures delay and loss of a CDC table, without a JVM."""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
-from sqlglot import exp
 
 from lakechime_dagster.cdc.change import REPAIRS
-from lakechime_dagster.cdc.monitor import Came, Consumer, Counted, End, KeepingUp, Lacking, Parsed, Within, counted
-from lakechime_dagster.cdc.record import END, Control, Kind
+from lakechime_dagster.cdc.monitor import Arrived, Consumer, Counted, End, KeepingUp, Parsed, Within, counted
 from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.errors import MessagesUnreadableError
-from lakechime_dagster.formats.delta_rows import TABLE, column, known, since, texts
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.source import open_source
-from lakechime_dagster.tables.databases import Monitor, tells_position
+from lakechime_dagster.tables.databases import Monitor, has_positions
 from lakechime_dagster.triggers.consumers import spans_between
-from lakechime_dagster.triggers.schedule import DAY_MS
+from lakechime_dagster.triggers.schedule import DAY_MS, from_milliseconds
 
-_HEARTBEATS = "heartbeat."  # what stands before the name of the server in the topic of its heartbeats
+_HEARTBEATS = "heartbeat."  # precedes the name of the server in the topic of its heartbeats
+_SINCE = """ "timestamp" >= arrow_cast(:since, 'Timestamp(Microsecond, Some("UTC"))') """
+_NEWEST = "SELECT source, max(ts_ms) AS at FROM t WHERE kind = 'change' AND ts_ms >= :since GROUP BY source"
+_NEWEST_HEARTBEATS = f"""SELECT topic, source, max("timestamp") AS at FROM t WHERE kind = 'heartbeat' AND {_SINCE} GROUP BY topic, source"""
+# a change that arrives again has its position in the log, and may have another one in its transaction; without a position that is all
+_CHANGES_OF_TRANSACTIONS = f"""
+    SELECT source, "transaction", count(DISTINCT op || ' ' || coalesce(array_to_string(position, ','), cast(transaction_order AS text))
+        || ' ' || coalesce(row_key, '')) AS n
+    FROM t WHERE kind = 'change' AND "transaction" IS NOT NULL AND {_SINCE} GROUP BY source, "transaction"
+"""
+_CHANGES_OF_NONE = f"""
+    SELECT source, count(*) AS n FROM t
+    WHERE kind = 'change' AND "transaction" IS NULL AND op IN ('c', 'u', 'd', 't') AND snapshot IS NULL
+        AND topic_id NOT LIKE '{REPAIRS}%' AND {_SINCE}
+    GROUP BY source"""
+_NEWEST_OF_PARTITIONS = f"""
+    SELECT source, topic_id, "partition", max("timestamp") AS at FROM t
+    WHERE kind = 'change' AND "transaction" IS NOT NULL AND {_SINCE} GROUP BY source, topic_id, "partition"
+"""
+_ENDS = f"""
+    SELECT topic, "partition", "offset", "timestamp", "transaction", transaction_counts FROM t
+    WHERE kind = 'transaction' AND op = 'END' AND {_SINCE}"""
 
 
 def keeping_up(replica: Replica) -> KeepingUp:
-    """What can be measured of a table now; no database is asked."""
+    """What can be measured of a table now; no database is queried."""
     now_ms = replica.platform.store.now()
     problems: list[str] = []
     unread = _unread(replica, problems)
@@ -42,16 +58,16 @@ def keeping_up(replica: Replica) -> KeepingUp:
 
 
 def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
-    """The newest times of each source: by what is remembered, and the messages of the last day."""
+    """The newest times of each source: by what is recorded in the state, and by the messages of the last day."""
     in_table: dict[str, int] = {}
     for row in replica.places():
         if row.ts_ms is not None:
             in_table[row.source] = max(row.ts_ms, in_table.get(row.source, 0))
-    newest = exp.select(column("source"), exp.Max(this=column("ts_ms")).as_("at")).from_(TABLE)
-    is_recent = exp.GTE(this=column("ts_ms"), expression=exp.Literal.number(now_ms - DAY_MS))
-    newest = newest.where(texts("kind", Kind.CHANGE.value), is_recent).group_by(column("source"))
-    recent = {row["source"]: row["at"] for row in replica.bronze.query(newest)}
-    beats = _heartbeats(replica, now_ms - DAY_MS)
+    recent = {row["source"]: row["at"] for row in replica.bronze.query(_NEWEST, since=now_ms - DAY_MS)}
+    beats: dict[str, int] = {}
+    for row in replica.bronze.query(_NEWEST_HEARTBEATS, since=_text(now_ms - DAY_MS)):
+        server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
+        beats[server] = max(_milliseconds(row["at"]), beats.get(server, 0))
     return {
         source: Parsed(
             in_messages=recent.get(source, in_table.get(source)),
@@ -62,30 +78,18 @@ def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
     }
 
 
-def _heartbeats(replica: Replica, since_ms: int) -> dict[str, int]:
-    """When the last heartbeat of each server came, of those since a time."""
-    newest = exp.select(column("topic"), column("source"), exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
-    newest = newest.where(texts("kind", Control.HEARTBEAT.value), since("timestamp", since_ms))
-    rows = replica.bronze.query(newest.group_by(column("topic"), column("source")))
-    found: dict[str, int] = {}
-    for row in rows:
-        server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
-        found[server] = max(round(row["at"].timestamp() * 1000), found.get(server, 0))
-    return found
-
-
 def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
     """What the source holds and was not read."""
     bronze = replica.table.bronze
     consumer = replica.consumer(bronze.name)
     place = consumer.checkpoint.offsets if consumer is not None else None
     try:
-        poll = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=tells_position(bronze.envelope)).poll(place)
+        polled = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=has_positions(bronze.envelope)).poll(place)
     except MessagesUnreadableError as error:
         problems.append(str(error))
         return {}
-    problems += poll.problems
-    return {name: stop - start for name, (start, stop) in spans_between(place, poll.end)}
+    problems += polled.problems
+    return {name: stop - start for name, (start, stop) in spans_between(place, polled.end)}
 
 
 def _consumers(replica: Replica, is_unread: bool) -> tuple[Consumer, ...]:
@@ -114,80 +118,47 @@ def _consumer(replica: Replica, name: str, waits: bool) -> Consumer:
     )
 
 
-MOST_PLACED = 50  # lacking ones whose position is looked up
-MOST_NAMED = 20  # sources by whose names ends are chosen before they are parsed
-STREAMED = ("c", "u", "d", "t")
+MOST_NAMED = 20  # tables by whose names ends are selected before they are parsed
 
 
 def transactions_counted(replica: Replica, monitor: Monitor, since_ms: int | None = None) -> Counted:
-    """The transactions that ended since a time, or within a day, beside what came of their changes.
+    """The transactions that ended since a time, or within a day, with the changes of theirs that arrived.
 
-    What is asked grows with the messages of that time, not with the table. A transaction of which changes may be on their way is
-    waited for as long as the monitor lets the table be behind.
+    The cost grows with the messages of that time, not with the table. A transaction whose changes may be on their way is waited for as
+    long as the monitor lets the table be behind.
     """
     now_ms = replica.platform.store.now()
     since_ms = now_ms - DAY_MS if since_ms is None else since_ms
-    came = _came(replica, since_ms - DAY_MS)
-    ends = _ends(replica, since_ms, came.sources)
-    found = counted(ends, came, now_ms, round(monitor.limits.behind.total_seconds() * 1000))
-    return replace(found, lacking=_placed(replica, found.lacking, since_ms - DAY_MS))
+    arrived = _arrived(replica, since_ms - DAY_MS)
+    ends = _ends(replica, since_ms, arrived.sources)
+    return counted(ends, arrived, now_ms, round(monitor.limits.behind.total_seconds() * 1000))
 
 
-def _came(replica: Replica, since_ms: int) -> Came:
-    """What came of changes since a time."""
-    log, changes = replica.bronze.log, _since(since_ms, texts("kind", Kind.CHANGE.value))
-    within = exp.select(column("source"), column("transaction"), _different().as_("n")).from_(TABLE)
-    within = within.where(*changes, known("transaction")).group_by(column("source"), column("transaction"))
-    outside = exp.select(column("source"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
-    is_streamed = texts("op", *STREAMED), column("snapshot").is_(exp.Null()), exp.not_(column("topic_id").like(f"{REPAIRS}%"))
-    outside = outside.where(*changes, column("transaction").is_(exp.Null()), *is_streamed).group_by(column("source"))
-    unreadable = replica.bronze.count(*_since(since_ms, texts("kind", Kind.UNREADABLE.value)))
-    fed = log.fed(log.version) if log.exists() else None
-    return Came(
-        changes={Within(row["source"], row["transaction"]): row["n"] for row in replica.bronze.query(within)},
-        outside={row["source"]: row["n"] for row in replica.bronze.query(outside)},
-        newest=_newest(replica, changes),
-        unreadable=unreadable,
+def _arrived(replica: Replica, since_ms: int) -> Arrived:
+    """The changes that arrived since a time."""
+    bronze, since = replica.bronze, _text(since_ms)
+    fed = bronze.log.fed(bronze.log.version) if bronze.log.exists() else None
+    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in replica.places()}  # also of those without a change
+    for row in bronze.query(_NEWEST_OF_PARTITIONS, since=since):
+        if row["at"] is not None:
+            newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
+    return Arrived(
+        changes={Within(row["source"], row["transaction"]): row["n"] for row in bronze.query(_CHANGES_OF_TRANSACTIONS, since=since)},
+        outside={row["source"]: row["n"] for row in bronze.query(_CHANGES_OF_NONE, since=since)},
+        newest=newest,
+        unreadable=bronze.count(f"kind = 'unreadable' AND {_SINCE}", since=since),
         has_more=fed is not None and fed.has_more,
     )
 
 
-def _different() -> exp.Count:
-    """How many different changes there are: one that comes again has its place in the log, and may have another in its transaction.
-
-    Where messages tell no place in the log, that in the transaction is all there is.
-    """
-    of_log = exp.func("array_to_string", column("position"), exp.Literal.string(","))
-    of_transaction = exp.Cast(this=column("transaction_order"), to=exp.DataType.build("text"))
-    place = exp.Coalesce(this=of_log, expressions=[of_transaction])
-    key = exp.Coalesce(this=column("row_key"), expressions=[exp.Literal.string("")])  # a truncation has none
-    parts: tuple[exp.Condition, ...] = column("op"), place, key
-    return exp.Count(this=exp.Distinct(expressions=[reduce(_joined, parts)]))
-
-
-def _joined(left: exp.Condition, right: exp.Condition) -> exp.Condition:
-    return exp.DPipe(this=exp.DPipe(this=left, expression=exp.Literal.string(" ")), expression=right)
-
-
-def _newest(replica: Replica, changes: Sequence[exp.Condition]) -> dict[str, dict[tuple[str, int], int]]:
-    """By source and partition when its newest change was written; a source of which none came is one that is remembered."""
-    parts = [column(name) for name in ("source", "topic_id", "partition")]
-    query = exp.select(*parts, exp.Max(this=column("timestamp")).as_("at")).from_(TABLE)
-    query = query.where(*changes, known("transaction"), known("timestamp")).group_by(*parts)
-    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in replica.places()}
-    for row in replica.bronze.query(query):
-        newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
-    return newest
-
-
 def _ends(replica: Replica, since_ms: int, sources: Iterable[str]) -> list[End]:
-    """The ends of transactions since a time that changed the sources; all of those of many sources."""
-    tables = {".".join(source.split(".")[-2:]) for source in sources}
-    counts = column("transaction_counts")
-    named = [counts.like(f"%{orjson.dumps(table)[1:-1].decode()}%") for table in sorted(tables)] if len(tables) <= MOST_NAMED else []
-    query = exp.select(*map(column, ("topic", "partition", "offset", "timestamp", "transaction", "transaction_counts"))).from_(TABLE)
-    query = query.where(*_since(since_ms, texts("kind", Control.TRANSACTION.value), texts("op", END)))
-    query = query.where(exp.or_(*named)) if named else query
+    """The ends of transactions since a time that changed the sources; all ends where the sources are many."""
+    tables = sorted({".".join(source.split(".")[-2:]) for source in sources})
+    patterns = {f"p{number}": f"%{orjson.dumps(table)[1:-1].decode()}%" for number, table in enumerate(tables)}
+    if len(tables) > MOST_NAMED:
+        patterns = {}
+    named = " OR ".join(f"transaction_counts LIKE :{name}" for name in patterns)
+    rows = replica.bronze.query(f"{_ENDS} AND ({named})" if named else _ENDS, since=_text(since_ms), **patterns)
     return [
         End(
             (row["topic"], row["partition"], row["offset"]),
@@ -195,26 +166,12 @@ def _ends(replica: Replica, since_ms: int, sources: Iterable[str]) -> list[End]:
             row["transaction"],
             orjson.loads(row["transaction_counts"]),
         )
-        for row in replica.bronze.query(query)
+        for row in rows
     ]
 
 
-def _placed(replica: Replica, lacking: Sequence[Lacking], since_ms: int) -> tuple[Lacking, ...]:
-    """The same with the position of the first change of each that came."""
-    first = {Within(one.source, one.end.transaction): (2**63,) for one in lacking[:MOST_PLACED] if one.found}
-    if not first:
-        return tuple(lacking)
-    query = exp.select(*map(column, ("source", "transaction", "position"))).from_(TABLE)
-    wanted = texts("transaction", *sorted({one.transaction for one in first})), known("position")
-    for row in replica.bronze.query(query.where(*_since(since_ms, texts("kind", Kind.CHANGE.value)), *wanted)):
-        within = Within(row["source"], row["transaction"])
-        if within in first:
-            first[within] = min(first[within], tuple(row["position"]))
-    return tuple(replace(one, position=first.get(Within(one.source, one.end.transaction), ())) for one in lacking)
-
-
-def _since(since_ms: int, *conditions: exp.Condition) -> list[exp.Condition]:
-    return [*conditions, since("timestamp", since_ms)]
+def _text(milliseconds: int) -> str:
+    return from_milliseconds(milliseconds).isoformat()
 
 
 def _milliseconds(at: Any) -> int:

@@ -141,8 +141,8 @@ def _positions(sample: Sample) -> Iterator[Finding]:
 def _sources(sample: Sample) -> Iterator[Finding]:
     if len(sample.sources) > 1:
         some = ", ".join(sample.sources[:3])
-        problem = f"messages of {len(sample.sources)} sources ({some}) source one table: a key of two of them is refused"
-        remedy = "name its table in source= (database=, table=), the topics of one table, or a key that tells the sources apart"
+        problem = f"messages of {len(sample.sources)} sources ({some}) feed one table: a key of two of them is refused"
+        remedy = "name its table in source= (database=, table=), the topics of one table, or a key that differs between the sources"
         yield Finding(Weight.WARNING, "sources", problem, remedy)
     names = sorted({reading.name for _, reading in sample.messages if isinstance(reading, OtherTable)})
     if names and not sample.changes:

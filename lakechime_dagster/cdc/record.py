@@ -48,7 +48,7 @@ def record_of(message: Mapping[str, Any]) -> Record:
 
 
 class Placed(NamedTuple):
-    """In which transaction a change was: what names it, and the place among the changes of its table there, from 1 on."""
+    """In which transaction a change was: its name, and the number of the change among those of its table there, from 1 on."""
 
     transaction: str
     order: int
@@ -56,11 +56,11 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """The message tells these changes, in their order; most tell one.
+    """The changes of a message, in their order; most have one.
 
     `types` is what its schema, or the declaration, says of the row's columns: name → type in Spark's words. Messages of one
     schema share one object. `defaults` are those of columns that have a constant one, as far as it is known. `placed` says in which
-    transaction they were, where the message tells it.
+    transaction they were, where the message has one.
     """
 
     changes: tuple[Change, ...]
@@ -73,20 +73,20 @@ class Changes:
 class Tombstone:
     """A key without a value: what a compacted topic keeps of a deletion.
 
-    Beside a deletion that an envelope told it says nothing new; where no message tells deletions otherwise, it is one.
+    After a deletion in an envelope it says nothing new; where no message reports deletions otherwise, it is one.
     """
 
     key: Key | None  # None where the message has none
     order: Order  # by its Kafka coordinate alone
 
     def deletion(self, source: str) -> Change | None:
-        """The deletion that this is where nothing else tells it; None if it does not say of which key."""
+        """The deletion that this is where nothing else reports it; None without a key."""
         return None if self.key is None else Change(source=source, operation=Operation.DELETE, order=self.order, key=self.key)
 
 
 @dataclass(frozen=True)
 class Beat:
-    """The log of a server had come to a time of its own (milliseconds since the epoch) when it told of this message."""
+    """The log of a server had come to a time of its own (milliseconds since the epoch) when it wrote this message."""
 
     server: str
     ts_ms: int
@@ -97,7 +97,7 @@ class Beat:
 
 
 class Control(StrEnum):
-    """The message tells of no row."""
+    """A message about no row."""
 
     HEARTBEAT = "heartbeat"
     TRANSACTION = "transaction"
@@ -108,14 +108,14 @@ class Control(StrEnum):
 
 @dataclass(frozen=True)
 class TransactionEnd:
-    """A transaction has ended, with so many changes of each table that the connector follows.
+    """A transaction has ended, with so many changes of each table that the connector captures.
 
     Attributes:
-        told: The transaction's name as the message tells it.
-        counts: By table, as `schema.table`; of one that is left out nothing is told.
+        name: The transaction's name in the message.
+        counts: By table, as `schema.table`.
     """
 
-    told: str
+    name: str
     counts: Mapping[str, int]
 
 
@@ -263,7 +263,7 @@ class EnvelopeReader(ABC):
     """Reads the messages of one table's topics."""
 
     def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
+        """What a message reports; one that cannot be read says why."""
         try:
             try:
                 return self._read(record, False)  # with binary numbers, which is much faster
@@ -274,7 +274,7 @@ class EnvelopeReader(ABC):
 
     @abstractmethod
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        """What a message tells, read with decimal numbers where that is asked for; it raises ValueError with the reason."""
+        """What a message reports, read with decimal numbers where that is asked for; it raises ValueError with the reason."""
 
 
 class ReaderBeside(EnvelopeReader):
@@ -289,7 +289,7 @@ class ReaderBeside(EnvelopeReader):
         self._reader, self._topics = reader, topics
 
     def read(self, record: Record) -> Reading:
-        """What a message tells; one that cannot be read says why."""
+        """What a message reports; one that cannot be read says why."""
         return super().read(record) if fnmatchcase(record.topic, self._topics) else self._reader.read(record)
 
 
@@ -306,7 +306,7 @@ def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] |
 
 
 def order_of(record: Record, operation: Operation, position: Position) -> Order:
-    """Where a change stands that a message tells; without a position by its Kafka coordinate alone."""
+    """The order of a change in a message; without a position by its Kafka coordinate alone."""
     rank = _RANKS.get(operation, UPSERT) if position else 0
     return Order(0, position, rank, record.topic_id or record.topic, record.partition, record.offset)
 
@@ -394,13 +394,13 @@ COLUMNS = {
     "headers": "array<struct<key:string,value:binary>>",
     "kind": "string",
     "source": "string",  # the table of a server that the change is of
-    "op": "string",  # of the last change that the message tells, as the three that follow
+    "op": "string",  # of the message's last change, as the three that follow
     "row_key": "string",  # the values of the key's columns as a JSON array
     "position": "array<bigint>",  # in the log of the database
     "ts_ms": "bigint",  # the database's time
     "snapshot": "string",  # the connector's mark of a row that a snapshot read
     "transaction": "string",  # in which the change was, or that has ended
-    "transaction_order": "bigint",  # the change's place among those of its table in the transaction, from 1 on
+    "transaction_order": "bigint",  # the change's number among those of its table in the transaction, from 1 on
     "transaction_counts": "string",  # of a transaction that has ended, its changes by table, as a JSON object
     "problem": "string",  # why it is unreadable
 }
@@ -410,63 +410,65 @@ TYPE = "string"
 
 
 def shard_of(shards: re.Pattern[str], topic: str) -> dict[str, str] | None:
-    """What the name of a topic tells of its rows: of each column its value; None if it does not match."""
+    """The values of columns in the name of a topic; None if it does not match."""
     found = shards.fullmatch(topic)
     return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
 
 
 class ShardReader(EnvelopeReader):
-    """Reads the messages of many topics, whose names tell columns of the rows.
+    """Reads the messages of many topics, whose names have columns of the rows.
 
     Args:
-        reader: Of the messages, by the columns of the key that these tell.
+        reader: Of the messages, by the columns of the key that these have.
         shards: A regular expression that the whole name of a topic matches, with a named group for each such column.
         keys: All columns of the key, in their order.
     """
 
     def __init__(self, reader: EnvelopeReader, shards: str, keys: tuple[str, ...]) -> None:
         self._reader, self._pattern, self._keys = reader, re.compile(shards), keys
-        self._told: dict[str, dict[str, str]] = {}
+        self._by_topic: dict[str, dict[str, str]] = {}
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         match reading := self._reader.read(record):
             case Changes(changes, types):
-                told = self._told_by(record.topic)
-                return replace(reading, changes=tuple(self._with(change, told) for change in changes), types=self._with_types(types, told))
+                of_shard = self._columns_in(record.topic)
+                return replace(
+                    reading, changes=tuple(self._with(change, of_shard) for change in changes), types=self._with_types(types, of_shard)
+                )
             case Tombstone(key) if key is not None:
-                return replace(reading, key=self._key(key, self._told_by(record.topic)))
+                return replace(reading, key=self._key(key, self._columns_in(record.topic)))
             case _:
                 return reading
 
-    def _told_by(self, topic: str) -> Mapping[str, str]:
-        return self._told.get(topic) or self._told.setdefault(topic, self._columns(topic))
+    def _columns_in(self, topic: str) -> Mapping[str, str]:
+        return self._by_topic.get(topic) or self._by_topic.setdefault(topic, self._columns(topic))
 
     def _columns(self, topic: str) -> dict[str, str]:
         found = shard_of(self._pattern, topic)
         if found is None:
-            raise ValueError(f"topic: {shown(topic)} does not match shards={shown(self._pattern.pattern)}, by which it tells columns")
+            raise ValueError(f"topic: {shown(topic)} does not match shards={shown(self._pattern.pattern)}, which gives its columns")
         return found
 
-    def _with(self, change: Change, told: Mapping[str, str]) -> Change:
+    def _with(self, change: Change, of_shard: Mapping[str, str]) -> Change:
         """A change of the table of all shards; a truncation is one of its own shard, as that is a source of its own."""
-        continues = None if change.continues is None else self._key(change.continues, told)
-        columns = {**told, **change.columns} if change.operation.is_upsert else change.columns
-        return replace(change, key=self._key(change.key, told) if change.key else change.key, columns=columns, continues=continues)
+        continues = None if change.continues is None else self._key(change.continues, of_shard)
+        columns = {**of_shard, **change.columns} if change.operation.is_upsert else change.columns
+        return replace(change, key=self._key(change.key, of_shard) if change.key else change.key, columns=columns, continues=continues)
 
-    def _key(self, key: Key, told: Mapping[str, str]) -> Key:
+    def _key(self, key: Key, of_shard: Mapping[str, str]) -> Key:
         rest = iter(key)
-        return tuple(told[name] if name in told else next(rest) for name in self._keys)
+        return tuple(of_shard[name] if name in of_shard else next(rest) for name in self._keys)
 
-    def _with_types(self, types: Mapping[str, str], told: Mapping[str, str]) -> Mapping[str, str]:
+    def _with_types(self, types: Mapping[str, str], of_shard: Mapping[str, str]) -> Mapping[str, str]:
         """The types with those of the shard's columns, one object for each schema."""
         if id(types) not in self._types:
-            self._types[id(types)] = types, {**dict.fromkeys(told, TYPE), **types}
+            self._types[id(types)] = types, {**dict.fromkeys(of_shard, TYPE), **types}
         return self._types[id(types)][1]
 
 
-BEGIN, END = "BEGIN", "END"  # what a message of a topic of transactions tells of one
-_OF_POSTGRES = re.compile(r"(\d+):\d+")  # the place after it is that of the message, and another one in each of a transaction's
+BEGIN, END = "BEGIN", "END"  # states of a transaction in its topic
+_OF_POSTGRES = re.compile(r"(\d+):\d+")  # the position after it is that of the message, and another one in each of a transaction's
 
 
 class TransactionReader(ReaderBeside):
@@ -483,10 +485,10 @@ class TransactionReader(ReaderBeside):
 
 
 def boundary_of(payload: Mapping[str, Any]) -> Reading | None:
-    """What the begin or the end of a transaction tells; None of another message.
+    """The begin or the end of a transaction; None of another message.
 
     Raises:
-        ValueError: It is an end that does not tell of which transaction, or how many changes that had.
+        ValueError: It is an end without the transaction's name, or without the numbers of changes.
     """
     if payload.get("status") not in (BEGIN, END) or "event_count" not in payload or "data_collections" not in payload:
         return None
@@ -494,7 +496,7 @@ def boundary_of(payload: Mapping[str, Any]) -> Reading | None:
 
 
 def placed_in(payload: Mapping[str, Any]) -> Placed | None:
-    """The place of a change in its transaction, where its message tells one."""
+    """The number of a change in its transaction, where its message has one."""
     found = payload.get("transaction")
     if not isinstance(found, dict):
         return None
@@ -502,10 +504,10 @@ def placed_in(payload: Mapping[str, Any]) -> Placed | None:
     return Placed(transaction_id(identity), order) if isinstance(identity, str) and identity and _is_whole(order) else None
 
 
-def transaction_id(told: str) -> str:
-    """What is the same in all messages of a transaction: a GTID, a place of the binary log, or PostgreSQL's number of it alone."""
-    of_postgres = _OF_POSTGRES.fullmatch(told)
-    return of_postgres[1] if of_postgres else told
+def transaction_id(name: str) -> str:
+    """What is the same in all messages of a transaction: a GTID, a position of the binary log, or PostgreSQL's number of it alone."""
+    of_postgres = _OF_POSTGRES.fullmatch(name)
+    return of_postgres[1] if of_postgres else name
 
 
 def _end_of(payload: Mapping[str, Any]) -> TransactionEnd:
@@ -513,7 +515,7 @@ def _end_of(payload: Mapping[str, Any]) -> TransactionEnd:
     if not isinstance(identity, str) or not identity:
         raise ValueError(f"id: the end of a transaction names it, this one has {shown(identity)}")
     if not isinstance(collections, list | None):
-        raise ValueError(f"data_collections: the end of a transaction tells its changes by table, not {shown(collections)}")
+        raise ValueError(f"data_collections: the end of a transaction counts its changes by table, not {shown(collections)}")
     counts: dict[str, int] = {}
     for one in collections or ():
         name, count = (one.get("data_collection"), one.get("event_count")) if isinstance(one, dict) else (None, None)
@@ -538,8 +540,8 @@ class Message(NamedTuple):
     Attributes:
         record: What readers read of it.
         headers: All of them; one name may be there several times.
-        timestamp_ms: When it was written, where that is told.
-        problem: Why its parts cannot be told, so that its value is all that there is of it; empty where they can.
+        timestamp_ms: When it was written, where that is known.
+        problem: Why its parts cannot be read, so that its value is all that is kept; empty where they can.
     """
 
     record: Record
@@ -574,9 +576,9 @@ def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
     key, key_bytes = _text_or_bytes(record.key)
     value, value_bytes = _text_or_bytes(record.value)
     time = timestamp_ms * 1000 if timestamp_ms is not None and 0 <= timestamp_ms <= _LAST_MS else None
-    told = [{"key": _clean(name), "value": content} for name, content in headers] if headers else []
+    all_headers = [{"key": _clean(name), "value": content} for name, content in headers] if headers else []
     coordinate = record.topic, record.topic_id or record.topic, record.partition, record.offset
-    return (*coordinate, time, key, value, key_bytes, value_bytes, told, *read)
+    return (*coordinate, time, key, value, key_bytes, value_bytes, all_headers, *read)
 
 
 def read_of(reading: Reading) -> Read:
@@ -597,9 +599,9 @@ def read_of(reading: Reading) -> Read:
             return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
         case Beat(server, ts_ms):
             return Read(Control.HEARTBEAT.value, _clean(server), ts_ms=_whole(ts_ms))
-        case TransactionEnd(told, counts):
+        case TransactionEnd(transaction, counts):
             counted = canonical_json({_clean(name): count for name, count in counts.items()})
-            return Read(Control.TRANSACTION.value, op=END, transaction=_clean(transaction_id(told)), transaction_counts=counted)
+            return Read(Control.TRANSACTION.value, op=END, transaction=_clean(transaction_id(transaction)), transaction_counts=counted)
         case Control() as control:
             return Read(control.value)
         case OtherTable(name):
@@ -644,7 +646,7 @@ def _text_or_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
 
 
 def _whole(value: Any) -> int | None:
-    """A number that a column of 64 bits holds; messages may hold anything in its place."""
+    """A number that a column of 64 bits holds; messages may hold anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST else None
 
 

@@ -3,9 +3,9 @@
 import datetime
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 from lakechime_dagster.cdc.change import Change, Key, Operation, Position, binlog_position
 from lakechime_dagster.cdc.declared_values import NaturalColumns
@@ -27,73 +27,26 @@ from lakechime_dagster.cdc.record import (
     shown,
 )
 from lakechime_dagster.compat import datetime_of_iso
-from lakechime_dagster.tables.databases import Absent, BinaryText, Canal, Dms, Maxwell
+from lakechime_dagster.tables.databases import Absent, Canal, Dms, Maxwell
 from lakechime_dagster.tables.names import spelled_as
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A row, or some columns of one, and the part of the message that it is, which errors name."""
 
     where: str
     found: Any
 
 
-class Rows:
-    """Makes changes of the rows of a table.
+class Header(NamedTuple):
+    """What a message says of its rows beside their columns; `database` is that of MySQL, else the schema."""
 
-    Args:
-        keys: The columns of the table's key, in their order.
-        types: The type of each column of the table, in Spark's words. An inserted row is whole: a column that it lacks is null.
-        binary: How bytes are written.
-        absent: What it means where an update lacks a column.
-
-    Raises:
-        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
-    """
-
-    def __init__(self, keys: Sequence[str], types: Mapping[str, str], binary: BinaryText, absent: Absent) -> None:
-        for name in keys:
-            if name not in types:
-                raise ValueError(f"keys: no type is declared for {name}; name it in types=")
-        self._keys = tuple(keys)
-        self._columns = NaturalColumns(types, binary)
-        self.ddl = self._columns.ddl
-        self._table = dict.fromkeys(types)
-        self._absent = absent
-
-    def changes(self, told: Change, row: Part, old: Part) -> tuple[Change, ...]:
-        """The changes of one row: one, or two where its key changed.
-
-        Args:
-            told: The change, without its key and columns.
-            row: What the row is after the change; of a deletion what it was, of which the key alone is read.
-            old: What columns were before an update, of those that it changed or of more; None where nothing is known.
-
-        Raises:
-            ValueError: A column of the key has no value, no type is known for a column, or a value is not of its type.
-        """
-        found = as_object(row.where, row.found)
-        if told.operation is Operation.DELETE:
-            return (replace(told, key=key_of(self._key_columns(found, row.where), self._keys, row.where)),)
-        is_whole = told.operation is not Operation.UPDATE or self._absent is Absent.NULL
-        columns = self._columns.read({**self._table, **found} if is_whole else found, row.where)
-        is_partial = not is_whole and self._absent is Absent.UNCHANGED
-        omitted = tuple(name for name in self._table if name not in found) if is_partial else ()
-        upsert = replace(told, key=key_of(columns, self._keys, row.where), columns=columns, omitted=omitted)
-        before = self._old_key(upsert, old)
-        return (upsert,) if before is None else key_change(upsert, before)
-
-    def _old_key(self, upsert: Change, old: Part) -> Key | None:
-        """The key that this row had before, if it was another one."""
-        if upsert.operation is not Operation.UPDATE or old.found is None:
-            return None
-        before = {**upsert.columns, **self._key_columns(as_object(old.where, old.found), old.where)}
-        key = tuple(before[name] for name in self._keys)
-        return key if None not in key and key != upsert.key else None
-
-    def _key_columns(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
-        return self._columns.read({name: row[name] for name in self._keys if name in row}, where)
+    operation: Operation
+    database: str
+    table: str
+    event_ms: int | None
+    position: Position = ()
+    snapshot: str | None = None
 
 
 class RowReader(EnvelopeReader):
@@ -102,7 +55,7 @@ class RowReader(EnvelopeReader):
     Args:
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
-        types: The type that the lake declares for each column of a row.
+        types: The type of each column of the table, in Spark's words. An inserted row is whole: a column that it lacks is null.
         only: The tables whose messages are read.
 
     Raises:
@@ -114,21 +67,76 @@ class RowReader(EnvelopeReader):
     def __init__(
         self, envelope: Canal | Maxwell | Dms, keys: Sequence[str], types: Mapping[str, str], only: TableFilter | None = None
     ) -> None:
+        for name in keys:
+            if name not in types:
+                raise ValueError(f"keys: no type is declared for {name}; name it in types=")
         self._envelope, self._only = envelope, only or TableFilter()
-        self._rows = Rows(keys, types, envelope.binary, envelope.absent)
-        self._declared = dict.fromkeys((*keys, *types))
+        self._keys, self._declared = tuple(keys), dict.fromkeys(types)
+        self._columns = NaturalColumns(types, envelope.binary)
+
+    @abstractmethod
+    def _header(self, payload: Mapping[str, Any]) -> Header | Control:
+        """What a message is about, or what it is where it is about no row."""
+
+    @abstractmethod
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+        """Each row of a message, and what columns of it were before: those that an update changed or more; None where unknown.
+
+        Of a deletion the row is what it was, of which the key alone is read.
+        """
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         payload = message_of(record, self.tool, is_exact)
-        return Tombstone(None, coordinate(record)) if payload is None else self._told(record, payload)
+        if payload is None:
+            return Tombstone(None, coordinate(record))
+        header = self._header(payload)
+        if isinstance(header, Control):
+            return header
+        if other := self._only.other(header.database, header.table):
+            return other
+        change = Change(
+            source=f"{header.database}.{header.table}",
+            operation=header.operation,
+            order=order_of(record, header.operation, header.position),
+            event_ms=header.event_ms,
+            snapshot=header.snapshot,
+        )
+        if header.operation is Operation.TRUNCATE:
+            return Changes((change,), self._columns.ddl)
+        changes = list[Change]()
+        for index, (row, old) in enumerate(self._rows(payload)):
+            of_row = replace(change, order=change.order._replace(item=2 * index))  # and the next one, where its key changed
+            changes += self._changes(of_row, row, old)
+        return Changes(tuple(changes), self._columns.ddl)
 
-    @abstractmethod
-    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
-        """The same of the object that a message is."""
+    def _changes(self, change: Change, row: Part, old: Part) -> tuple[Change, ...]:
+        """The changes of one row: one, or two where its key changed."""
+        found = as_object(row.where, row.found)
+        if change.operation is Operation.DELETE:
+            return (replace(change, key=key_of(self._key_columns(found, row.where), self._keys, row.where)),)
+        is_whole = change.operation is not Operation.UPDATE or self._envelope.absent is Absent.NULL
+        columns = self._columns.read({**self._declared, **found} if is_whole else found, row.where)
+        is_partial = not is_whole and self._envelope.absent is Absent.UNCHANGED
+        omitted = tuple(name for name in self._declared if name not in found) if is_partial else ()
+        upsert = replace(change, key=key_of(columns, self._keys, row.where), columns=columns, omitted=omitted)
+        if change.operation is not Operation.UPDATE or old.found is None:
+            return (upsert,)
+        before = {**columns, **self._key_columns(as_object(old.where, old.found), old.where)}
+        key: Key = tuple(before[name] for name in self._keys)
+        return key_change(upsert, key) if None not in key and key != upsert.key else (upsert,)
+
+    def _key_columns(self, row: Mapping[str, Any], where: str) -> dict[str, Any]:
+        return self._columns.read({name: row[name] for name in self._keys if name in row}, where)
 
     def _spelled(self, row: Any) -> Any:
         """A row with the names of its columns as the lake declares them; what is no row as it is."""
         return row if not isinstance(row, dict) or row.keys() <= self._declared.keys() else spelled_as(self._declared, row)
+
+    def _operation(self, name: str, found: Any, known: Mapping[str, Operation]) -> Operation:
+        operation = known.get(str(found))
+        if operation is None:
+            raise ValueError(f"{name}: a message of {self.tool} about a row has one of {', '.join(known)}, not {shown(found)}")
+        return operation
 
 
 _OF_CANAL = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
@@ -141,43 +149,29 @@ class CanalReader(RowReader):
 
     tool = "Canal"
 
-    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
-        operation = Operation.TRUNCATE if is_truncation(payload) else _OF_CANAL.get(str(payload.get("type")))
-        if payload.get("isDdl") is True and operation is not Operation.TRUNCATE:
+    def _header(self, payload: Mapping[str, Any]) -> Header | Control:
+        if is_truncation(payload):
+            operation = Operation.TRUNCATE
+        elif payload.get("isDdl") is True and payload.get("type") != "TRUNCATE":
             return Control.SCHEMA_CHANGE
-        if operation is None:
-            known = ", ".join(_OF_CANAL)
-            raise ValueError(f"type: a message of Canal that is no DDL has one of {known}, not {shown(payload.get('type'))}")
+        else:
+            operation = self._operation("type", payload.get("type"), _OF_CANAL)
         database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
-        if other := self._only.other(database, table):
-            return other
-        told = Change(
-            source=f"{database}.{table}",
-            operation=operation,
-            order=order_of(record, operation, ()),
-            event_ms=payload["es"] if type(payload.get("es")) is int else None,
-        )
-        if operation is Operation.TRUNCATE:
-            return Changes((told,), self._rows.ddl)
-        data = payload.get("data")
+        return Header(operation, database, table, event_ms=payload["es"] if type(payload.get("es")) is int else None)
+
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+        data, old = payload.get("data"), payload.get("old")
         if not isinstance(data, list) or not data:
             raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
-        data = list(map(self._spelled, data))
-        old = payload.get("old")
-        old = list(map(self._spelled, old)) if isinstance(old, list) else old
-        return Changes(tuple(self._changes(told, data, old)), self._rows.ddl)
-
-    def _changes(self, told: Change, data: Sequence[Any], old: Any) -> Iterator[Change]:
         if old is not None and (not isinstance(old, list) or len(old) != len(data)):
             raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
-        for index, row in enumerate(data):
-            of_row = replace(told, order=told.order._replace(item=2 * index))  # and the next one, where its key changed
-            before = Part(f"old[{index}]", None if old is None else old[index])
-            yield from self._rows.changes(of_row, Part(f"data[{index}]", row), before)
+        before = [None] * len(data) if old is None else map(self._spelled, old)
+        pairs = enumerate(zip(map(self._spelled, data), before, strict=True))
+        return [(Part(f"data[{index}]", row), Part(f"old[{index}]", was)) for index, (row, was) in pairs]
 
 
 def is_truncation(payload: Mapping[str, Any]) -> bool:
-    """Whether a message tells a statement that truncates its table, of whatever type it says that it is."""
+    """Whether a message has a statement that truncates its table, of whatever type it says that it is."""
     found = _TRUNCATION.fullmatch(str(payload.get("sql"))) if payload.get("isDdl") is True else None
     if found is None:
         return False
@@ -196,37 +190,25 @@ class MaxwellReader(RowReader):
 
     tool = "Maxwell"
 
-    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+    def _header(self, payload: Mapping[str, Any]) -> Header | Control:
         kind = str(payload.get("type"))
-        control = _maxwell_control(kind)
-        if control is not None:
-            return control
-        if kind not in _OF_MAXWELL:
-            known = ", ".join(_OF_MAXWELL)
-            raise ValueError(f"type: a message of Maxwell about a row has one of {known}, not {shown(payload.get('type'))}")
+        if kind in _OF_BOOTSTRAPS:
+            return Control.SNAPSHOT
+        if kind.startswith(_OF_SCHEMAS):
+            return Control.SCHEMA_CHANGE
+        operation = self._operation("type", payload.get("type"), _OF_MAXWELL)
         database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
-        if other := self._only.other(database, table):
-            return other
-        told = Change(
-            source=f"{database}.{table}",
-            operation=_OF_MAXWELL[kind],
-            order=order_of(record, _OF_MAXWELL[kind], _maxwell_position(payload.get("position"))),
-            event_ms=1000 * payload["ts"] if type(payload.get("ts")) is int else None,  # seconds, but for DDL
-            snapshot=kind if kind == _BOOTSTRAP else None,
-        )
+        event_ms = 1000 * payload["ts"] if type(payload.get("ts")) is int else None  # seconds, but for DDL
+        snapshot = kind if kind == _BOOTSTRAP else None
+        return Header(operation, database, table, event_ms, _maxwell_position(payload.get("position")), snapshot)
+
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
         data, old = self._spelled(payload.get("data")), self._spelled(payload.get("old"))
-        return Changes(self._rows.changes(told, Part("data", data), Part("old", old)), self._rows.ddl)
-
-
-def _maxwell_control(kind: str) -> Control | None:
-    """What a message of a type that tells of no row is; None if it tells of one."""
-    if kind in _OF_BOOTSTRAPS:
-        return Control.SNAPSHOT
-    return Control.SCHEMA_CHANGE if kind.startswith(_OF_SCHEMAS) else None
+        return [(Part("data", data), Part("old", old))]
 
 
 def _maxwell_position(found: Any) -> Position:
-    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it is not told."""
+    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it has none."""
     if found is None:
         return ()
     place = binlog_position(str(found))
@@ -247,30 +229,17 @@ class DmsReader(RowReader):
 
     tool = "AWS DMS"
 
-    def _told(self, record: Record, payload: Mapping[str, Any]) -> Reading:
+    def _header(self, payload: Mapping[str, Any]) -> Header | Control:
         metadata = as_object("metadata", payload.get("metadata"))
         kind, is_control = str(metadata.get("operation")), metadata.get("record-type") == "control"
         if is_control and kind != _DMS_TRUNCATION:
             return Control.SCHEMA_CHANGE
-        operation = Operation.TRUNCATE if is_control else _OF_DMS.get(kind)
-        if operation is None:
-            known = ", ".join(_OF_DMS)
-            raise ValueError(f"metadata.operation: a message of AWS DMS has one of {known}, not {shown(metadata.get('operation'))}")
+        operation = Operation.TRUNCATE if is_control else self._operation("metadata.operation", metadata.get("operation"), _OF_DMS)
         schema, table = (as_text(f"metadata.{name}", metadata.get(name)) for name in ("schema-name", "table-name"))
-        if other := self._only.other(schema, table):
-            return other
-        told = Change(
-            source=f"{schema}.{table}",
-            operation=operation,
-            order=order_of(record, operation, _dms_position(metadata)),
-            event_ms=_milliseconds(metadata.get("commit-timestamp")),
-            snapshot=kind if kind == _LOAD else None,
-        )
-        if operation is Operation.TRUNCATE:
-            return Changes((told,), self._rows.ddl)
-        return self._changes(told, payload)
+        event_ms, snapshot = _milliseconds(metadata.get("commit-timestamp")), kind if kind == _LOAD else None
+        return Header(operation, schema, table, event_ms, _dms_position(metadata), snapshot)
 
-    def _changes(self, told: Change, payload: Mapping[str, Any]) -> Changes:
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
         assert isinstance(self._envelope, Dms)
         data, prefix = self._spelled(as_object("data", payload.get("data"))), self._envelope.before_prefix
         before = {name: value for name, value in data.items() if name.startswith(prefix) and name not in self._declared}
@@ -279,20 +248,20 @@ class DmsReader(RowReader):
         if len(images) > 1:
             raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
         where = images[0] if images else "data"
-        before_image = as_object(where, payload[where] or {}) if images else {}
-        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(before_image))
-        return Changes(self._rows.changes(told, Part("data", row), Part(where, old)), self._rows.ddl)
+        image = as_object(where, payload[where] or {}) if images else {}
+        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(image))
+        return [(Part("data", row), Part(where, old))]
 
 
 def _dms_position(metadata: Mapping[str, Any]) -> Position:
-    """The position in MySQL's binlog, and below it the record's number in its transaction; empty where none is told."""
+    """The position in MySQL's binlog, and below it the record's number in its transaction; empty where it has none."""
     place = binlog_position(str(metadata.get("stream-position")))
     number = metadata.get("transaction-record-id")
     return (*place, number if type(number) is int else 0) if place else ()
 
 
 def _milliseconds(commit: Any) -> int | None:
-    """The time of a commit; None if it is not told."""
+    """The time of a commit; None where it has none."""
     try:
         return (datetime_of_iso(commit) - _EPOCH) // datetime.timedelta(milliseconds=1)
     except (TypeError, ValueError):

@@ -182,8 +182,6 @@ class Evolution:
         widened: The columns to be widened, and to what.
         left_out: The columns that the table does not take, and why.
         missing: The columns of the table that some of the schemas lack.
-        conflicts: The columns that do not hold all values, and why; those that the table has stay as they are, others are not
-            added.
         texts: The columns that hold text since no other type holds all their values, and why.
         refused: Why nothing may change; empty where the policy allows it.
     """
@@ -193,13 +191,12 @@ class Evolution:
     widened: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
-    conflicts: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
 
 def spellings(known: Iterable[str], schemas: Iterable[Iterable[str]]) -> dict[str, str]:
-    """The names of columns in schemas that the table has in other letters' case, with its own: the one that comes first."""
+    """The names of columns in schemas that the table has in another case, with its own: the first one."""
     first: dict[str, str] = {}
     names = list(dict.fromkeys(name for columns in (known, *schemas) for name in columns))
     for name in names:
@@ -215,17 +212,13 @@ def doubled(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift, keys: Collection[str] = ()) -> Evolution:
-    """What becomes of the columns that a table is known to have when rows of these schemas come.
+    """What becomes of the columns that a table is known to have when rows of these schemas arrive.
 
-    A value that fits its column in one of the schemas fits it afterwards too, but for columns in `conflicts` and `left_out`,
-    and where something is refused. A table without columns is not there yet: it gets them by any policy. Values of types that
-    no other type holds are text. Of the columns of the `keys` this is refused: other keys may have the same text.
+    A value that fits its column in one of the schemas fits it afterwards too, unless something is refused. A new table, which has no
+    columns, gets them by any policy. Values of types that no other type holds are text. Of the columns of the `keys` this is refused:
+    other keys may have the same text.
     """
     found = _lenient(known, list(seen))
-    if policy is Drift.IGNORE and known:
-        narrow = {name: f"the column is {known[name]}, and stays so; values are {wider}" for name, wider in found.widened.items()}
-        conflicts, left_out = {**found.conflicts, **narrow}, dict.fromkeys(found.added, "on_drift=Drift.IGNORE adds no columns")
-        return replace(found, columns=dict(known), added={}, widened={}, texts={}, left_out=left_out, conflicts=conflicts)
     refused = tuple(_refused(known, found, policy, keys))
     return replace(found, columns=dict(known), added={}, widened={}, texts={}, refused=refused) if refused else found
 
@@ -259,16 +252,16 @@ def _refused(known: Mapping[str, str], found: Evolution, policy: Drift, keys: Co
         if name in keys:
             yield f"column {name} of the key: {why}; declare another table for the messages from the change of its type on"
     if policy in (Drift.EXCEPTION, Drift.EVOLVE):
-        for name, why in {**found.conflicts, **found.texts}.items():
+        for name, why in found.texts.items():
             yield f"column {name}: {why}; declare its type, leave it out, or let its values be text with on_drift=Drift.LENIENT"
     if policy is Drift.EXCEPTION and known:
         drift = {name: f"is new, of type {ddl}" for name, ddl in found.added.items()}
         drift |= {name: f"is {known[name]} and its values are {ddl}" for name, ddl in found.widened.items()}
-        drift |= dict.fromkeys(sorted(found.missing), "is missing in rows that came")
+        drift |= dict.fromkeys(sorted(found.missing), "is missing in rows that arrived")
         for name, what in drift.items():
             if name in found.texts:
                 continue  # it is refused above
-            yield f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare Drift.LENIENT to follow"
+            yield f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare Drift.LENIENT to apply it"
 
 
 def _least_of(ddls: Sequence[str]) -> str | None:
@@ -343,10 +336,10 @@ class ReadColumns(Protocol):
 
 
 class Schemas(Protocol):
-    """What tells the columns of rows whose messages do not."""
+    """Where the columns of rows are found whose messages do not have them."""
 
     def columns(self, source: Mapping[str, Any], row: Mapping[str, Any], topic: str) -> ReadColumns:
-        """The columns that a row of a topic has, at the place of its `source` block.
+        """The columns that a row of a topic has, at the position of its `source` block.
 
         Raises:
             ValueError: Nobody knows; the message names the column, or the table.
@@ -356,7 +349,7 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True)
 class AsWritten:
-    """Values as they stand in a message: enough to keep it, with its key and its place, until their types are known."""
+    """Values as they stand in a message: enough to keep it, with its key and its position, until their types are known."""
 
     ddl: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -376,7 +369,7 @@ class Doubt:
 
 
 class History:
-    """The columns of tables at each place of a log, by what was read of them in the database.
+    """The columns of tables at each position of a log, by what was read of them in the database.
 
     Args:
         schemas: In any order.
@@ -402,22 +395,22 @@ class History:
     def _table(self, source: Mapping[str, Any], topic: str) -> str:
         """The table of a row; of a flattened one that need not name it the only one that it can be."""
         name = ".".join(table_of(source, topic))
-        told = source.get("table")
-        if name in self._tables or (told and (source.get("schema") or source.get("db"))):
+        named = source.get("table")
+        if name in self._tables or (named and (source.get("schema") or source.get("db"))):
             return name
-        fitting = [one for one in self._tables if not told or one.rpartition(".")[2] == told]
+        fitting = [one for one in self._tables if not named or one.rpartition(".")[2] == named]
         return fitting[0] if len(fitting) == 1 else name
 
     def _index(self, table: str, position: Position) -> int:
-        """How many of what is known of a table stands at or below a place; without a place all.
+        """How many readings of a table stand at or below a position; all without one.
 
-        In PostgreSQL that is the place of the change itself: until its transaction ends nobody else can alter the table.
+        In PostgreSQL that is the position of the change itself: until its transaction ends nobody else can alter the table.
         """
         known = self._tables.get(table, [])
         if not position or not known:
             return len(known)
-        place = position[-1:] if known[0].dialect is Dialect.POSTGRES else position
-        return bisect_right(known, place, key=lambda one: one.order.position)
+        own = position[-1:] if known[0].dialect is Dialect.POSTGRES else position
+        return bisect_right(known, own, key=lambda one: one.order.position)
 
     def _words(self, table: str, index: int) -> Mapping[str, str | Doubt]:
         known = self._tables.get(table)
@@ -429,7 +422,7 @@ class History:
         return {**after.columns, **before.columns, **dict(self._between(before, after))}
 
     def _between(self, before: TableSchema, after: TableSchema) -> Iterator[tuple[str, str | Doubt]]:
-        """The columns that two readings tell differently; what is written alike by both is no doubt."""
+        """The columns that differ in two readings; what is written alike by both is no doubt."""
         for name, kind in before.columns.items():
             later = after.columns.get(name, kind)
             if later == kind:
@@ -441,8 +434,8 @@ class History:
             if wider is not None:
                 yield name, later if wider is types[1] else kind
             else:
-                places = f"{before.table} was read at {before.order.position}, and {later} at {after.order.position}"
-                yield name, Doubt(f"it was {kind} when {places}")
+                when = f"{before.table} was read at {before.order.position}, and {later} at {after.order.position}"
+                yield name, Doubt(f"it was {kind} when {when}")
 
     def _columns(self, table: str, index: int, names: tuple[str, ...]) -> Columns:
         words, dialect = self._words(table, index), self._tables[table][0].dialect
@@ -450,7 +443,7 @@ class History:
         for name in names or words:
             kind = words.get(name)
             if kind is None:
-                raise ValueError(f"{name}: no such column of {table} is known at this place of the log")
+                raise ValueError(f"{name}: no such column of {table} is known at this position of the log")
             if isinstance(kind, Doubt):
                 raise ValueError(f"{name}: {kind.reason}")
             found.append((name, self._schema(dialect, kind)))

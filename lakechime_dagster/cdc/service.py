@@ -2,26 +2,27 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from sqlglot import exp
-
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record, record_of
 from lakechime_dagster.cdc.record import key_text as bronze_key
-from lakechime_dagster.cdc.state import PartitionPlace, Role, StateRow, opened_epochs, opened_row, places_of, waiting_keys
+from lakechime_dagster.cdc.state import PartitionPlace, StateRow, TableSchema, opened_epochs, opened_row, places_of, waiting_keys
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
-from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, append_once, column, known, row_is, texts
+from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.delta_rows import DeltaRows, append_once, known, row_is, texts
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
 from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.names import DELETED_AT
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution
+from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.subscription import Subscription
@@ -32,9 +33,35 @@ MESSAGE = ("topic", "topic_id", "partition", "offset", "timestamp", "key", "valu
 READ = ("topic", "partition", "offset", "timestamp", "kind", "source", "op", "row_key", "position", "ts_ms", "snapshot", "problem")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaTables:
+    """The logs of a CDC table, of its bronze table and of its state, and how its messages are read.
+
+    Attributes:
+        consumer: The one that commits to the table.
+        checkpoint: Reads the consumer's checkpoint of the bronze table, which may be ahead of the table's last commit.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    format: MessageFormat
+    rows: DeltaLog
+    bronze: DeltaLog
+    state: DeltaLog
+    consumer: ConsumerId
+    checkpoint: Callable[[], SnapshotCheckpoint | None] = lambda: None
+
+    def typed_format(self) -> MessageFormat:
+        """How messages are read, with what is recorded of columns that they do not describe themselves."""
+        if not self.format.is_typed_elsewhere:
+            return self.format
+        rows = state_rows(DeltaRows(self.state).select(where=("role = 'schema'",)))
+        return replace(self.format, tables=tuple(map(TableSchema.of_row, rows)))
+
+
 @dataclass(frozen=True)
 class Replica:
-    """A table that follows a database, and the tables beside it."""
+    """A declared CDC table in a deployment, and the tables that belong to it."""
 
     platform: Platform
     table: CDCTable
@@ -42,6 +69,25 @@ class Replica:
     @property
     def location(self) -> str:
         return self.platform.location(self.table.name, self.table.location)
+
+    @property
+    def tables(self) -> ReplicaTables:
+        table, ledger = self.table, self.platform.ledger
+
+        def checkpoint() -> SnapshotCheckpoint | None:
+            consumer = self.consumer(table.name)
+            return consumer.checkpoint.sources.get(table.bronze.name) if consumer is not None else None
+
+        return ReplicaTables(
+            name=table.name,
+            keys=table.keys,
+            format=format_of(table.bronze),
+            rows=self.target.log,
+            bronze=self.bronze.log,
+            state=self.state.log,
+            consumer=ConsumerId(ledger.deployment, table.name),
+            checkpoint=checkpoint,
+        )
 
     @property
     def target(self) -> DeltaRows:
@@ -67,7 +113,7 @@ class Replica:
 
     def rows(self) -> int:
         """How many rows there are, but for those that stay though the database deleted them."""
-        return self.target.count(*([column(DELETED_AT).is_(exp.Null())] if self._keeps_deleted else []))
+        return self.target.count(*([f'"{DELETED_AT}" IS NULL'] if self._keeps_deleted else []))
 
     def deleted(self) -> int | None:
         """How many rows stay though the database deleted them; None of a table that keeps none."""
@@ -79,12 +125,11 @@ class Replica:
 
     def changes(self) -> int:
         """How many changes are remembered."""
-        return self.state.count(texts("role", Role.CHANGE.value))
+        return self.state.count("role = 'change'")
 
     def waiting(self) -> int | None:
         """How many rows wait for a column; None where so much is remembered that it is not counted."""
-        lacking = exp.select(column("key")).from_(TABLE).where(known("omitted"))
-        rows = self._state(exp.or_(column("key").isin(query=lacking), texts("role", Role.TRUNCATION.value)))
+        rows = self._state("key IN (SELECT key FROM t WHERE omitted IS NOT NULL) OR role = 'truncation'")
         while keys := {row.continues for row in rows if row.continues} - {row.key for row in rows}:
             found = self._state(texts("key", *sorted(keys)))
             if not found:
@@ -94,7 +139,7 @@ class Replica:
 
     def places(self) -> list[StateRow]:
         """What is remembered of how far the sources have come."""
-        return self._state(texts("role", Role.PLACE.value))
+        return self._state("role = 'place'")
 
     # One key
 
@@ -125,7 +170,7 @@ class Replica:
     def remembered_of(self, key: Key) -> list[dict[str, Any]]:
         """What is remembered of a key, and of keys that continue it."""
         text = key_text(key)
-        return self.state.select(where=(exp.or_(texts("key", text), texts("continues", text)),))
+        return self.state.query("SELECT * FROM t WHERE key = :key OR continues = :key", key=text)
 
     def messages_of(self, key: Key, limit: int) -> list[dict[str, Any]]:
         """The newest messages of a key."""
@@ -136,15 +181,15 @@ class Replica:
     def refused(self, limit: int) -> list[dict[str, Any]]:
         """The newest of what was refused: where each message stands, why, and what it says."""
         found = self.quarantine.select(newest=("step",), limit=limit)
-        told = [(row, json.loads(row["row"], parse_float=Decimal)) for row in found]
+        refused = [(row, json.loads(row["row"], parse_float=Decimal)) for row in found]
         parts = ("topic", "partition", "offset", "key", "message")
-        return [{**{name: text.get(name) for name in parts}, "reason": row["reason"], "step": row["step"]} for row, text in told]
+        return [{**{name: text.get(name) for name in parts}, "reason": row["reason"], "step": row["step"]} for row, text in refused]
 
     def sample(self, limit: int) -> list[Record]:
         """The newest messages of the bronze table."""
         return [record_of(row) for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)]
 
-    def _state(self, *where: exp.Condition) -> list[StateRow]:
+    def _state(self, *where: Any) -> list[StateRow]:
         return state_rows(self.state.select(where=where, limit=MOST_REMEMBERED))
 
     def _rows(self, name: str, location: str) -> DeltaRows:
@@ -165,8 +210,8 @@ class Epochs:
     Attributes:
         places: Of each partition of each source.
         opened: By source the newest epoch that may be entered.
-        asks: The source of which a held step asks whether its positions may begin anew; empty where none asks.
-        step: That step.
+        asks: The source whose positions a blocked execution asks to restart; empty where none asks.
+        step: That execution.
     """
 
     places: tuple[PartitionPlace, ...]
@@ -194,18 +239,18 @@ def epochs_of(replica: Replica) -> Epochs:
 
 
 def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, by: By) -> int:
-    """Let the source asked about enter its next epoch, and the step be tried again; said twice for one attempt it is said once.
+    """Let the source asked about enter its next epoch, and retry the execution; idempotent for one attempt.
 
     Raises:
         ConsumerConflictError: nothing asks for it.
-        TableAbsentError: nothing is remembered of the table yet.
+        TableAbsentError: the table has no state yet.
     """
     name, ledger = replica.table.name, replica.platform.ledger
     row = ledger.subscription(name)
     if row is None or epochs.step is None:
-        raise ConsumerConflictError(f"no step of {name} asks whether positions may begin anew; nothing was changed")
+        raise ConsumerConflictError(f"no execution of {name} asks whether positions may restart; nothing was changed")
     step, epoch = epochs.step, epochs.next
-    told = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
-    is_new = append_once(replica.state.log, [told], f"lakechime/epoch/{step.execution_id}", step.attempt)
+    row_of_epoch = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
+    is_new = append_once(replica.state.log, [row_of_epoch], f"lakechime/epoch/{step.execution_id}", step.attempt)
     Interventions(ledger).resume(row, by, ends=ends_of_held(replica.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]

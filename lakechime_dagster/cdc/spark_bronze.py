@@ -1,6 +1,6 @@
 """Appends change messages to the bronze table, exactly the claimed range, once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import assert_never
 
 from lakechime_dagster.cdc.job import BronzeJob
-from lakechime_dagster.cdc.record import COLUMNS, EnvelopeReader, Message, Record, as_object, bronze_row, shown
+from lakechime_dagster.cdc.record import COLUMNS, EnvelopeReader, Message, Record, bronze_row, shown
 from lakechime_dagster.sources.spark import (
     PROPERTIES,
     SLICE,
@@ -30,7 +30,7 @@ from lakechime_dagster.sources.spark import (
 from lakechime_dagster.spark.commit import LISTED
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.spark.session import struct_of
+from lakechime_dagster.spark.session import Batches, record_batches, struct_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets
 
@@ -42,13 +42,10 @@ class Messages:
     out: pa.Schema
     reader: Callable[[], EnvelopeReader]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Batches) -> Batches:
         reader = self.reader()
         for batch in batches:
-            rows = [bronze_row(_message(row), reader) for row in batch.to_pylist()]
-            if rows:
-                arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), self.out, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.out)
+            yield from record_batches([bronze_row(_message(row), reader) for row in batch.to_pylist()], self.out)
 
 
 def _message(row: Mapping[str, Any]) -> Message:
@@ -65,16 +62,13 @@ def _message(row: Mapping[str, Any]) -> Message:
     return Message(record=record, headers=headers, timestamp_ms=round(row["timestamp"].timestamp() * 1000))
 
 
-Batches = Iterator[pa.RecordBatch]
-
-
 def message_of(name: str, at: int, line: bytes, written_ms: int | None) -> Message:
     """A line that is the value of a message: its topic is the file, its offset the byte at which it begins there."""
     return Message(record=Record(topic=name, value=line, offset=at), timestamp_ms=written_ms)
 
 
 def record_of(name: str, at: int, line: bytes, written_ms: int | None) -> Message:
-    """A line that holds the parts of a message as Kafka has them; one that does not is a message whose value it is."""
+    """A line that holds the parts of a message as Kafka has them; another one is an unreadable message whose value it is."""
     try:
         return _record(line)
     except ValueError as problem:
@@ -98,67 +92,45 @@ class Lines:
                 yield from self._rows(self.parts[number], reader)
 
     def _rows(self, parts: Sequence[Slice], reader: EnvelopeReader) -> Batches:
-        told = record_of if self.is_records else message_of
+        of_line = record_of if self.is_records else message_of
         for found in batches(self.folder, parts):
-            yield self._batch([bronze_row(told(one.name, one.at, one.content, one.written_ns // 1_000_000), reader) for one in found])
-
-    def _batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-        arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), self.out, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.out)
+            rows = [bronze_row(of_line(one.name, one.at, one.content, one.written_ns // 1_000_000), reader) for one in found]
+            yield from record_batches(rows, self.out)
 
 
 def _record(line: bytes) -> Message:
+    """The message of a line.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match found := orjson.loads(line):
+        case {
+            "topic": str(topic),
+            "partition": int(partition),
+            "offset": int(offset),
+            "key": str() | None as key,
+            "value": str() | None as value,
+        } if 0 <= partition < 2**31 and 0 <= offset < 2**63:
+            headers, written_ms, topic_id = found.get("headers") or [], found.get("timestamp_ms"), found.get("topic_id", "")
+        case _:
+            raise ValueError(f"a line is an object of topic, partition, offset, key and value, not {shown(found)}")
+    if not isinstance(written_ms, int | None) or not isinstance(topic_id, str):
+        raise ValueError(f"timestamp_ms is a whole number, and topic_id text, not {shown((written_ms, topic_id))}")
     try:
-        found = as_object("line", orjson.loads(line))
-    except orjson.JSONDecodeError as problem:
-        raise ValueError(f"{line[:60]!r} is no JSON: {problem}") from problem
-    pairs = _headers(found.get("headers"))
+        pairs = [(str(name), None if content is None else content.encode()) for name, content in headers]
+    except (AttributeError, TypeError, ValueError) as problem:
+        raise ValueError(f"headers are pairs of a name and a text, not {shown(headers)}") from problem
     record = Record(
-        topic=_part(found, "topic", str),
-        topic_id=_part(found, "topic_id", str, ""),
-        partition=_number(found, "partition", 31),
-        offset=_number(found, "offset", 63),
-        key=_bytes(found, "key"),
-        value=_bytes(found, "value"),
+        topic=topic,
+        topic_id=topic_id,
+        partition=partition,
+        offset=offset,
+        key=None if key is None else key.encode(),
+        value=None if value is None else value.encode(),
         headers={name: content for name, content in pairs if content is not None},
     )
-    return Message(record=record, headers=pairs, timestamp_ms=_part(found, "timestamp_ms", int, None))
-
-
-def _part(found: Mapping[str, Any], name: str, kind: type, default: Any = ...) -> Any:
-    value = found.get(name, default)
-    if value is default or (value is None and default is None):
-        if default is ...:
-            raise ValueError(f"{name} is not there; a line holds {', '.join(('topic', 'partition', 'offset', 'key', 'value'))}")
-        return default
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{name}: it is {'text' if kind is str else 'a whole number'}, not {shown(value)}")
-    return value
-
-
-def _number(found: Mapping[str, Any], name: str, bits: int) -> int:
-    value = _part(found, name, int)
-    if not 0 <= value < 2**bits:
-        raise ValueError(f"{name}: it is a number of at most {bits} bits, not {shown(value)}")
-    return value
-
-
-def _bytes(found: Mapping[str, Any], name: str) -> bytes | None:
-    if name not in found:
-        raise ValueError(f"{name} is not there; a message without one has null")
-    text = _part(found, name, str, None)
-    return None if text is None else text.encode()
-
-
-def _headers(found: Any) -> list[tuple[str, bytes | None]]:
-    if found is None:
-        return []
-    pairs = found if isinstance(found, list) else None
-    if pairs is None or not all(isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
-        raise ValueError(f"headers: they are pairs of a name and a text, not {shown(found)}")
-    if not all(isinstance(content, str | None) for _, content in pairs):
-        raise ValueError(f"headers: they are pairs of a name and a text, not {shown(found)}")
-    return [(name, None if content is None else content.encode()) for name, content in pairs]
+    return Message(record=record, headers=pairs, timestamp_ms=written_ms)
 
 
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
@@ -186,7 +158,7 @@ def bronze_schema() -> StructType:
 
 
 def _rows(spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
-    """The messages between two places; None where there is none."""
+    """The messages between two checkpoints; None where there is none."""
     match job.source:
         case JsonLines():
             return _of_files(spark, job, job.source, file_offsets(start), file_offsets(end))

@@ -93,7 +93,7 @@ class Reading:
 
     `names` are the table's names of columns that have others in the database; it `takes` some of them.
     `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones` says that a key without a value
-    is a deletion, as nothing else tells it.
+    is a deletion, as nothing else reports it.
     """
 
     out: pa.Schema
@@ -108,12 +108,12 @@ class Reading:
         """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change, or one that says what else it is."""
         reader, schemas = self.reader(), dict[int, _Schema]()
         for batch in batches:
-            told: list[tuple[Any, ...]] = []
+            rows: list[tuple[Any, ...]] = []
             for message in batch.select(list(MESSAGE)).to_pylist():
-                told += self._told(reader, message, schemas)
-            yield from record_batches(told, self.out)
+                rows += self._rows(reader, message, schemas)
+            yield from record_batches(rows, self.out)
 
-    def _told(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
+    def _rows(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
         match reading := reader.read(record):
@@ -129,12 +129,12 @@ class Reading:
                     return [_unreadable(message, f"value: it has no form in a table: {problem}")]
                 shown: list[tuple[str | None, str | None]] = [(None, None)] * len(rows)
                 if rows and not schema.is_shown:
-                    shown[0], schema.is_shown = (schema.told.types_text, schema.told.defaults_text), True
-                return [(*row, schema.told.name, *texts, *at, None, None) for row, texts in zip(rows, shown, strict=True)]
+                    shown[0], schema.is_shown = (schema.taken.types_text, schema.taken.defaults_text), True
+                return [(*row, schema.taken.name, *texts, *at, None, None) for row, texts in zip(rows, shown, strict=True)]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
-                told = NOTHING if deletion is None else change_row(deletion)
-                return [(None if deletion else ChangeOutcome.CONTROL.value, *told, *NO_SCHEMA, *at, None, None)]
+                row = NOTHING if deletion is None else change_row(deletion)
+                return [(None if deletion else ChangeOutcome.CONTROL.value, *row, *NO_SCHEMA, *at, None, None)]
             case Beat(server, ts_ms):
                 return [
                     (
@@ -156,9 +156,9 @@ class Reading:
         spelled = spelled_as(self.names, {name: name for name in types})
         named = {name: self.names.get(there, there) for there, name in spelled.items()}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
-        told = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
+        taken = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
         names = None if columns == types else named
-        return _Schema(types=types, columns=columns, names=names, told=told, doubled=doubled(columns))
+        return _Schema(types=types, columns=columns, names=names, taken=taken, doubled=doubled(columns))
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its outcome, where that is known at once."""
@@ -187,7 +187,7 @@ class _Schema:
     types: Mapping[str, str]
     columns: Mapping[str, str]
     names: Mapping[str, str] | None  # None where all columns are taken under their own names
-    told: Schema
+    taken: Schema
     doubled: tuple[str, ...]  # two of its columns that Spark takes for one
     is_shown: bool = False
 
@@ -245,8 +245,8 @@ class TargetRows:
                 hidden, span = row[HIDDEN], row_span(row) if START_SEQ in row else None
                 source = "" if hidden is None else orjson.loads(hidden)["source"]
                 role = Role.CLOSED if hidden is None else Role.TARGET
-                told = StateRow(role.value, text, source, hidden or "", columns=row_text(values), span=span)
-                found.append((self.groups.get(text, text), *told, False, None, None, None))
+                state_row = StateRow(role.value, text, source, hidden or "", columns=row_text(values), span=span)
+                found.append((self.groups.get(text, text), *state_row, False, None, None, None))
             yield from record_batches(found, self.out)
 
 
@@ -283,7 +283,7 @@ class AsText:
 class Merging:
     """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
 
-    A row has the defaults of columns that were added while it was there and not told of. A table holds histories where they
+    A row has the defaults of columns that were added while it existed. A table holds histories where they
     are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before `complete_ms` were complete before the
     execution; None counts no late changes.
     """
@@ -313,7 +313,7 @@ class Merging:
     ) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
         known: dict[Key, Known] = {}
-        told: dict[int, tuple[Any, ...]] = {}
+        rows_by_change: dict[int, tuple[Any, ...]] = {}
         changes: list[Change] = []
         targets: dict[str, list[StateRow]] = {}
         for text, of_key in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
@@ -322,7 +322,7 @@ class Merging:
                 one = StateRow(*row[:size])
                 if row[size]:
                     changes.append(change_of(one))
-                    told[id(changes[-1])] = row
+                    rows_by_change[id(changes[-1])] = row
                     continue
                 if one.role != Role.CLOSED.value:
                     before.append(one)
@@ -335,12 +335,12 @@ class Merging:
             counts[What.OUTCOME, outcome] += count
         counts[What.REFUSALS, None] += len(step.refused)
         for refused in step.refused:
-            row = told[id(refused.change)]
+            row = rows_by_change[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
         histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
 
         def as_it_came(change: Change) -> StateRow:
-            return StateRow(*told[id(change)][:size])
+            return StateRow(*rows_by_change[id(change)][:size])
 
         has_changed = False
         for one in step.keys:
@@ -391,10 +391,10 @@ class Merging:
                 self._columns({**given, **one.columns}, types),
                 row_state_text(step.row_state, step.source) if one.is_open else None,
             )
-            told = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
+            now_span = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
-            is_same = row is not None and span == told and (row.order or None) == now
-            yield need_of(before, after, is_same) or Need.NOTHING, {**after, HIDDEN: now, **span_columns(told)}
+            is_same = row is not None and span == now_span and (row.order or None) == now
+            yield need_of(before, after, is_same) or Need.NOTHING, {**after, HIDDEN: now, **span_columns(now_span)}
         for start in old:
             yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
 
@@ -420,7 +420,7 @@ def row_span(row: Mapping[str, Any]) -> str:
 
 
 def deleted_at(ended: Ended | None) -> datetime | None:
-    """When the database deleted a row; the beginning of 1970 where its message tells no time."""
+    """When the database deleted a row; the beginning of 1970 where its message has no time."""
     return None if ended is None else EPOCH + timedelta(milliseconds=ended.at or 0)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import Change, Operation, Order, Position
@@ -18,7 +18,7 @@ from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
 from lakechime_dagster.cdc.job import CDCJob
 from lakechime_dagster.cdc.merge import BEFORE_ALL
 from lakechime_dagster.cdc.record import key_text
-from lakechime_dagster.cdc.schema import Evolution, spellings, widened
+from lakechime_dagster.cdc.schema import Evolution, spellings
 from lakechime_dagster.cdc.spark_changes import MESSAGE, PARSED_DDL, SCHEMA_DDL, STATE_DDL, Reading, Respelled, What
 from lakechime_dagster.cdc.spark_remembered import STATE_COLUMNS, Seen, columns_in, place_row, seen_before
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
@@ -48,7 +48,7 @@ from lakechime_dagster.triggers.consumers import HOUR_MS, Committed
 
 Line = tuple[str, str, int]  # a source in a partition of a topic
 Checkpoint = tuple[int, int]  # an offset, and which of several changes of its message
-PART_DDL = "`part` string, `told` string"  # what a look at some rows found: its kind, and JSON
+PART_DDL = "`part` string, `json` string"  # of some rows: a kind of finding, and its JSON
 LOOKED_DDL = f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}"
 INCREMENTAL = "incremental"  # the mark of a row that was read beside the log: its time is the connector's
 WITH_ORDER = (Role.CHANGE.value, Role.TRUNCATION.value)
@@ -79,17 +79,17 @@ class Came:
 
 @dataclass(frozen=True)
 class Looked:
-    """What all of them told."""
+    """What all of them have."""
 
     seen: Seen
     lines: Mapping[Line, Came]
 
 
-def looked(told: Rows, before: Seen) -> Looked:
+def looked(rows: Rows, before: Seen) -> Looked:
     """One look at the rows of `PARSED_DDL`, given what was remembered."""
-    rows = told.shaped(LOOKED_DDL, values={"columns": None})
+    rows = rows.shaped(LOOKED_DDL, values={"columns": None})
     found = rows.on_batches(Look(arrow_of(PART_DDL), before.offsets), PART_DDL, keep=False)
-    return looked_at(found.tuples("part", "told"), before)
+    return looked_at(found.tuples("part", "json"), before)
 
 
 def looked_at(found: Iterable[tuple[str, str]], before: Seen) -> Looked:
@@ -143,7 +143,7 @@ def _came(runs: Sequence[Run], place: Position) -> Came:
 
 @dataclass(frozen=True)
 class Look:
-    """What some rows told (`PART_DDL`); `offsets` are those up to which each line was known."""
+    """The findings of some rows (`PART_DDL`); `offsets` are those up to which each line was known."""
 
     out: pa.Schema
     offsets: Mapping[Line, int]
@@ -203,28 +203,28 @@ Message = tuple[str, int, int]  # topic id, partition and offset
 
 @dataclass(frozen=True, kw_only=True)
 class Ordered:
-    """The changes of a step in their epochs, what they tell, and what is to be remembered of how far these have come."""
+    """The changes of a step in their epochs, what they report, and what is to be remembered of how far these have come."""
 
-    told: Rows
+    rows: Rows
     seen: Seen
     places: tuple[StateRow, ...]
 
 
-def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, before: Seen) -> Ordered:
+def in_epochs(spark: SparkSession, name: str, rows: Rows, bronze: DataFrame, before: Seen) -> Ordered:
     """The changes of a step, each in its epoch; what was delivered again is counted and goes no further.
 
     Args:
         spark: The session.
         name: The table, for errors.
-        told: The rows of `PARSED_DDL`, which are kept.
+        rows: The rows of `PARSED_DDL`, which are kept.
         bronze: The bronze table up to the end of the step.
         before: What was remembered, how far the epochs of each source had come among it.
 
     Raises:
-        ConsumerBlockedError: positions of a source begin anew, and nobody has said that they may.
+        ConsumerBlockedError: positions of a source restart, and nobody has confirmed that.
     """
-    look = looked(told, before)
-    changes = _changes(told, {line for line, came in look.lines.items() if came.may_go_back})
+    look = looked(rows, before)
+    changes = _changes(rows, {line for line, came in look.lines.items() if came.may_go_back})
     odd = {line for line, of_line in changes.items() if _goes_back(line, of_line, before)}
     after = dict(before.epochs)
     for line, came in look.lines.items():
@@ -235,9 +235,9 @@ def in_epochs(spark: SparkSession, name: str, told: Rows, bronze: DataFrame, bef
         after[source] = assignment.epochs
     renumbering = _renumbering(after, assignments)
     if renumbering.changes_any:
-        told = told.on_batches(renumbering, PARSED_DDL)
-        look = Looked(looked(told, before).seen, look.lines)
-    return Ordered(told=told, seen=look.seen, places=tuple(_places(before, after, look.lines)))
+        rows = rows.on_batches(renumbering, PARSED_DDL)
+        look = Looked(looked(rows, before).seen, look.lines)
+    return Ordered(rows=rows, seen=look.seen, places=tuple(_places(before, after, look.lines)))
 
 
 def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
@@ -247,11 +247,11 @@ def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
     return Epochs(opened=epochs.opened, places={**epochs.places, partition: (epoch, max(place, newest))})
 
 
-def _changes(told: Rows, lines: set[Line]) -> dict[Line, list[Change]]:
+def _changes(rows: Rows, lines: set[Line]) -> dict[Line, list[Change]]:
     """The changes of these lines that have a position, in their order and without their columns."""
     found: dict[Line, list[Change]] = {}
     if lines:
-        rows = told.shaped(STATE_DDL, values={"columns": None, "omitted": None})
+        rows = rows.shaped(STATE_DDL, values={"columns": None, "omitted": None})
         for row in rows.on_batches(OfLines(arrow_of(STATE_DDL), frozenset(lines)), STATE_DDL, keep=False).tuples(*StateRow._fields):
             change = change_of(StateRow(*row))
             found.setdefault((change.source, change.order.topic, change.order.partition), []).append(change)
@@ -349,7 +349,7 @@ def _evidence(name: str, source: str, first: Change, epochs: Epochs, changes: Se
     newest = max([one.position for one in earlier] + [epochs.places.get(line, (0, ()))[1]])
     return (
         f"{name}: in partition {order.partition} of {order.topic} the position of {source} goes back from {list(newest)} to "
-        f"{list(order.position)} at offset {order.offset}, and it was not there before: its log began anew, or another server writes it. "
+        f"{list(order.position)} at offset {order.offset}, and it was not there before: its log restarted, or another server writes it. "
         f"Take a whole new snapshot, or say that what follows is newer: `lakechime cdc epoch {name}`"
     )
 
@@ -418,37 +418,19 @@ def _line(source: str, partition: tuple[str, int]) -> Line:
 
 
 def remembered_schemas(state: DataFrame) -> list[TableSchema]:
-    """What rows of a table of what is remembered tell of the columns of the database's tables."""
+    """The columns of the database's tables in a table of state."""
     rows = state.where(F.col("role") == Role.SCHEMA.value).select(*STATE_COLUMNS).collect()
     return [TableSchema.of_row(StateRow(*row)) for row in rows]
 
 
 BAD = ("topic", "partition", "offset", "key", "message", REASON)
-FITS_NOT = "its columns are of types that the table cannot hold: "
 
 
-def is_conflicting(seen: Seen, evolution: Evolution) -> Column:
-    """Whether a change is of a schema of which the table cannot hold a column."""
-    names = [
-        schema.name for schema in seen.schemas if any(_conflicts(schema.types.get(one), one, evolution) for one in evolution.conflicts)
-    ]
-    return F.coalesce(F.col("schema").isin(names) & F.col("columns").isNotNull(), F.lit(False))
-
-
-def _conflicts(ddl: str | None, name: str, evolution: Evolution) -> bool:
-    holds = evolution.columns.get(name)
-    return ddl is not None and (holds is None or widened(holds, ddl) != holds)
-
-
-def bad_rows(told: DataFrame, conflicting: DataFrame | None, found: DataFrame) -> DataFrame:
-    """What is quarantined, with its place and the reason (`BAD`)."""
-    unreadable = told.where(F.col("outcome") == ChangeOutcome.QUARANTINED.value).withColumn(REASON, F.col("reason")).select(*BAD)
-    refused = found.where(F.col("what") == What.REFUSED).withColumn("message", F.col("columns"))
-    bad = unreadable.unionByName(refused.withColumn(REASON, F.col("reason")).select(*BAD))
-    if conflicting is None:
-        return bad
-    why = F.concat(F.lit(FITS_NOT), F.coalesce("types", "schema"))
-    return bad.unionByName(conflicting.withColumn("message", F.col("columns")).withColumn(REASON, why).select(*BAD))
+def bad_rows(parsed: DataFrame, merged: DataFrame) -> DataFrame:
+    """What is quarantined, with its coordinate and the reason (`BAD`)."""
+    unreadable = parsed.where(F.col("outcome") == ChangeOutcome.QUARANTINED.value).withColumn(REASON, F.col("reason")).select(*BAD)
+    refused = merged.where(F.col("what") == What.REFUSED).withColumn("message", F.col("columns"))
+    return unreadable.unionByName(refused.withColumn(REASON, F.col("reason")).select(*BAD))
 
 
 Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and their operation
@@ -460,16 +442,16 @@ class Parsed:
 
     Attributes:
         read: How they were read.
-        told: What they tell (`PARSED_DDL`), each change in its epoch.
+        rows: Their changes (`PARSED_DDL`), each change in its epoch.
         before: What was remembered before the step; None of a table that begins.
         seen: What of the messages concerns more than their own keys.
         known: The same of what was remembered.
-        has_more: The source held more than was read of it: what comes next may be older than what came, and belong to a snapshot that
+        has_more: The source held more than was read of it: what follows may be older, and belong to a snapshot that
             has ended.
     """
 
     read: RangeRead
-    told: Rows
+    rows: Rows
     before: Rows | None
     seen: Seen
     known: Seen
@@ -478,7 +460,7 @@ class Parsed:
     @property
     def is_new(self) -> bool:
         """Whether the table is made of these messages alone."""
-        return self.read.images is None
+        return self.read.changes is None
 
     @cached_property
     def ended(self) -> list[StateRow]:
@@ -502,7 +484,7 @@ class Parsed:
 
     @cached_property
     def concerns_all(self) -> bool:
-        """Whether rows may change of which no message tells."""
+        """Whether rows may change without a message."""
         return bool(self.seen.truncations or self.ended) or self.defaults.concern_others(Defaults.of(self.known.columns))
 
     def late_ends(self, complete_ms: int) -> list[int]:
@@ -526,14 +508,12 @@ class Merge:
         counted: How many of them there are of each kind (`What.COUNTS`).
         evolution: What becomes of the table's columns.
         groups: Of each key that continues another one, or is continued, the group that is merged together.
-        conflicting: The changes whose columns the table cannot hold, which were not merged; None where there are none.
     """
 
     found: Rows
     counted: Counted
     evolution: Evolution
     groups: Mapping[str, str]
-    conflicting: DataFrame | None
 
     def rows(self, *needs: str) -> int:
         """How many rows of the table need one of these."""
@@ -603,17 +583,17 @@ class Parsing:
         """The messages of a range; names of columns that differ from those of the table in case alone are the table's.
 
         Raises:
-            ConsumerBlockedError: positions begin anew.
+            ConsumerBlockedError: positions restart.
         """
-        before = None if read.images is None else self._state_before()
+        before = None if read.changes is None else self._state_before()
         known = Seen() if before is None else seen_before(before)
-        messages = read.end if read.images is None else read.images.where(F.col(CHANGE) == 1)
+        messages = read.end if read.changes is None else read.changes.where(F.col(CHANGE) == 1)
         tables = self._tables(known) if self.job.format.is_typed_elsewhere else []
         apart = spread(messages.select(*MESSAGE), read) if self.compute is self.compute.workers else messages.select(*MESSAGE)
-        told = self._told(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
-        ordered = in_epochs(self.spark, self.job.name, told, read.end, known)
+        rows = self._rows(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
+        ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
         names = spellings([*columns, *self.job.merge.named], ordered.seen.columns_met())
-        found, rows = ordered.seen, ordered.told
+        found, rows = ordered.seen, ordered.rows
         if names:
             schemas = {one.name: one.spelled(names).name for one in found.schemas}
             found, rows = found.spelled(names), rows.on_batches(Respelled(arrow_of(PARSED_DDL), names, schemas), PARSED_DDL)
@@ -638,7 +618,7 @@ class Parsing:
         earlier = remembered_schemas(pinned(self.spark, self.state.location, self.state.log.version)) if is_rebuilt else []
         return [*earlier, *([] if self.job.reading is None else [self.job.reading])]
 
-    def _told(self, rows: DataFrame, tables: Sequence[TableSchema]) -> Rows:
+    def _rows(self, rows: DataFrame, tables: Sequence[TableSchema]) -> Rows:
         merge, envelope = self.job.merge, self.job.format.envelope
         messages = replace(self.job.format, tables=tuple(tables)) if self.job.format.is_typed_elsewhere else self.job.format
         reading = Reading(

@@ -23,7 +23,7 @@ from lakechime_dagster.cdc.spark_changes import (
     shared_columns,
     table_columns,
 )
-from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, is_conflicting, known_until
+from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, known_until
 from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, Role
@@ -75,7 +75,7 @@ def write_rows(
 ) -> Committed | None:
     """Bring the table of these columns to the merged rows, and say whose commit the step holds; None where it holds all already.
 
-    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are written anew: no reader
+    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are rewritten: no reader
     needs to know how Delta widens a column in place. Rows that are all new are appended: a merge would look for their keys again.
     """
     evolution = merged.evolution
@@ -141,7 +141,7 @@ def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadat
 
     Raises:
         ConsumerConflictError: the consumer has moved on.
-        ConsumerBlockedError: a person must decide: positions begin anew, or the columns changed in a way that is not declared.
+        ConsumerBlockedError: a person must decide: positions restart, or the columns changed in a way that is not declared.
         TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
@@ -222,7 +222,7 @@ class Step:
                 self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            parsed = self._parsing.parsed(read, () if read.images is None or self._table is None else self._table.columns)
+            parsed = self._parsing.parsed(read, () if read.changes is None or self._table is None else self._table.columns)
             self._complete_ms = self._complete_before(parsed)
             complete = self._complete(parsed, known_until(self.job, parsed))
             self.commit_metadata = self._with_watermark(complete)
@@ -283,23 +283,23 @@ class Step:
 
     def _is_few(self, read: RangeRead) -> bool:
         """Whether the log says that the messages are few."""
-        if read.images is None:
+        if read.changes is None:
             return self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version) <= self.job.few
         return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
 
     def _check_replacing(self, read: RangeRead) -> None:
-        """Hold the consumer where the table would be made anew, and nobody asked for that or knows that it can be."""
+        """Hold the consumer where the table would be rebuilt, and nobody asked for that or knows that it can be."""
         name, location = self.job.name, self.job.location
         if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
             raise ConsumerBlockedError(
-                f"{name}: the new messages of {self.job.bronze.table} cannot be told from those that were read ({read.verdict.value}: "
-                f"{read.note}); if it still holds all of them, `lakechime trigger seek {name} --to beginning` makes the table anew"
+                f"{name}: the new messages of {self.job.bronze.table} cannot be distinguished from others ({read.verdict.value}: "
+                f"{read.note}); if it still holds all of them, `lakechime trigger seek {name} --to beginning` rebuilds the table"
             )
-        if read.images is None and self._table is not None and HIDDEN not in self._table.columns:
+        if read.changes is None and self._table is not None and HIDDEN not in self._table.columns:
             raise ConsumerBlockedError(
-                f"{name}: there is a table at {location} that follows no database; move it away, or declare another location="
+                f"{name}: there is a table at {location} that replicates no database; move it away, or declare another location="
             )
-        if read.images is not None and self._table is not None:
+        if read.changes is not None and self._table is not None:
             self._check_kept(self._table.columns)
 
     def _check_kept(self, columns: Collection[str]) -> None:
@@ -309,7 +309,7 @@ class Step:
         if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
             raise ConsumerBlockedError(
                 f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
-                f"give this step up (`lakechime execution skip`) and make the table anew (`lakechime trigger seek {name} --to beginning`)"
+                f"give this execution up (`lakechime execution skip`) and rebuild it (`lakechime trigger seek {name} --to beginning`)"
             )
 
     def _evolution(self, parsed: Parsed) -> Evolution:
@@ -363,17 +363,14 @@ class Step:
     # Merging
 
     def _merge(self, parsed: Parsed) -> Merge:
-        evolution, good, conflicting = self._evolution(parsed), parsed.told, None
-        if evolution.conflicts:
-            told, is_bad = parsed.told.frame, is_conflicting(parsed.seen, evolution)
-            good, conflicting = self._compute.rows(told.where(~is_bad)), told.where(is_bad)
+        evolution = self._evolution(parsed)
         groups = components([*parsed.seen.links, *parsed.known.links])
-        found = self._merged(parsed, good, groups, evolution)
+        found = self._merged(parsed, groups, evolution)
         counted = _counted(found)
         ending = (Need.DELETE, Need.END, *([Need.UPDATE] if self.job.has_history else []))
         if self._complete_ms is not None and any(counted[What.ROWS, need] for need in ending):
             counted.update((What.LATE, str(hour)) for hour in parsed.late_ends(self._complete_ms))
-        return Merge(found, counted, evolution, groups, conflicting)
+        return Merge(found, counted, evolution, groups)
 
     def _merging(self, parsed: Parsed, evolution: Evolution) -> Merging:
         return Merging(
@@ -395,9 +392,9 @@ class Step:
         """All columns of the table."""
         return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
 
-    def _merged(self, parsed: Parsed, told: Rows, groups: Mapping[str, str], evolution: Evolution) -> Rows:
+    def _merged(self, parsed: Parsed, groups: Mapping[str, str], evolution: Evolution) -> Rows:
         """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
-        new = told.where({"role": [Role.CHANGE.value]})
+        new = parsed.rows.where({"role": [Role.CHANGE.value]})
         together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
         touched = None if parsed.concerns_all else self._touched(new, groups)
         if parsed.before is not None:
@@ -439,7 +436,7 @@ class Step:
     def _remember(self, parsed: Parsed, merge: Merge) -> Committed:
         """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
 
-        Now and then what need not be remembered any more is forgotten, though not while the source holds more, whose times nobody knows.
+        Now and then what need not be remembered any more is forgotten, though not while the source holds more, whose times are unknown.
         """
         before, known = parsed.before, parsed.known
         rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(parsed.of_sources, STATE_DDL))
@@ -465,13 +462,13 @@ class Step:
 
     def _quarantine(self, parsed: Parsed, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
-        refused = merge.counted.get((What.REFUSALS, None), 0) + (merge.conflicting.count() if merge.conflicting is not None else 0)
+        refused = merge.counted.get((What.REFUSALS, None), 0)
         quarantined = parsed.seen.outcomes[ChangeOutcome.QUARANTINED.value] + refused
         if not quarantined:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
         table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.commit_metadata, bad_rows(parsed.told.frame, merge.conflicting, merge.found.frame))
+        quarantine(self.spark, table, self.commit_metadata, bad_rows(parsed.rows.frame, merge.found.frame))
         return quarantined
 
     def _result(self, read: RangeRead, held: Committed | None, merge: Merge, outcomes: Mapping[str, int]) -> TableResult:
@@ -492,7 +489,7 @@ class Step:
         return TableResult(
             outcome=outcome,
             committed=held,
-            replaced=read.images is None,
+            replaced=read.changes is None,
             counts=counts,
             sources=(_source(self.job, read),),
             events={name: n for name, n in outcomes.items() if n},
@@ -540,5 +537,4 @@ def _notes(evolution: Evolution) -> tuple[str, ...]:
     why = {name: f", as {why}" for name, why in evolution.texts.items()}
     notes += [f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten" for name, ddl in evolution.widened.items()]
     notes += [f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())]
-    notes += [f"column {name}: {why}" for name, why in evolution.conflicts.items()]
     return tuple(notes)

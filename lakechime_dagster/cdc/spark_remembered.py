@@ -79,7 +79,7 @@ class Seen:
         return replace(self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used)
 
     def columns_met(self) -> list[list[str]]:
-        """The columns of the step's schemas, those first of which the oldest change was told."""
+        """The columns of the step's schemas, those first that have the oldest change."""
         oldest: dict[str, Order] = {}
         for (_, name), order in self.used.items():
             oldest[name] = min(order, oldest.get(name, order))
@@ -88,9 +88,9 @@ class Seen:
     def ended(self, known: "Seen") -> list[StateRow]:
         """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
         _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))
-        told = {(row.source, row.order) for row in known.truncations}
+        before = {(row.source, row.order) for row in known.truncations}
         rows = [change_row(change, Role.TRUNCATION) for change in complete]
-        return [row for row in rows if (row.source, row.order) not in told]
+        return [row for row in rows if (row.source, row.order) not in before]
 
     def added_to(self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]) -> "Seen":
         """What was known, and of this step what is to be remembered."""
@@ -132,7 +132,7 @@ class Seen:
 
     @property
     def newest_ms(self) -> dict[str, int]:
-        """Of each source the newest time that it told of."""
+        """Of each source the newest time that it reported."""
         found: dict[str, int] = {}
         for row in self.places:
             if row.ts_ms is not None:
@@ -159,7 +159,7 @@ class Seen:
 
 
 def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int, newest_ms: int | None) -> StateRow:
-    """How far a partition has come, and the newest time that it told of."""
+    """How far a partition has come, and the newest time that it reported."""
     order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
     return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
 

@@ -154,7 +154,7 @@ class InWorkers:
 class Here:
     """In this process, where rows are few: Spark is asked for those that lie in tables, and for nothing more.
 
-    Nor does it keep plans: it would make each one anew that reads a table to which a step commits. Rows that turn out to be more
+    Nor does it keep plans: it would plan each one again that reads a table to which a step commits. Rows that turn out to be more
     than `MOST` are left to the workers.
     """
 
@@ -162,7 +162,7 @@ class Here:
 
     @property
     def confs(self) -> Mapping[str, str]:
-        """No stage is planned anew, and so is a job of its own, by how little the last one gave."""
+        """No stage is planned again as a job of its own, by how little the last one gave."""
         return {"spark.sql.adaptive.enabled": "false"}
 
     def rows(self, frame: DataFrame, *, are_few: bool = False) -> Rows:

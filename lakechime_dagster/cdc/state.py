@@ -49,7 +49,7 @@ class Snapshots:
         """With these changes too; and for each snapshot of which both ends are seen now the truncation that it means.
 
         A complete snapshot speaks for its whole source: a row that it does not hold was deleted before it. The truncation
-        stands below all rows of the snapshot and above all that came before it, at the time of the first one. It is told once.
+        stands below all rows of the snapshot and above all before it, at the time of the first one. It is reported once.
         """
         ends, complete = dict(self.ends), list[Change]()
         for change in changes:
@@ -135,7 +135,7 @@ def _assigned(epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Cha
 
 
 class Role(StrEnum):
-    """What a row tells.
+    """What a row of the state is.
 
     Attributes:
         TARGET: The table's own row of a key, with its history the open one; it is never remembered.
@@ -238,15 +238,15 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     for row in rows:
         by_role.setdefault(row.role, []).append(row)
     targets, bases, changes = (by_role.get(role, []) for role in (Role.TARGET, Role.BASE, Role.CHANGE))
-    told = [*bases, *changes, *targets]
-    if not told:
+    known_rows = [*bases, *changes, *targets]
+    if not known_rows:
         return None
     row = row_of(targets[0].columns or "{}") if targets else None
     base, waiting, span = RowState(), frozenset[str](), None
     for one in bases or ([] if changes else targets):
         _, base = row_state_of(one.order, row_of(one.columns or "{}"))
         waiting, span = frozenset(_names(one.omitted)), None if one.span is None else span_of(one.span)
-    return Known(source=told[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
+    return Known(source=known_rows[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
 
 
 def remembered(step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row) -> list[StateRow]:
@@ -263,9 +263,9 @@ def base_row(
     """What is known of a key."""
     values = {name: value for name, (_, value) in row_state.columns.items()}
     omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
-    told = None if span is None else span_text(span)
+    written_span = None if span is None else span_text(span)
     return StateRow(
-        role.value, key_text(key), source, row_state_text(row_state, source), columns=row_text(values), omitted=omitted, span=told
+        role.value, key_text(key), source, row_state_text(row_state, source), columns=row_text(values), omitted=omitted, span=written_span
     )
 
 
@@ -319,7 +319,7 @@ def opened_epochs(rows: Iterable[StateRow]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that changes are told with: the type of each, and the default of those that have a constant one."""
+    """The columns of changes: the type of each, and the default of those that have a constant one."""
 
     types: Mapping[str, str]
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -381,7 +381,7 @@ class Defaults:
         return cls(columns)
 
     def given(self, source: str, since: Order, until: Order = AFTER_ALL) -> dict[str, Any]:
-        """What a row got that was told of at an order, and was there up to another."""
+        """What a row got that was written at an order, and existed up to another."""
         added = self.columns.get(source, {}).items()
         return {name: one.value for name, one in added if one.has_default and since < one.since <= until}
 

@@ -83,7 +83,7 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _INFINITE = (-9223372036832400000, 9223372036825200000)  # what PostgreSQL's own driver says for infinity, in units of its own
-# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it follows the log; no date is there
+# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it streams the log; no date is there
 _INFINITE_DAYS = {-622191234: 1, -625821272: 0, -2147472692: 1, -2147472691: 0, 2**31 - 1: 1, -(2**31): 0}
 _INFINITE_TEXT = {
     "infinity": 1,
@@ -395,8 +395,8 @@ class Columns:
     Attributes:
         types: Of each column, in the order of the schema.
         ddl: The same in Spark's words.
-        defaults: The values of those that have a constant default, as far as a schema tells: of a time that each row gets by
-            itself it tells the beginning of 1970.
+        defaults: The values of those that have a constant default, as far as a schema has them: of a time that each row gets by
+            itself it has the beginning of 1970.
     """
 
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:

@@ -95,36 +95,36 @@ def span_of(text: str) -> Span:
 def row_state_text(row_state: RowState, source: str) -> str:
     """What is known of a key, but for the values of its columns: the source that feeds it, and the orders.
 
-    Of columns that the newest upsert carried, which most are, none is told. Those that it carried as null are named: a table
-    shows the same for one that nobody carried. Of a row that ended its end is told too, and its last deletion where there was
+    Of columns that the newest upsert carried, which most are, none is written. Those that it carried as null are named: a table
+    shows the same for one that nobody carried. Of a row that ended its end is written too, and its last deletion where there was
     one: each row of a table has such a text.
     """
     at = {name: order_text(order) for name, (order, _) in row_state.columns.items() if order != row_state.upserted}
     null = [name for name, (_, value) in row_state.columns.items() if value is None and name not in at]
     upserted = row_state.upserted and order_text(row_state.upserted)
-    told: dict[str, Any] = {"source": source, "at": upserted}
+    parts: dict[str, Any] = {"source": source, "at": upserted}
     if row_state.deleted != BEFORE_ALL:
-        told["deleted"] = order_text(row_state.deleted)
+        parts["deleted"] = order_text(row_state.deleted)
     if at:
-        told["columns"] = at
+        parts["columns"] = at
     if null:
-        told["null"] = null
+        parts["null"] = null
     if row_state.ended is not None:
-        told["ended"] = [order_text(row_state.ended.order), row_state.ended.at]
-    return orjson.dumps(told).decode()
+        parts["ended"] = [order_text(row_state.ended.order), row_state.ended.at]
+    return orjson.dumps(parts).decode()
 
 
 def row_state_of(text: str, columns: Mapping[str, Any]) -> tuple[str, RowState]:
     """The source that feeds a key, and what is known of it, given the values of its columns and null for what it does not know."""
-    told = orjson.loads(text)
-    upserted = None if told["at"] is None else order_of(told["at"])
-    deleted = order_of(told["deleted"]) if "deleted" in told else BEFORE_ALL
-    at, null = {name: order_of(order) for name, order in told.get("columns", {}).items()}, told.get("null", ())
+    parts = orjson.loads(text)
+    upserted = None if parts["at"] is None else order_of(parts["at"])
+    deleted = order_of(parts["deleted"]) if "deleted" in parts else BEFORE_ALL
+    at, null = {name: order_of(order) for name, order in parts.get("columns", {}).items()}, parts.get("null", ())
     if upserted is not None:
         at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in null)}
     known = {name: (order, columns[name]) for name, order in at.items()}
-    ended = None if (end := told.get("ended")) is None else Ended(order_of(end[0]), end[1])
-    return told["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
+    ended = None if (end := parts.get("ended")) is None else Ended(order_of(end[0]), end[1])
+    return parts["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
 
 
 def has_ended(text: str) -> bool:

@@ -33,8 +33,8 @@ from lakechime_dagster.cli.common import (
     subscription_declared,
     would,
 )
-from lakechime_dagster.errors import DeclarationError, InvalidValueError, LakeChimeError, NotFoundError, shown
-from lakechime_dagster.settings import Settings, in_project, load_settings
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.compare import Monitored
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.cdc.service import Epochs, Replica
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.cdc import CDCTable
-    from lakechime_dagster.tables.databases import Monitor, Snapshot
+    from lakechime_dagster.tables.databases import Monitor
     from lakechime_dagster.triggers.registry import ConsumerRow
 
 app = typer.Typer(name="cdc", help="CDC tables: show, check their setup, load, compare with the database and repair.")
@@ -389,11 +389,11 @@ def _source_url(given: str | None, table: "CDCTable", settings: Settings) -> str
             dialect_of(given)
         check_source_queries(settings)
         return given
-    if table.monitor is None:
+    if table.monitor is None or table.monitor.database is None:
         return None
     try:
         if settings.may_ask_sources:
-            return table.monitor.url(os.environ)
+            return table.monitor.database.address(os.environ)
         note(QUERIES_OFF)
     except InvalidValueError as error:
         note(f"the database is not queried: {error}")
@@ -403,7 +403,8 @@ def _source_url(given: str | None, table: "CDCTable", settings: Settings) -> str
 def _source_table(given: str | None, table: "CDCTable") -> str | None:
     if given is not None and [bool(part) for part in given.split(".")] != [True, True]:
         raise common.wrong("--source-table", f"{shown(given)} is no schema.table of the database, such as shop.orders")
-    return given or (table.monitor.table if table.monitor is not None else None)
+    declared = table.monitor.database if table.monitor is not None else None
+    return given or (declared.table if declared is not None else None)
 
 
 def _types(table: "CDCTable", url: str | None, source_table: str | None, settings: Settings, *, as_json: bool) -> None:
@@ -448,7 +449,7 @@ def _columns(table: "CDCTable", url: str | None, source_table: str | None) -> Ma
     schema, _, name = source_table.partition(".")
     with connected(url) as (connection, dialect):
         if dialect is Dialect.POSTGRES and isinstance(envelope, Canal | Maxwell):
-            raise common.wrong("--source-url", f"{type(envelope).__name__} follows MySQL and MariaDB, and this is PostgreSQL")
+            raise common.wrong("--source-url", f"{type(envelope).__name__} captures MySQL and MariaDB, and this is PostgreSQL")
         found = column_types(connection, schema, name)
     return {column: (kind, lake_type(dialect, kind)) for column, kind in found.items()}
 
@@ -520,10 +521,11 @@ def _monitor(platform: "Platform", table: "CDCTable", within: float | None = Non
 
 
 def _compared(platform: "Platform", table: "CDCTable", monitor: "Monitor") -> "Monitored":
-    from lakechime_dagster.cdc.spark_compare import compared_table, monitored, opened_driver
+    from lakechime_dagster.cdc.service import Replica
+    from lakechime_dagster.cdc.spark_compare import monitored, opened_driver
 
     with opened_driver(platform, note) as driver:
-        return monitored(driver.spark, compared_table(platform, table), monitor)
+        return monitored(driver.spark, Replica(platform, table).tables, monitor)
 
 
 def _repair(platform: "Platform", table: "CDCTable", monitor: "Monitor", given: list[str], *, dry_run: bool, as_json: bool) -> bool:
@@ -542,8 +544,8 @@ def _repair(platform: "Platform", table: "CDCTable", monitor: "Monitor", given: 
     done = repair_declared(platform, table, monitor, keys, dry_run=dry_run) if keys else None
     if as_json:
         appended = {of: [*map(key_shown, getattr(done, of))] if done else [] for of in ("rows", "deletions")}
-        cut, version = (done.cut, done.version) if done else (None, None)
-        print_json({"table": table.name, "cut": cut, **appended, "twice": twice, "version": version, "dry_run": dry_run})
+        snapshot, version = (done.snapshot, done.version) if done else (None, None)
+        print_json({"table": table.name, "snapshot": snapshot, **appended, "twice": twice, "version": version, "dry_run": dry_run})
         return not twice
     _print_repaired(table, done, dry_run)
     for key in twice:
@@ -558,13 +560,13 @@ def _print_repaired(table: "CDCTable", done: "Repaired | None", dry_run: bool) -
         return
     rows, gone = count(len(done.rows), "row"), count(len(done.deletions), "deletion")
     where = f"version {done.version} of {table.bronze.name}" if done.version is not None else table.bronze.name
-    say(f"{rows} and {gone} {'would be' if dry_run else 'were'} appended to {where}, as the database has them at {done.cut}")
+    say(f"{rows} and {gone} {'would be' if dry_run else 'were'} appended to {where}, as the database has them at {done.snapshot}")
 
 
 def _print_found(found: "Monitored") -> None:
     from lakechime_dagster.cdc.compare import key_shown
 
-    say(f"{found.table} at version {found.version}, and the database at {found.cut}: {found.lake_rows:,} and {found.source_rows:,} rows")
+    say(f"{found.table} at version {found.version}, the database at {found.snapshot}: {found.lake_rows:,} and {found.source_rows:,} rows")
     rows = [[key_shown(key), fault.value] for key, fault in list(found.faults.items())[:MOST_KEYS]]
     print_table(["key", "is"], rows, empty="no row differs")
     if len(found.faults) > MOST_KEYS:
@@ -610,7 +612,6 @@ def _counted_document(name: str, found: "Counted") -> Document:
         {
             "source": one.source,
             "transaction": one.end.transaction,
-            "position": list(one.position),
             "expected": one.expected,
             "found": one.found,
             "sure": one.is_sure,
@@ -625,29 +626,30 @@ def _counted_document(name: str, found: "Counted") -> Document:
 @app.command()
 def load(
     name: Name,
-    chunk: Annotated[int, typer.Option("--chunk", min=1, max=MOST_ROWS, metavar="ROWS", help="So many rows at once.")] = 10_000,
-    from_: Annotated[
-        Path | None, typer.Option("--from", metavar="PATH", help="A dump, as Parquet or JSON lines; else the declared history's.")
-    ] = None,
+    path: Annotated[Path, typer.Option("--from", metavar="PATH", help="The dump: Parquet or JSON lines.")],
     as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="POSITION", help="The position of the database's log at which the dump was made.")
-    ] = None,
+        str, typer.Option("--as-of", metavar="POSITION", help="The position of the database's log at which the dump was made.")
+    ],
+    chunk: Annotated[int, typer.Option("--chunk", min=1, max=MOST_ROWS, metavar="ROWS", help="So many rows at once.")] = 10_000,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Load the rows of a dump into the bronze table, from which the table's runs merge them.
 
-    For a connector that took no snapshot. The dump is the declared `history`, or the one that is given. No consumer stops.
+    For a connector that took no snapshot. A dump is a file, or a folder, of Parquet or of JSON lines. No consumer stops.
     """
+    from lakechime_dagster.cdc.change import stated_position
     from lakechime_dagster.cdc.compare import key_shown
-    from lakechime_dagster.cdc.load_service import history_loaded
+    from lakechime_dagster.cdc.load_service import load_dump
 
+    with common.reading("--as-of"):
+        stated = stated_position(as_of)
     is_done = yes and not dry_run
     platform = open_platform(dry_run=not is_done)
     table = _table(name, platform.settings)
     chunks: list[Chunk] = []
-    for one in history_loaded(platform, table, *_history(table, from_, as_of), chunk, dry_run=not is_done):
+    for one in load_dump(platform, table, path.expanduser().absolute(), stated, chunk, dry_run=not is_done):
         chunks.append(one)
         if is_done:
             note(f"{count(one.total, 'row')} loaded, the last of them {key_shown(one.last)}")
@@ -657,25 +659,8 @@ def load(
     planned = f"{count(last.rows, 'row')}, the last of them {key_shown(last.last)}, would be loaded into {bronze}"
     if not (is_done or dry_run):
         raise LakeChimeError(f"{planned}; nothing was done: add --yes to do it")
-    loaded = [{"cut": one.cut, "rows": one.rows, "last": key_shown(one.last), "version": one.version} for one in chunks]
+    loaded = [{"snapshot": one.snapshot, "rows": one.rows, "last": key_shown(one.last), "version": one.version} for one in chunks]
     compares = "" if table.monitor is None else f", and `lakechime cdc compare {table.name}` compares"
     done = f"{count(last.total, 'row')} loaded into {bronze} in {count(len(chunks), 'chunk')}; its consumer merges them{compares}"
     document = {"table": table.name, "rows": last.total, "chunks": loaded, "dry_run": dry_run}
     answer(as_json, document, done if is_done else planned)
-
-
-def _history(table: "CDCTable", path: Path | None, as_of: str | None) -> "tuple[Snapshot, Path]":
-    """The dump to load and its location: the one that is given, from the current folder, else the declared one."""
-    from lakechime_dagster.tables.databases import Snapshot
-
-    if (path is None) != (as_of is None):
-        raise common.wrong("--from", "a dump needs the position at which it was made; give --from and --as-of")
-    if path is None or as_of is None:
-        if table.merge.history is None:
-            remedy = "give --from and --as-of, declare CDCMerge(…, history=Snapshot(…)), or let the connector take an incremental snapshot"
-            raise LakeChimeError(f"{table.name} declares no dump; {remedy}")
-        return table.merge.history, in_project(table.merge.history.path)
-    try:
-        return Snapshot(str(path), as_of=as_of), path.expanduser().absolute()
-    except DeclarationError as error:
-        raise common.wrong({"path": "--from", "as_of": "--as-of"}[error.field], error.remedy) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
-from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.databases import Database, Debezium, Monitor
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.events import EventGroup, EventStream, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
@@ -91,19 +91,19 @@ def kafka_address(environment: Mapping[str, str]) -> str | None:
     return value
 
 
-def followed_tables(kafka: str) -> list[CDCTable | LakeTable]:
+def cdc_tables(kafka: str) -> list[CDCTable | LakeTable]:
     """The tables of the branch, whose messages are in topics of this broker."""
-    return [*(_followed(name, kafka) for name in ABOUT), late_passengers()]
+    return [*(_cdc_table(name, kafka) for name in ABOUT), late_passengers()]
 
 
-def _followed(name: str, kafka: str) -> CDCTable:
+def _cdc_table(name: str, kafka: str) -> CDCTable:
     key, description = ABOUT[name]
     return cdc_table(
         f"cdc.{name}",
         source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka, every=every(minutes=1)),
         envelope=Debezium(),
         merge=CDCMerge(keys=(key,)),
-        monitor=Monitor(database=f"${READER_URL}", table=f"{DATABASE}.{name}", every=every(minutes=10), within=MINUTES_BEHIND),
+        monitor=Monitor(database=Database(f"${READER_URL}", f"{DATABASE}.{name}"), every=every(minutes=10), within=MINUTES_BEHIND),
         asset=Asset(owner="team:sales", description=description),
     )
 
@@ -222,11 +222,11 @@ computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_s
 
 
 def flights_lake(kafka: str | None, airport: Path = Path(FOLDER)) -> Lake:
-    """The lake; with the address of a Kafka broker it has the branch that follows a database too.
+    """The lake; with the address of a Kafka broker it has the branch that replicates a database too.
 
     `airport` is the folder in which the airports' events come.
     """
-    branches = [*announced_tables(airport), *(followed_tables(kafka) if kafka else ())]
+    branches = [*announced_tables(airport), *(cdc_tables(kafka) if kafka else ())]
     return Lake("flights", [flights, weather, *computed, *branches])
 
 

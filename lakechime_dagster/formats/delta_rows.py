@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import TableAbsentError, TableUnreadableError
@@ -17,6 +17,7 @@ from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 TABLE = "t"
+DIALECT = "postgres"  # which DataFusion speaks
 _SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # what Spark calls Delta's types otherwise
 _ARROW = {
     "bigint": "Int64",
@@ -46,23 +47,23 @@ class DeltaRows:
         kinds = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
         return {name: _SPARK.get(kind, kind) for name, kind in kinds.items()}
 
-    def count(self, *where: exp.Condition) -> int:
+    def count(self, *where: exp.Condition | str, **values: str | int) -> int:
         """How many rows there are."""
-        found = self.query(exp.select(exp.Count(this=exp.Star()).as_("n")).from_(TABLE).where(*where))
+        found = self.query(exp.select(exp.Count(this=exp.Star()).as_("n")).from_(TABLE).where(*where, dialect=DIALECT), **values)
         return found[0]["n"] if found else 0
 
     def select(
-        self, *columns: str, where: tuple[exp.Condition, ...] = (), newest: tuple[str, ...] = (), limit: int | None = None
+        self, *columns: str, where: tuple[exp.Condition | str, ...] = (), newest: tuple[str, ...] = (), limit: int | None = None
     ) -> list[dict[str, Any]]:
         """Rows with these columns, or all; by these columns from the greatest down, at most so many."""
         query = exp.select(*map(column, columns)) if columns else exp.select("*")
-        query = query.from_(TABLE).where(*where)
+        query = query.from_(TABLE).where(*where, dialect=DIALECT)
         for name in newest:
             query = query.order_by(exp.Ordered(this=column(name), desc=True))
         return self.query(query if limit is None else query.limit(limit))
 
-    def query(self, query: exp.Select) -> list[dict[str, Any]]:
-        """The rows of a query, which names the table `t`.
+    def query(self, query: exp.Expression | str, **values: str | int) -> list[dict[str, Any]]:
+        """The rows of a query, which names the table `t`; `:name` in it stands for a value.
 
         Raises:
             TableUnreadableError: the table, or one of the columns, cannot be read.
@@ -70,8 +71,10 @@ class DeltaRows:
         table = self.log.state()
         if table is None:
             return []
+        parsed = parse_one(query, read=DIALECT) if isinstance(query, str) else query
+        sql = exp.replace_placeholders(parsed, **values).sql(DIALECT)
         try:
-            return pa.table(QueryBuilder().register(TABLE, table).execute(query.sql("postgres"))).to_pylist()
+            return pa.table(QueryBuilder().register(TABLE, table).execute(sql)).to_pylist()
         except (DeltaError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise TableUnreadableError(f"{self.log.table} at {self.log.shown_location} cannot be read: {reason}") from error

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Envelope, Maxwell, Monitor, Snapshot
+from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Envelope, Maxwell, Monitor
 from lakechime_dagster.tables.names import MAX_TARGET_NAME, checked_columns, checked_table_name, folded, spelled_as, why_refused
 from lakechime_dagster.tables.options import Asset, Storage, checked_asset, checked_storage, column_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, MessageSource, MessageTable, shard_columns
@@ -52,7 +52,6 @@ class CDCMerge:
         max_continuous_empty_commits: An execution that changes no row makes no commit. For readers that take the
             watermark from the table's log: after this many in a row, one makes an empty commit. 0 lets each commit;
             None is no limit.
-        history: A dump of the database's table, whose rows `lakechime cdc load` merges.
     """
 
     keys: tuple[str, ...]
@@ -68,7 +67,6 @@ class CDCMerge:
     allowed_lateness: dt.timedelta = dt.timedelta(days=1)
     max_transaction: dt.timedelta | None = None
     max_continuous_empty_commits: int | None = None
-    history: Snapshot | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", checked_columns("CDCMerge", "keys", self.keys))
@@ -102,8 +100,6 @@ class CDCMerge:
         if empty is not None and (type(empty) is not int or empty < 0):
             problem = f"{shown(empty)} is no number of executions, 0 or more; leave it out to commit only what changes rows"
             raise DeclarationError("CDCMerge", "max_continuous_empty_commits", problem)
-        if self.history is not None and not isinstance(self.history, Snapshot):
-            raise DeclarationError("CDCMerge", "history", f"{shown(self.history)} is no Snapshot(path, as_of=…)")
 
     def _check_lists(self, listed: str, excepted: str) -> None:
         """Check two lists of columns, of which one at most is given."""
@@ -157,29 +153,27 @@ def _deletes(value: object) -> Deletes:
 class Drift(StrEnum):
     """Policies for columns of a change that differ from the table's, named as in Flink CDC.
 
-    | what is found | EXCEPTION | EVOLVE | LENIENT | IGNORE |
-    |---|---|---|---|---|
-    | a new column | refused | added | added | left out |
-    | values of a wider type | refused | widened | widened | the column stays; rows that do not fit are quarantined |
-    | values that no other type holds with those before | refused | refused | the column becomes text | as of a wider type |
-    | a column that is missing | refused | stays, null in new rows | as EVOLVE | as EVOLVE |
+    | what is found | EXCEPTION | EVOLVE | LENIENT |
+    |---|---|---|---|
+    | a new column | refused | added | added |
+    | values of a wider type | refused | widened | widened |
+    | values that no other type holds with those before | refused | refused | the column becomes text |
+    | a column that is missing | refused | stays, null in new rows | stays, null in new rows |
 
     A renamed column is a new one and a missing one. A refused change blocks the consumer and changes nothing. No policy
-    drops a column: messages do not distinguish a dropped column from one that did not exist yet. Quarantined rows are
-    read again when the declaration changes. A new table gets all columns by any policy. A column of the key never
-    becomes text, because values of several types may have the same one.
+    drops a column: messages do not distinguish a dropped column from one that did not exist yet. To keep new columns out of the table,
+    list its columns (`CDCMerge.column_list`). A new table gets all columns by any policy. A column of the key never becomes text,
+    because values of several types may have the same one.
 
-    With EVOLVE and LENIENT the rows do not depend on the order in which messages arrive or on how they are split into
-    executions. With IGNORE the first execution decides which columns the table has.
+    The rows do not depend on the order in which messages arrive or on how they are split into executions.
     """
 
     EXCEPTION = "exception"
     EVOLVE = "evolve"
     LENIENT = "lenient"
-    IGNORE = "ignore"
 
 
-CHANGES, STATE = "__changes", "__state"  # beside a table: the messages as they came; what the table must remember of them
+CHANGES, STATE = "__changes", "__state"  # suffixes of a table's bronze table and of its state
 HOUR_LEVELS = {"source_date": "date", "source_hour": "int"}
 
 
@@ -191,8 +185,8 @@ class SourceSchema:
         types: The type of each column, such as `{"id": "bigint"}`, of envelopes whose messages bring no schema (not Debezium's).
         read_from: The database in which the types are read with each execution, where messages of Debezium bring no schema.
         names: Names in the CDC table of columns that have others in the database, such as `{"amt": "amount"}`.
-        on_drift: What happens when columns of the database's table change: `lenient` (the default), `evolve`, `exception` or
-            `ignore`; see `Drift`.
+        on_drift: What happens when columns of the database's table change: `lenient` (the default), `evolve` or
+            `exception`; see `Drift`.
     """
 
     types: Mapping[str, str] | None = field(default=None, hash=False)
@@ -203,7 +197,7 @@ class SourceSchema:
 
 @dataclass(frozen=True, kw_only=True)
 class BronzeTable(MessageTable):
-    """The messages of a database's changes as they came: what a source holds, appended.
+    """The messages of a database's changes as they arrived from a source, appended.
 
     `keys` and `schema` say how its envelope is read where a message does not say it itself.
     """
@@ -256,7 +250,7 @@ class CDCTable(WrittenTable):
     def hours(self) -> SourceTable:
         """The hours of the database's time that are complete in this table: `orders.hours.partitions(source_date=…, source_hour=…)`.
 
-        An hour is when each of the table's sources has told of a change that is newer than its end by `max_transaction`.
+        An hour is complete when each of the table's sources has reported a change newer than its end by `max_transaction`.
 
         Raises:
             DeclarationError: `max_transaction` is not declared.
@@ -324,7 +318,6 @@ def cdc_table(
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
     columns = _checked_schema(name, schema, source, envelope, merge)
     _check_monitor(name, monitor, source)
-    _check_history(name, merge, source, envelope)
     there = {folded(here): there for there, here in (columns.names or {}).items()}
     keys = tuple(there.get(folded(key), key) for key in merge.keys)
     files = checked_storage(name, storage)
@@ -340,7 +333,7 @@ def cdc_table(
             maintenance=files.maintenance,
             write_as=files.write_as,
         ),
-        asset=Asset(owner=about.owner, group=about.group, description=f"The changes of {name} as they came from {source}"),
+        asset=Asset(owner=about.owner, group=about.group, description=f"The changes of {name} as they arrived from {source}"),
     )
     table = CDCTable(name=name, bronze=bronze, merge=merge, schema=columns, monitor=monitor, storage=files, asset=about)
     left_out = [one for one in table.personal if not merge.takes(column_of(one))]
@@ -379,34 +372,22 @@ def _check_read_from(name: str, source: MessageSource, envelope: object, read_fr
         raise DeclarationError(name, "read_from", f"is for Debezium's messages without a schema; {remedy}")
     if source.shards:
         remedy = "let the connector write schemas (value.converter.schemas.enable=true)"
-        raise DeclarationError(name, "read_from", f"is one database's table, and this one has those of all shards; {remedy}")
+        raise DeclarationError(name, "read_from", f"is one database's table, and this one replicates those of all shards; {remedy}")
 
 
 def _check_monitor(name: str, monitor: object, source: MessageSource) -> None:
     if monitor is None:
         return
     if not isinstance(monitor, Monitor):
-        raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=…, table=…)")
+        raise DeclarationError(name, "monitor", f"{shown(monitor)} is no Monitor(database=Database(url, table))")
     if monitor.database and source.shards:
-        problem = "compares with one database's table; this one follows those of all shards: name each one's, Monitor(shards={…})"
+        problem = "compares with one database's table; this one replicates those of all shards: name each one's, Monitor(shards={…})"
         raise DeclarationError(name, "monitor", problem)
-    told = shard_columns(source.shards)
+    names = shard_columns(source.shards)
     for values in monitor.databases if monitor.shards else ():
-        if len(values) != len(told):
-            by = f"tell {', '.join(told)}" if told else "are of one database: the source declares no shards="
+        if len(values) != len(names):
+            by = f"have {', '.join(names)}" if names else "are of one database: the source declares no shards="
             raise DeclarationError(name, "monitor", f"shards={shown(values)} has {len(values)} values, and the names of the topics {by}")
-
-
-def _check_history(name: str, merge: CDCMerge, source: MessageSource, envelope: Envelope) -> None:
-    if merge.history is None:
-        return
-    if not isinstance(envelope, Debezium):
-        tool = type(envelope).__name__
-        problem = f"messages of {tool} cannot be written yet, only Debezium's; load the rows by that tool"
-        raise DeclarationError(name, "history", problem)
-    if source.shards:
-        problem = "is a dump of one database's table; this one follows those of all shards: leave it out"
-        raise DeclarationError(name, "history", problem)
 
 
 def _check_heartbeats(name: str, source: MessageSource, envelope: Envelope) -> None:
@@ -414,7 +395,7 @@ def _check_heartbeats(name: str, source: MessageSource, envelope: Envelope) -> N
         return
     if not isinstance(envelope, Debezium):
         raise DeclarationError(
-            name, "source", f"heartbeats={shown(source.heartbeats)} are of a table that Debezium follows; leave them out"
+            name, "source", f"heartbeats={shown(source.heartbeats)} are of a table that Debezium captures; leave them out"
         )
     if fnmatchcase(source.topic, source.heartbeats):
         raise DeclarationError(
@@ -429,7 +410,7 @@ def _check_transactions(name: str, source: MessageSource, envelope: Envelope) ->
     if not isinstance(topics, str):
         raise DeclarationError(name, "source", f"transactions={shown(topics)} is no name of topics, such as shop.transaction")
     if not isinstance(envelope, Debezium):
-        raise DeclarationError(name, "source", f"transactions={shown(topics)} are told by Debezium alone; leave them out")
+        raise DeclarationError(name, "source", f"transactions={shown(topics)} are reported by Debezium alone; leave them out")
     if isinstance(source, KafkaTopic) and (fnmatchcase(source.topic, topics) or fnmatchcase(topics, source.heartbeats)):
         own = "of its rows" if fnmatchcase(source.topic, topics) else "of heartbeats"
         problem = f"transactions={shown(topics)} are also the topic {own}; name the connector's own, such as shop.transaction"

@@ -4,7 +4,6 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown, without_password
@@ -29,8 +28,11 @@ class Database:
     table: str
 
     def __post_init__(self) -> None:
-        check_database("Database", "url", self.url)
-        check_table("Database", "table", self.table)
+        if not isinstance(self.url, str) or not (is_variable(self.url) or _scheme(self.url) in _SCHEMES):
+            remedy = "is neither mysql+pymysql://user@host/database, postgresql+psycopg://user@host/database, nor $NAME of a variable"
+            raise DeclarationError("Database", "url", f"{_shown(self.url)} {remedy}")
+        if not isinstance(self.table, str) or not _TABLE.fullmatch(self.table):
+            raise DeclarationError("Database", "table", f"{shown(self.table)} is no schema.table of the database, such as shop.orders")
 
     def address(self, environment: Mapping[str, str]) -> str:
         """The URL.
@@ -38,7 +40,7 @@ class Database:
         Raises:
             InvalidValueError: The environment does not have it.
         """
-        return url_in(environment, self.url, "url")
+        return resolved(self.url, environment, "url", "set it to the URL of the database")
 
     @property
     def is_postgres(self) -> bool:
@@ -50,37 +52,6 @@ class Database:
         """The schema and the name of the table."""
         schema, _, name = self.table.partition(".")
         return schema, name
-
-
-def check_database(of: str, name: str, url: object) -> None:
-    """Refuse what is no URL of a database that can be asked.
-
-    Raises:
-        DeclarationError: naming what is declared and its field.
-    """
-    if not isinstance(url, str) or not (is_variable(url) or _scheme(url) in _SCHEMES):
-        told = shown(without_password(url)) if isinstance(url, str) else shown(url)
-        remedy = "is neither mysql+pymysql://user@host/database, postgresql+psycopg://user@host/database, nor $NAME of a variable"
-        raise DeclarationError(of, name, f"{told} {remedy}")
-
-
-def check_table(of: str, name: str, table: object) -> None:
-    """Refuse what is no name of a table with its schema.
-
-    Raises:
-        DeclarationError: naming what is declared and its field.
-    """
-    if not isinstance(table, str) or not _TABLE.fullmatch(table):
-        raise DeclarationError(of, name, f"{shown(table)} is no schema.table of the database, such as shop.orders")
-
-
-def url_in(environment: Mapping[str, str], url: str, name: str) -> str:
-    """A URL, which may be that of a variable.
-
-    Raises:
-        InvalidValueError: The environment does not have it; it names the field.
-    """
-    return resolved(url, environment, name, "set it to the URL of the database")
 
 
 def _scheme(url: str) -> str:
@@ -239,11 +210,8 @@ class Dms:
 Envelope = Debezium | Canal | Maxwell | Dms
 
 
-def tells_position(envelope: Envelope) -> bool:
-    """Whether messages tell where their change stands in the database's log, as far as the declaration says it.
-
-    Maxwell and DMS tell it only where they are set up to.
-    """
+def has_positions(envelope: Envelope) -> bool:
+    """Whether messages have a position in the database's log by declaration; Maxwell's and DMS's have one only if they are set up to."""
     return isinstance(envelope, Debezium)
 
 
@@ -258,48 +226,6 @@ def _check_absent(name: str, envelope: Maxwell | Dms, remedy: str) -> None:
     if envelope.omits_nulls and envelope.omits_unchanged:
         problem = "a column that an update lacks would be null by omits_nulls and unchanged by omits_unchanged"
         raise DeclarationError(name, "omits_unchanged", f"{problem}; {remedy}")
-
-
-PARQUET, JSON_LINES = (".parquet",), (".jsonl", ".ndjson", ".json")
-_OTHERS = {".csv", ".tsv", ".txt", ".sql", ".dump", ".xml", ".avro", ".orc", ".gz", ".bz2", ".xz", ".zst", ".zip"}  # that a dump may be
-_BINLOG = re.compile(r"[^:/'\s]+\.[0-9]{1,18}:[0-9]{1,18}")
-_STATEMENT = re.compile(r"\b(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'([^']+)'\s*,\s*(?:MASTER|SOURCE)_LOG_POS\s*=\s*([0-9]+)", re.IGNORECASE)
-_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A dump of a database's table at one position of its log.
-
-    Files are Parquet (`*.parquet`), or JSON lines (`*.jsonl`, `*.ndjson`, `*.json`) with an object a line: a row with the
-    columns' names in the database. All rows of a dump have the same columns.
-
-    Attributes:
-        path: A file, or a folder with the files side by side; in the project's folder where it is relative.
-        as_of: The position, such as `mysql-bin.000003:1234`, or the statement `CHANGE MASTER TO …` that `mariadb-dump
-            --master-data` writes; for PostgreSQL the consistent point of the slot whose snapshot was dumped, such as
-            `0/16B3748`.
-    """
-
-    path: str
-    as_of: str = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not self.path.strip() or "://" in self.path:
-            raise DeclarationError("Snapshot", "path", f"{shown(self.path)} is no file or folder of this machine, or mounted there")
-        if PurePath(self.path).suffix.lower() in _OTHERS:
-            problem = f"{shown(self.path)} is no dump that is read; write it as Parquet, or as JSON lines (*.jsonl)"
-            raise DeclarationError("Snapshot", "path", problem)
-        stated = str(self.as_of).strip() if isinstance(self.as_of, str) else ""
-        if found := _STATEMENT.search(stated):
-            stated = f"{found[1]}:{found[2]}"
-        if not _BINLOG.fullmatch(stated) and not _LSN.fullmatch(stated):
-            problem = f"{shown(self.as_of)} is no place of a database's log, such as mysql-bin.000003:1234, or 0/16B3748 of PostgreSQL"
-            raise DeclarationError("Snapshot", "as_of", f"{problem}; write it as the tool did that made the dump")
-        object.__setattr__(self, "as_of", stated)
-
-    def __str__(self) -> str:
-        return f"{self.path} as of {self.as_of}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,9 +260,7 @@ class Monitor:
     """How a table is monitored and compared with its database.
 
     Attributes:
-        database: A URL such as `mysql+pymysql://reader:…@host/shop` or `postgresql+psycopg://…`, or `$NAME`, a variable of
-            the environment that holds it. The user needs to read only. None is no comparison.
-        table: The table there, as `schema.table`; a schema is a database in MariaDB.
+        database: The database's table that it is compared with. None is no comparison.
         shards: For a source with `shards=`, the database's table of each shard, by the shard's value or a tuple of
             values. Other shards are not compared.
         every: How often it is compared; None is by command only.
@@ -345,8 +269,7 @@ class Monitor:
         limits: The limits of the check `keeps_up`.
     """
 
-    database: str | None = field(default=None, repr=False)
-    table: str | None = None
+    database: Database | None = None
     shards: Mapping[str, Database] | Mapping[tuple[str, ...], Database] = field(default_factory=dict, hash=False)
     every: Schedule | None = None
     columns: tuple[str, ...] | None = None
@@ -354,8 +277,8 @@ class Monitor:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.database is not None or self.table is not None:
-            self._check_database()
+        if self.database is not None and not isinstance(self.database, Database):
+            raise DeclarationError("Monitor", "database", f"{_shown(self.database)} is no Database(url, table)")
         self._check_shards()
         if self.every is not None and not isinstance(self.every, Schedule):
             raise DeclarationError("Monitor", "every", f"{shown(self.every)} is no schedule; write every(hours=1)")
@@ -366,22 +289,19 @@ class Monitor:
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns("Monitor", "columns", self.columns))
 
-    def _check_database(self) -> None:
-        check_database("Monitor", "database", self.database)
-        check_table("Monitor", "table", self.table)
-
     def _check_shards(self) -> None:
         if not isinstance(self.shards, Mapping):
             raise DeclarationError("Monitor", "shards", f"{shown(self.shards)} is no mapping; write {{'eu': Database(url, 'shop.orders')}}")
         if self.shards and self.database is not None:
-            raise DeclarationError("Monitor", "shards", "is declared beside database=; a table follows one database, or shards")
+            raise DeclarationError("Monitor", "shards", "is declared with database=; a table replicates one database's table, or shards")
         for name, database in self.shards.items():
             values = name if isinstance(name, tuple) else (name,)
             if not values or not all(isinstance(value, str) for value in values):
-                raise DeclarationError("Monitor", "shards", f"{shown(name)} is no name of a shard; write what its topics tell")
+                raise DeclarationError(
+                    "Monitor", "shards", f"{shown(name)} is no name of a shard; write the values in the names of its topics"
+                )
             if not isinstance(database, Database):
-                told = shown(without_password(database) if isinstance(database, str) else database)
-                raise DeclarationError("Monitor", "shards", f"{shown(name)}: {told} is no Database(url, table)")
+                raise DeclarationError("Monitor", "shards", f"{shown(name)}: {_shown(database)} is no Database(url, table)")
 
     @property
     def is_comparing(self) -> bool:
@@ -390,38 +310,20 @@ class Monitor:
 
     @property
     def databases(self) -> dict[tuple[str, ...], Database]:
-        """What the table is compared with, by the values that name a shard; by none where the table follows one database.
+        """What the table is compared with, by the values that name a shard; by none where the table replicates one database.
 
         Raises:
             InvalidValueError: nothing is declared.
         """
         if self.shards:
             return {name if isinstance(name, tuple) else (name,): database for name, database in self.shards.items()}
-        if self.database is None or self.table is None:
-            raise InvalidValueError("database", None, "is not declared; write Monitor(database=…, table=…)")
-        return {(): Database(self.database, self.table)}
-
-    def url(self, environment: Mapping[str, str]) -> str:
-        """The URL of the database.
-
-        Raises:
-            InvalidValueError: none is declared, or the environment does not have it.
-        """
         if self.database is None:
-            raise InvalidValueError("database", None, "is not declared; write Monitor(database=…, table=…)")
-        return url_in(environment, self.database, "database")
+            raise InvalidValueError("database", None, "is not declared; write Monitor(database=Database(url, table))")
+        return {(): self.database}
 
-    @property
-    def source_table(self) -> tuple[str, str]:
-        """The schema and the name of the table in the database.
 
-        Raises:
-            InvalidValueError: none is declared.
-        """
-        if self.table is None:
-            raise InvalidValueError("table", None, "is not declared; write Monitor(database=…, table=…)")
-        schema, _, name = self.table.partition(".")
-        return schema, name
+def _shown(value: object) -> str:
+    return shown(without_password(value) if isinstance(value, str) else value)
 
 
 UNDECLARED = Monitor(every=every(minutes=15))  # of a table that declares none

@@ -47,7 +47,7 @@ def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_i
 
 
 @pytest.mark.spark
-def test_a_lost_row_is_told_by_the_check_and_no_step_makes_it(game: Game) -> None:
+def test_a_lost_row_is_columns_in_the_check_and_no_step_makes_it(game: Game) -> None:
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     game.definitions = build_definitions(
         Lake("ev", [stream, event_group("shop", stream, match="shop.*", options=GroupOptions(verify=every(days=1)))])

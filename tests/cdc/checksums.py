@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.compare import ColumnPair, Comparison, Key, Summary
+from lakechime_dagster.cdc.compare import Comparison, Key, Queries, Query, Summary, comparison_of
 from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.values import Columns, connect_schema
 from lakechime_dagster.tables.databases import PLACEHOLDER
@@ -68,16 +68,22 @@ def lake_rows(name: str, table: str) -> list[Mapping[str, Any]]:
 
 
 def comparison(name: str, table: str, source_types: dict[str, str]) -> Comparison:
-    """The comparison of the columns that messages tell."""
+    """The comparison of the columns that messages carry."""
     lost, lake = LOST.get(f"{name}.{table}", ()), lake_types(name, table)
-    pairs = [ColumnPair(name=one, source_type=kind, lake_type=lake[one]) for one, kind in source_types.items() if one not in lost]
+    source = {one: kind for one, kind in source_types.items() if one not in lost}
     dialect = Dialect.MYSQL if name.startswith("mariadb") else Dialect.POSTGRES
-    return Comparison.of(dialect, pairs, CAPTURES[name].keys[topic_of(name, table)])
+    return comparison_of(dialect, source, {one: lake[one] for one in source}, CAPTURES[name].keys[topic_of(name, table)])
+
+
+def texts_of(queries: Queries) -> Query:
+    """As `rows`, with the text that is hashed before the hash."""
+    rows = queries.rows()
+    return Query(rows.sql.replace(f", {queries.hash} AS h", f", {queries.row}, {queries.hash} AS h"), rows.parameters)
 
 
 def row_text(compared: Comparison, row: Mapping[str, Any]) -> str:
     """The text that engines hash of a row of the lake, in plain Python."""
-    values = [(found, row[pair.in_lake]) for pair, found in compared.columns.values()]
+    values = [(found, row[name]) for name, found in compared.columns.items()]
     texts = ("n" if value is None else found.twin(value) for found, value in values)
     return "".join(text if value is None else f"{len(text)}:{text}" for text, (_, value) in zip(texts, values, strict=True))
 

@@ -8,25 +8,26 @@ import pytest
 
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import UnrepairableError
-from lakechime_dagster.cdc.load_service import LoadTask, first_streamed, messages_form
+from lakechime_dagster.cdc.load_service import first_streamed, messages_form
 from lakechime_dagster.cdc.record import Record, TableFilter
+from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.orders import at_position, order
 from tests.support.refreshes import open_log
-from tests.support.replica import append_messages
+from tests.support.replica import append_messages, replica_tables
 
-Write = Callable[..., LoadTask]
+Write = Callable[..., ReplicaTables]
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Write:
-    def write(*records: Record) -> LoadTask:
+    def write(*records: Record) -> ReplicaTables:
         messages = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat", only=TableFilter(table="o*"))
         bronze, state = tmp_path / "orders__changes", tmp_path / "orders__state"
         append_messages(str(bronze), records, messages)
         log = open_log(str(bronze), "orders__changes")
-        return LoadTask(name="orders", log=log, bronze=log, state=open_log(str(state), "orders__state"), keys=("id",), format=messages)
+        return replica_tables(log, log, open_log(str(state), "orders__state"), messages)
 
     return write
 
@@ -38,13 +39,13 @@ def of_table(name: str, *, topic: str, at: int) -> Record:
 
 def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(written: Write) -> None:
     others = of_table("heartbeat", topic="shop.heartbeat", at=7), of_table("people", topic="shop", at=8)
-    task = written(*others, order(1, at=3, ts_ms=5_000))
-    form = messages_form(task)
+    tables = written(*others, order(1, at=3, ts_ms=5_000))
+    form = messages_form(tables)
     assert (form.source, form.newest_ms) == ("m.shop.orders", 5_000)
-    assert first_streamed(task)[0] == "m.shop.orders"
+    assert first_streamed(tables)[0] == "m.shop.orders"
 
 
-def test_a_table_that_several_tables_source_is_refused(written: Write) -> None:
-    task = written(order(1, at=3), of_table("others", topic="shop", at=8))
-    with pytest.raises(UnrepairableError, match=r"several tables source it \(m\.shop\.orders, m\.shop\.others\)"):
-        messages_form(task)
+def test_a_table_that_several_tables_feed_is_refused(written: Write) -> None:
+    tables = written(order(1, at=3), of_table("others", topic="shop", at=8))
+    with pytest.raises(UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"):
+        messages_form(tables)

@@ -209,12 +209,6 @@ def test_rows_of_postgresql_have_the_time_of_their_commit() -> None:
     assert {key: found for key, found in times.items() if len(found) > 1} == {}
 
 
-def test_rows_of_mariadb_have_the_time_of_their_statement() -> None:
-    """So that times go back in the log where transactions ran beside each other."""
-    times = [change.event_ms or 0 for change in streamed("mariadb-interleaved", "mariadb-interleaved.shop.accounts")]
-    assert times != sorted(times)
-
-
 def streamed(name: str, topic: str) -> list[Change]:
     """The changes that were read of the log, in its order."""
     changes, _, _ = changes_of(name, topic)

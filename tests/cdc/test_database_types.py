@@ -36,10 +36,10 @@ AS_TEXT = {  # by the lake's type, what tools write
 
 def test_each_value_is_read_as_the_database_has_it(database: Database) -> None:
     types(cast(Stage, Bare(cast(Any, database), is_postgres=database.dialect is Dialect.POSTGRES)))
-    with taken(database.url) as cut:
+    with taken(database.url) as snapshot:
         for table in MADE[database.dialect]:
-            for name, kind in column_types(cut.connection, database.schema, table).items():
-                for text, expected, known, ddl in values(cut.connection, database, table, name, kind):
+            for name, kind in column_types(snapshot.connection, database.schema, table).items():
+                for text, expected, known, ddl in values(snapshot.connection, database, table, name, kind):
                     decoded = None if text is None else natural_type(ddl, BinaryText.HEX).decode(text)
                     assert (None if decoded is None else known.twin(decoded)) == expected, f"{table}.{name} {kind} as {ddl}: {text!r}"
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.change import stated_place
+from lakechime_dagster.cdc.change import StatedPosition, stated_position
 from lakechime_dagster.cdc.load import LOADS
-from lakechime_dagster.cdc.load_service import Chunk, LoadTask, dump_loaded
+from lakechime_dagster.cdc.load_service import Chunk, dump_loaded
+from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_compare import monitored
-from lakechime_dagster.tables.databases import Snapshot
 from tests.support.mariadb import MariaDB
 from tests.support.replica import read
 from tests.support.shop import Shop, a_shop
@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 NOW = 1_700_000_000_500
 PLACED = dt.datetime(2024, 2, 29, 12, 30, 0, 123)
+
+Dumped = tuple[Path, StatedPosition]
 
 
 @pytest.fixture
@@ -37,26 +39,26 @@ def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop
         yield found
 
 
-def dumped(shop: Shop, folder: Path) -> Snapshot:
+def dumped(shop: Shop, folder: Path) -> Dumped:
     """The database's table as it is now, and where its log stands."""
     lines = [line.split("\t") for line in shop.database.run("SELECT id, note, amount FROM orders ORDER BY note, id")]
     rows = [{"id": int(one), "note": note, "amount": Decimal(amount), "placed": PLACED} for one, note, amount in lines]
     return stored(rows, folder, "{}:{}".format(*shop.checkpoint()))
 
 
-def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Snapshot:
+def stored(rows: Sequence[dict[str, Any]], folder: Path, as_of: str) -> Dumped:
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(list(rows)), folder / "orders.parquet")
-    return Snapshot(str(folder), as_of=as_of)
+    return folder, stated_position(as_of)
 
 
-def load(task: LoadTask, snapshot: Snapshot, size: int = 10, *, now: int = NOW) -> Iterator[Chunk]:
+def load(tables: ReplicaTables, dump: Dumped, size: int = 10, *, now: int = NOW) -> Iterator[Chunk]:
     ticks = count(now)
-    return dump_loaded(task, snapshot, Path(snapshot.path), size, lambda: next(ticks))
+    return dump_loaded(tables, *dump, size, lambda: next(ticks))
 
 
 def is_same(shop: Shop) -> bool:
-    return monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(0))).is_same
+    return monitored(shop.lake.spark, shop.tables, shop.monitor(within=dt.timedelta(0))).is_same
 
 
 def loaded_keys(shop: Shop) -> Counter[str]:
@@ -75,9 +77,9 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
     shop.insert(30, "came above")
     shop.refresh()
 
-    loading = load(shop.task, dump)
+    loading = load(shop.tables, dump)
     first = next(loading)
-    assert (first.rows, first.total, first.cut) == (10, 10, str(stated_place(dump.as_of)))
+    assert (first.rows, first.total, first.snapshot) == (10, 10, str(dump[1]))
     shop.update(20, "while it is told")
     shop.delete(21)
     shop.refresh()
@@ -97,8 +99,8 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
 def test_a_load_that_was_interrupted_begins_again_and_means_the_same(shop: Shop, tmp_path: Path):
     dump = dumped(shop, tmp_path / "dump")
     shop.update(1, "above")
-    next(load(shop.task, dump))
-    assert [one.total for one in load(shop.task, dump, 20, now=NOW + 60_000)] == [20, 25]
+    next(load(shop.tables, dump))
+    assert [one.total for one in load(shop.tables, dump, 20, now=NOW + 60_000)] == [20, 25]
     assert loaded_keys(shop)["[1]"] == 2
     shop.refresh()
     assert is_same(shop)

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from lakechime_dagster.cdc.change import WalPosition
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import DumpError, LoadGapError
-from lakechime_dagster.cdc.load_service import LoadTask, dump_loaded
+from lakechime_dagster.cdc.load_service import dump_loaded
 from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.record import Changes, Record
-from lakechime_dagster.tables.databases import Debezium, Snapshot
+from lakechime_dagster.cdc.service import ReplicaTables
+from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
 from tests.support.refreshes import open_log
-from tests.support.replica import append_messages, read
+from tests.support.replica import append_messages, read, replica_tables
 
 FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
 SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
@@ -21,7 +23,7 @@ SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
 BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
 
 
-def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> LoadTask:
+def tables_of(folder: Path, *told: tuple[int | None, int, int, str]) -> ReplicaTables:
     """A table whose stream told of changes: where the transaction before had ended, their own checkpoints, keys and notes."""
     records = []
     for offset, (before, checkpoint, identity, note) in enumerate(told):
@@ -29,23 +31,22 @@ def task_of(folder: Path, *told: tuple[int | None, int, int, str]) -> LoadTask:
         payload = make_payload("u", source=source, after={"id": identity, "note": note})
         records.append(Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA)))
     append_messages(str(folder / "orders__changes"), records, FORMAT)
-    log, bronze, state = (open_log(str(folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
-    return LoadTask(name="orders", log=log, bronze=bronze, state=state, keys=("id",), format=FORMAT)
+    rows, bronze, state = (open_log(str(folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+    return replica_tables(rows, bronze, state, FORMAT)
 
 
-def load(task: LoadTask, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
+def load(tables: ReplicaTables, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
     file = folder / "orders.jsonl"
     file.write_text("\n".join(json.dumps({"id": identity, "note": note}) for identity, note in rows))
-    snapshot = Snapshot(str(file), as_of=f"0/{lsn:X}")
-    (chunk,) = dump_loaded(task, snapshot, file, 10, lambda: 5)
-    assert (chunk.rows, chunk.cut) == (len(rows), f"log 0/{lsn:X}")
+    (chunk,) = dump_loaded(tables, file, WalPosition(lsn), 10, lambda: 5)
+    assert (chunk.rows, chunk.snapshot) == (len(rows), f"log 0/{lsn:X}")
 
 
-def rows_of(task: LoadTask) -> dict[int, str]:
+def rows_of(tables: ReplicaTables) -> dict[int, str]:
     """What all messages mean."""
     records = [
         Record(topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode())
-        for row in read(task.bronze.location)
+        for row in read(tables.bronze.location)
     ]
     changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
     kept = with_changes(Kept(), changes).kept
@@ -55,19 +56,19 @@ def rows_of(task: LoadTask) -> dict[int, str]:
 @pytest.mark.parametrize("lsn", [180, 190, 199])
 def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_lie_below(lsn: int, tmp_path: Path) -> None:
     """The one of 180 ends at 200: a dump of what was there before does not see its change, which lies at 150."""
-    task = task_of(tmp_path, (*BEFORE, 1, "1"), (*LONG, 2, "2"), (*SHORT, 2, "above"), (*AFTER, 3, "above"))
-    load(task, tmp_path, lsn, (1, "dumped"), (2, "dumped"), (3, "dumped"), (4, "dumped"))
-    assert rows_of(task) == {1: "dumped", 2: "above", 3: "above", 4: "dumped"}
-    (told,) = {row["ts_ms"] for row in read(task.bronze.location) if row["op"] == "r"}
+    tables = tables_of(tmp_path, (*BEFORE, 1, "1"), (*LONG, 2, "2"), (*SHORT, 2, "above"), (*AFTER, 3, "above"))
+    load(tables, tmp_path, lsn, (1, "dumped"), (2, "dumped"), (3, "dumped"), (4, "dumped"))
+    assert rows_of(tables) == {1: "dumped", 2: "above", 3: "above", 4: "dumped"}
+    (told,) = {row["ts_ms"] for row in read(tables.bronze.location) if row["op"] == "r"}
     assert told == 1_150, "the time of the stream at the dump"
 
 
 def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_path: Path) -> None:
-    task = task_of(tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2"))
+    tables = tables_of(tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2"))
     with pytest.raises(LoadGapError, match=r"the stream of p\.shop\.orders begins at log 0/32, above log 0/31"):
-        load(task, tmp_path, 49, (1, "dumped"))
+        load(tables, tmp_path, 49, (1, "dumped"))
     with pytest.raises(DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"):
-        load(task, tmp_path, 95, (1, "dumped"))
+        load(tables, tmp_path, 95, (1, "dumped"))
     with pytest.raises(DumpError, match=r"above the dump's position was streamed yet, .*; wait for a change of a row"):
-        load(task, tmp_path, 180, (1, "dumped"))
-    load(task, tmp_path, 179, (1, "dumped"))
+        load(tables, tmp_path, 180, (1, "dumped"))
+    load(tables, tmp_path, 179, (1, "dumped"))

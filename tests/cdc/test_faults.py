@@ -71,7 +71,7 @@ class Watched:
             self.refresh()
 
         declared = self.shop.monitor(within=timedelta(minutes=5 if later else 0))
-        found = monitored(self.shop.lake.spark, self.shop.table, declared, pause=pause)
+        found = monitored(self.shop.lake.spark, self.shop.tables, declared, pause=pause)
         return same(found, self.table), {key: fault for (key,), fault in found.faults.items()}
 
     def keeps_up(self) -> dg.AssetCheckResult:

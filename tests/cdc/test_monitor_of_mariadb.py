@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.cdc import spark_compare as looked_at
 from lakechime_dagster.cdc.compare import Fault, Monitored
 from lakechime_dagster.cdc.load_service import repaired
+from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_compare import monitored
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.cdc import Deletes
@@ -30,7 +31,7 @@ def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop
 
 def look(shop: Shop, **declared: object) -> Monitored:
     """A comparison that waits for nothing."""
-    return monitored(shop.lake.spark, shop.table, shop.monitor(**{"within": AT_ONCE, **declared}))
+    return monitored(shop.lake.spark, shop.tables, shop.monitor(**{"within": AT_ONCE, **declared}))
 
 
 def faults(found: Monitored) -> dict[str, Fault]:
@@ -43,7 +44,7 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     shop.refresh()
     clean = look(shop)
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (True, 9, 9, {}, 0)
-    assert (clean.cut.partition(" ")[0], clean.unchecked, clean.unresolved) == ("binlog", {}, 0)
+    assert (clean.snapshot.partition(" ")[0], clean.unchecked, clean.unresolved) == ("binlog", {}, 0)
 
     shop.insert(11, lose=True)
     shop.update(2, "lost", lose=True)
@@ -77,14 +78,14 @@ def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.insert(4, lose=True)
     assert faults(look(shop)) == {"4": Fault.MISSING, "6": Fault.EXTRA}
     now = 1_700_000_000_000
-    told = repaired(shop.task, shop.monitor(), [("4",), ("6",)], now)
+    told = repaired(shop.tables, shop.monitor(), [("4",), ("6",)], now)
     assert (told.rows, told.deletions) == ((("4",),), (("6",),))
     shop.lake.run()
     assert look(shop).is_same
     assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [6]
 
 
-def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(shop: Shop):
+def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_snapshot(shop: Shop):
     shop.insert(11)
     shop.insert(12, lose=True)
     waited = list[float]()
@@ -96,23 +97,23 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_cut(
         if len(waited) < 3:
             shop.refresh()
 
-    found = monitored(shop.lake.spark, shop.table, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
+    found = monitored(shop.lake.spark, shop.tables, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
     assert faults(found) == {"12": Fault.MISSING}
     assert (found.is_passed, len(waited)) == (True, 2)
 
 
 @pytest.mark.tier3
-def test_keys_with_which_the_lake_is_ahead_of_the_cut_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    before = looked_at.state_of
+def test_keys_with_which_the_lake_is_ahead_of_the_snapshot_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    before = looked_at.version_of
 
-    def ahead(table: looked_at.ComparedTable) -> looked_at.TableState:
-        monkeypatch.setattr(looked_at, "state_of", before)
-        shop.update(7, "after the cut")
+    def ahead(table: ReplicaTables) -> looked_at.Version:
+        monkeypatch.setattr(looked_at, "version_of", before)
+        shop.update(7, "after the snapshot")
         shop.delete(8)
         shop.insert(11)
         shop.refresh()
         return before(table)
 
-    monkeypatch.setattr(looked_at, "state_of", ahead)
+    monkeypatch.setattr(looked_at, "version_of", ahead)
     found = look(shop)
     assert (found.is_same, found.left_out, found.is_passed) == (True, 3, True)

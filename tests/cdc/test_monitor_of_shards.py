@@ -30,7 +30,7 @@ class Shops(NamedTuple):
     def look(self, **other: Database) -> Monitored:
         """A comparison that waits for nothing."""
         shards = {shop.name: Database(shop.url, f"{shop.schema}.orders") for shop in self}
-        return monitored(self.eu.lake.spark, self.eu.table, Monitor(shards={**shards, **other}, within=dt.timedelta(0)))
+        return monitored(self.eu.lake.spark, self.eu.tables, Monitor(shards={**shards, **other}, within=dt.timedelta(0)))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_what_a_shard_lost_is_found_by_its_whole_key_and_nothing_of_the_others(s
     shops.eu.refresh()
     clean = shops.look()
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.unchecked) == (True, 20, 20, {})
-    assert [part.split(":")[0] for part in clean.cut.split("; ")] == ["eu", "us"]
+    assert [part.split(":")[0] for part in clean.snapshot.split("; ")] == ["eu", "us"]
     shops.eu.insert(11, lose=True)
     shops.us.update(2, "lost", lose=True)
     shops.us.delete(3, lose=True)
@@ -53,6 +53,6 @@ def test_what_a_shard_lost_is_found_by_its_whole_key_and_nothing_of_the_others(s
     with pytest.raises(
         UnrepairableError, match=r"no row of a shard can be written yet; let the connector of that shard take a new snapshot"
     ):
-        repaired(shops.eu.task, Monitor(shards={"eu": Database(shops.eu.url, "shop.orders")}), [("eu", "1")], 0)
+        repaired(shops.eu.tables, Monitor(shards={"eu": Database(shops.eu.url, "shop.orders")}), [("eu", "1")], 0)
     with pytest.raises(SourceUnreadableError, match=r"^shard us: "):
         shops.look(us=Database("mysql+pymysql://nobody:no@127.0.0.1:1/shop", "shop.orders"))

@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import DELETE, READ, BinlogPosition, WalPosition
-from lakechime_dagster.cdc.compare import ColumnPair, Comparison
+from lakechime_dagster.cdc.compare import Comparison, comparison_of
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import Form, RowWriter, Texts, UnrepairableError, form_of, left_out, snapshot_position
 from lakechime_dagster.cdc.record import Changes, Record
@@ -33,7 +33,7 @@ def writer_of(name: str, table: str) -> RowWriter:
 
 
 def texts(compared: Comparison, row: Any) -> Texts:
-    return {name: None if row[name] is None else one.twin(row[name]) for name, (_, one) in compared.columns.items()}
+    return {name: None if row[name] is None else one.twin(row[name]) for name, one in compared.columns.items()}
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES)
@@ -56,7 +56,7 @@ def test_a_row_of_the_database_is_read_back_as_the_lake_has_it(name: str, table:
 
 def spelled(name: str, table: str, column: str, value: Any) -> Any:
     """What a text means says nothing of these: blanks at the end, zeros at the end, the sign of zero."""
-    compared = comparison(name, table, told(name, table).types).columns[column][1]
+    compared = comparison(name, table, told(name, table).types).columns[column]
     if isinstance(value, str) and column != "d65" and compared.kind.value in ("padded text", "number", "uuid"):
         return compared.twin(value)
     return value + 0.0 if isinstance(value, float) else value
@@ -97,9 +97,9 @@ def test_rows_of_a_table_of_another_tool_are_written_alike():
         "old": {"name": "b"},
     }
     form = form_of("shop.orders", make_record(payload), messages, 1_700_000_000_000)
-    pairs = [ColumnPair(name=name, source_type=kind, lake_type=form.types[name]) for name, kind in (("id", "int(11)"), ("at", "time(3)"))]
+    source = {"id": "int(11)", "at": "time(3)"}
     position = snapshot_position(form, CUT, 0)
-    writer = RowWriter(form=form, position=position, comparison=Comparison.of(Dialect.MYSQL, pairs, ["id"]))
+    writer = RowWriter(form=form, position=position, comparison=comparison_of(Dialect.MYSQL, source, form.types, ["id"]))
     reading = messages.reader().read(writer.record(AT, ("7",), {"id": "7", "at": "01:02:03."}))
     assert isinstance(reading, Changes)
     (change,) = reading.changes
@@ -123,9 +123,9 @@ def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
     remedy = r"let Monitor\(database=…\) name the server that the connector reads"
     with pytest.raises(UnrepairableError, match=rf"messages have log 0/5A, which the database, at log 0/59, has not reached; {remedy}"):
         snapshot_position(form(**WAL), WalPosition(89), 90)
-    with pytest.raises(UnrepairableError, match=rf"its messages are those of mariadb, and log 0/1F4 is no place of it; {remedy}"):
+    with pytest.raises(UnrepairableError, match=rf"its messages are those of mariadb, and log 0/1F4 is no position of it; {remedy}"):
         snapshot_position(form(**BINLOG), WalPosition(500), 0)
-    with pytest.raises(UnrepairableError, match=rf"its messages are those of postgresql, and binlog 12:345 is no place of it; {remedy}"):
+    with pytest.raises(UnrepairableError, match=rf"its messages are those of postgresql, and binlog 12:345 is no position of it; {remedy}"):
         snapshot_position(form(**WAL), CUT, 90)
 
 
@@ -140,8 +140,8 @@ def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
 )
 def test_a_column_that_is_gone_need_not_be_read(source: list[str], told: list[str], lake: list[str], lacking: list[str]) -> None:
     form = Form(table="shop.orders", source="", connector="mysql", newest_ms=None, types=dict.fromkeys(told, "int"))
-    pairs = [ColumnPair(name=name, source_type="int", lake_type="int") for name in source if name in lake]
-    assert left_out(form, source, lake, Comparison.of(Dialect.MYSQL, pairs, ["id"])) == lacking
+    compared = comparison_of(Dialect.MYSQL, dict.fromkeys(source, "int"), dict.fromkeys(lake, "int"), ["id"])
+    assert left_out(form, source, lake, compared) == lacking
 
 
 def test_a_row_that_nobody_can_read_says_why() -> None:

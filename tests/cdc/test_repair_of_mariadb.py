@@ -23,7 +23,7 @@ def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop
 
 
 def repair(shop: Shop, *keys: int, dry_run: bool = False) -> Repaired:
-    return repaired(shop.task, shop.monitor(), [(str(key),) for key in keys], NOW, dry_run=dry_run)
+    return repaired(shop.tables, shop.monitor(), [(str(key),) for key in keys], NOW, dry_run=dry_run)
 
 
 def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_above_it(shop: Shop):
@@ -52,15 +52,3 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
         ("r", "[4]", "change", 1_700_000_000_000),
     }
     assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {("lakechime-origin", b"repair")}
-
-
-@pytest.mark.tier3
-def test_a_change_below_the_cut_that_comes_after_a_repair_changes_nothing_more(shop: Shop):
-    shop.update(2, "on its way")
-    shop.update(2, "newest", lose=True)
-    repair(shop, 2)
-    on_its_way, shop.told = shop.messages[-1:], len(shop.messages)
-    assert shop.lake.run().counts.updated == 1
-    shop.lake.tell(on_its_way)
-    assert shop.lake.run().counts.updated == 0
-    assert dict(shop.rows)[2] == "newest"

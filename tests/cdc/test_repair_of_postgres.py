@@ -27,7 +27,7 @@ def never(seconds: float) -> None:
 
 
 def repair(shop: WalShop, *keys: int, pause: Callable[[float], None] = never, dry_run: bool = False, now: int = NOW) -> Repaired:
-    return repaired(shop.task, shop.monitor, [(str(key),) for key in keys], now, dry_run=dry_run, pause=pause)
+    return repaired(shop.tables, shop.monitor, [(str(key),) for key in keys], now, dry_run=dry_run, pause=pause)
 
 
 def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_above_it(shop: WalShop) -> None:
@@ -48,17 +48,6 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
     told = [row for row in read(str(shop.folder / "orders__changes")) if row["topic_id"] == "lakechime-repair/orders"]
     assert {row["op"] for row in told} == {"r", "d"}
     assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {("lakechime-origin", b"repair")}
-
-
-def test_changes_of_a_transaction_that_was_open_before_a_repair_and_ended_after_it_win(shop: WalShop) -> None:
-    """The transaction before it had ended below the repair's checkpoint in the log."""
-    shop.run("INSERT INTO orders VALUES (1, 'one'), (2, 'two')", "UPDATE orders SET note = 'lost' WHERE id = 1")
-    shop.run("BEGIN", "INSERT INTO others VALUES (1)", session=1)
-    shop.refresh()
-    repair(shop, 1, 2)
-    shop.run("UPDATE orders SET note = 'above' WHERE id = 1", "DELETE FROM orders WHERE id = 2", "COMMIT", session=1)
-    shop.refresh()
-    assert shop.replica == shop.rows == {1: "above"}
 
 
 def test_changes_that_are_committed_between_the_checkpoint_and_the_cut_are_seen_and_come_again(shop: WalShop) -> None:

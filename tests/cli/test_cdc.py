@@ -16,6 +16,7 @@ from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
 from lakechime_dagster.tables.cdc import CHANGES, STATE
 from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
+from lakechime_dagster.tables.databases import Database as SourceTable
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.subscription import Subscription
 from tests.cdc.factories import envelope_schema, make_payload, make_record
@@ -94,7 +95,7 @@ def test_explain_tells_all_that_is_known_of_a_key(lakechime: Cli, shop: Shop) ->
     assert lakechime("cdc", "show", NAME, "--key", "[9]").code == 3
 
 
-def test_a_key_is_told_by_the_types_of_its_columns(lakechime: Cli) -> None:
+def test_a_key_is_columns_in_the_types_of_its_columns(lakechime: Cli) -> None:
     shop = Shop.declared(lakechime)
     day = {"field": "id", "type": "int32", "name": "io.debezium.time.Date", "optional": False}
     schema = envelope_schema(day, ("name", "string", True), ("amount", "int64", True))
@@ -326,7 +327,7 @@ def test_types_are_written_as_they_are_declared_and_what_has_none_is_named(lakec
 @pytest.mark.services
 def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: Cli, store: Database) -> None:
     lakechime.monkeypatch.setenv("SHOP", store.url)
-    Shop.declared(lakechime, envelope=Dms(), monitor=Monitor(database="$SHOP", table=f"{store.schema}.orders"))
+    Shop.declared(lakechime, envelope=Dms(), monitor=Monitor(database=SourceTable("$SHOP", f"{store.schema}.orders")))
     answer = written(lakechime, "--json")
     assert (answer.code, answer.json["types"]) == (
         0,
@@ -334,7 +335,7 @@ def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: C
     )
     Shop.declared(lakechime, envelope=Canal())
     other = written(lakechime, *of_database(store))
-    assert (other.code, "Canal follows MySQL and MariaDB, and this is PostgreSQL" in other.err) == (2, True)
+    assert (other.code, "Canal captures MySQL and MariaDB, and this is PostgreSQL" in other.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_what_is_missing_or_wrong_is_named(lakechime: Cli, arguments: list[str],
 def test_a_deployment_that_may_ask_no_database_asks_none(lakechime: Cli) -> None:
     lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
     lakechime.monkeypatch.setenv("SHOP", NOWHERE)
-    Shop.declared(lakechime, envelope=Maxwell(), monitor=Monitor(database="$SHOP", table="shop.orders"))
+    Shop.declared(lakechime, envelope=Maxwell(), monitor=Monitor(database=SourceTable("$SHOP", "shop.orders")))
     given = ("--source-url", NOWHERE)
     answers = written(lakechime), written(lakechime, *given)
     assert [answer.code for answer in answers] == [1, 1]

@@ -7,19 +7,11 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.settings import in_project
-from lakechime_dagster.tables.databases import Snapshot
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc_monitor import shop as shop
 from tests.cli.test_cdc_monitor import told
 from tests.support.cli import Cli
 from tests.support.replica import read
-
-
-def test_a_table_without_a_dump_says_what_to_do(lakechime: Cli) -> None:
-    Shop.declared(lakechime)
-    missing = lakechime("cdc", "load", NAME, "--yes")
-    assert (missing.code, "declares no dump; give --from and --as-of" in missing.err) == (1, True)
 
 
 def dump(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -31,8 +23,8 @@ def dump(folder: Path, *rows: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def told_shop(lakechime: Cli) -> Shop:
-    """A table without a database to ask, of which a dump is declared that is not there yet."""
-    shop = Shop.declared(lakechime, history=Snapshot("dump.jsonl", as_of="mysql-bin.000001:3"))
+    """A table without a database to query."""
+    shop = Shop.declared(lakechime)
     shop.tell(*[told(identity, 5) for identity in (1, 2, 3, 4)])
     return shop
 
@@ -47,7 +39,10 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(lakechime: Cli, told_s
     assert (lakechime("cdc", "load", NAME, *given, "--dry-run").out.strip(), len(read(told_shop.location("__changes")))) == (planned, 4)
 
     done = lakechime("cdc", "load", NAME, *given, "--yes", "--json").json
-    assert [(one["rows"], one["last"], one["cut"]) for one in done["chunks"]] == [(2, '["5"]', "binlog 1:3"), (1, '["3"]', "binlog 1:3")]
+    assert [(one["rows"], one["last"], one["snapshot"]) for one in done["chunks"]] == [
+        (2, '["5"]', "binlog 1:3"),
+        (1, '["3"]', "binlog 1:3"),
+    ]
     rows = [row for row in read(told_shop.location("__changes")) if row["topic_id"].startswith("lakechime-repair/load/")]
     assert sorted((row["op"], row["row_key"], tuple(row["position"])) for row in rows) == [
         ("r", "[2]", (1, 3, 0)),
@@ -58,16 +53,11 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(lakechime: Cli, told_s
     assert [event.event.snapshot_id for event in events][-2:] == ["1", "2"]
 
 
-def test_a_declared_dump_is_the_one_that_is_loaded_and_what_is_wrong_with_one_is_told(
-    lakechime: Cli, told_shop: Shop, tmp_path: Path
-) -> None:
-    missing = lakechime("cdc", "load", NAME, "--yes")
+def test_what_is_wrong_with_a_dump_is_said(lakechime: Cli, told_shop: Shop, tmp_path: Path) -> None:
+    given = ("cdc", "load", NAME, "--yes", "--from", str(tmp_path / "dump.jsonl"), "--as-of")
+    missing = lakechime(*given, "mysql-bin.000001:3")
     assert (missing.code, "dump.jsonl: there is no such file or folder; name the dump, or mount it here" in missing.err) == (1, True)
-    file = dump(in_project("."), {"id": 7, "name": "Ann", "amount": 5})
-    assert f"1 row loaded into {NAME}__changes in 1 chunk" in lakechime("cdc", "load", NAME, "--yes").out
-    file.write_text("")
-    assert "the dump has no row for" in lakechime("cdc", "load", NAME, "--yes").err
-    alone = lakechime("cdc", "load", NAME, "--from", str(tmp_path))
-    assert (alone.code, "give --from and --as-of" in alone.err) == (2, True)
-    odd = lakechime("cdc", "load", NAME, "--from", str(tmp_path), "--as-of", "yesterday")
-    assert (odd.code, "--as-of" in odd.err, "is no place of a database's log" in odd.err) == (2, True, True)
+    (tmp_path / "dump.jsonl").write_text("")
+    assert "the dump has no row for" in lakechime(*given, "mysql-bin.000001:3").err
+    odd = lakechime(*given, "yesterday")
+    assert (odd.code, "--as-of" in odd.err, "is no position of a database's log" in odd.err) == (2, True, True)

@@ -12,7 +12,7 @@ import pytest
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.databases import Monitor
+from lakechime_dagster.tables.databases import Database, Monitor
 from lakechime_dagster.tables.lake import Lake
 from tests.cdc.factories import make_payload, make_record
 from tests.cli.shop import NAME, Shop
@@ -40,7 +40,7 @@ def shop(mariadb: MariaDB, lakechime: Cli, spark_driver: Driver) -> Iterator[Sho
     admin.run("INSERT INTO orders VALUES (1, 'Ann', 5), (2, 'Ann', 6), (3, 'Ann', 5), (5, 'Ann', 5)")
     lakechime.monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "local")
     lakechime.monkeypatch.setenv("SHOP", f"mysql+pymysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/{DATABASE}")
-    shop = Shop.declared(lakechime, monitor=Monitor(database="$SHOP", table=f"{DATABASE}.orders"))
+    shop = Shop.declared(lakechime, monitor=Monitor(database=Database("$SHOP", f"{DATABASE}.orders")))
     shop.tell(*[told(identity, 5) for identity in (1, 2, 3, 4)])
     yield shop
     admin.run(f"DROP DATABASE {DATABASE}")
@@ -70,14 +70,14 @@ def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, sho
     assert [event.event.snapshot_id for event in events][-1] == "1"
 
 
-def test_what_cannot_be_asked_is_told_by_its_reason(lakechime: Cli) -> None:
+def test_what_cannot_be_asked_is_columns_in_its_reason(lakechime: Cli) -> None:
     Shop.declared(lakechime)
     missing = lakechime("cdc", "compare", NAME)
     assert (missing.code, "declares no database to compare it with; declare cdc_table(…, monitor=Monitor(…))" in missing.err) == (
         1,
         True,
     )
-    Shop.declared(lakechime, monitor=Monitor(database="$NOT_THERE", table="shop.orders"))
+    Shop.declared(lakechime, monitor=Monitor(database=Database("$NOT_THERE", "shop.orders")))
     odd = lakechime("cdc", "compare", NAME, "--repair", "--key", "1")
     assert (odd.code, "is no JSON array of 1 texts or whole numbers, such as [1]" in odd.err) == (2, True)
 
@@ -93,6 +93,6 @@ def test_dagster_makes_both_checks_in_the_job_of_monitors(lakechime: Cli, shop: 
     found = {one.check_name: one for one in run.get_asset_check_evaluations()}
     same = found["same_as_database"]
     assert (same.passed, same.severity, same.metadata["rows of the lake"].value) == (False, dg.AssetCheckSeverity.WARN, 4)
-    assert same.description == "rows: 1 missing, 1 extra, 1 different; may be on its way: the lake has not read past the cut"
+    assert same.description == "rows: 1 missing, 1 extra, 1 different; may be on its way: the lake has not read past the snapshot"
     assert '| ["4"] | extra |' in str(same.metadata["keys that differ"].value)
     assert "the database was not asked" not in found["keeps_up"].metadata

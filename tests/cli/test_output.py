@@ -21,7 +21,7 @@ HIDDEN = "".join((OVERRIDE, ISOLATE, NO_WIDTH, BYTE_ORDER, TAG, "\u2028", "\u202
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_cannot_be_seen_is_told_by_its_code(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_seen_is_columns_in_its_code(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     WAYS[way](f"gold.{HIDDEN}größe → 東京")
     told = "".join(capsys.readouterr())
     assert [raw for raw in HIDDEN if raw in told] == []

@@ -4,7 +4,7 @@ import datetime as dt
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
-from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.databases import Database, Debezium, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.schedule import every
@@ -22,7 +22,7 @@ def replica(database: str, scd_type: int) -> CDCTable:
         source=KafkaTopic(f"{database}.shop.orders", bootstrap=BROKER, every=every(minutes=1)),
         envelope=Debezium(),
         merge=CDCMerge(keys=("id",), stored_as_scd_type=scd_type, track_history_column_list=tracked),
-        monitor=Monitor(database=f"$LAKECHIME_TEST_{database.upper()}", table="shop.orders", within=dt.timedelta(minutes=5)),
+        monitor=Monitor(database=Database(f"$LAKECHIME_TEST_{database.upper()}", "shop.orders"), within=dt.timedelta(minutes=5)),
     )
 
 

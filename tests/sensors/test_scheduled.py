@@ -12,13 +12,13 @@ import pytest
 from lakechime_dagster.dce.store import SqlDCEStore
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
-from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.tables.databases import Database, Debezium, Monitor
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.schedule import every
 
 SCHEDULES = {"silver.orders": every(hours=1), "gold.totals": every(days=1, start="2013-01-02T03:00")}
-HOURLY = Monitor(database="$SHOP", table="shop.orders", every=every(hours=1))
+HOURLY = Monitor(database=Database("$SHOP", "shop.orders"), every=every(hours=1))
 GAME = event_stream("game", source=JsonLines("in"))
 GROUPS = [
     event_group("shop", GAME, match="shop.*", options=GroupOptions(verify=every(days=1))),

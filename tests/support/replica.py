@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.job import FEW, CDCJob, MessageFormat
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
+from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_refresh import refresh_cdc
 from lakechime_dagster.cdc.state import opened_row
 from lakechime_dagster.dce.events import Position, SnapshotId
@@ -142,6 +143,19 @@ class Replica:
     @property
     def remembered(self) -> list[dict[str, Any]]:
         return read(self.location + STATE)
+
+
+def replica_tables(rows: DeltaLog, bronze: DeltaLog, state: DeltaLog, messages: MessageFormat) -> ReplicaTables:
+    """The tables of `orders`, as monitors, repairs and loads look at them."""
+    return ReplicaTables(
+        name="orders",
+        keys=messages.keys,
+        format=messages,
+        rows=rows,
+        bronze=bronze,
+        state=state,
+        consumer=ConsumerId("test", "orders"),
+    )
 
 
 def append_messages(

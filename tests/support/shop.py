@@ -14,15 +14,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.load_service import LoadTask
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.spark_compare import ComparedTable
+from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.spark.job import TableResult
-from lakechime_dagster.tables.databases import Monitor
+from lakechime_dagster.tables.databases import Database, Monitor
 from tests.cdc.factories import envelope_schema
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
-from tests.support.refreshes import open_log
-from tests.support.replica import Replica
+from tests.support.replica import Replica, replica_tables
 
 TOLD_MS = 1_700_000_000_000  # the database's time in messages
 DECIMAL = {
@@ -90,35 +88,14 @@ class Shop:
         return file, int(byte)
 
     @property
-    def table(self) -> ComparedTable:
-        """The table as monitors look at it."""
+    def tables(self) -> ReplicaTables:
+        """The table as monitors and repairs look at it."""
         lake = self.lake
-        return ComparedTable(
-            name="orders",
-            location=lake.location,
-            bronze="orders__changes",
-            bronze_location=lake.bronze,
-            keys=lake.keys,
-            format=lake.format,
-            consumer=lake.consumer,
-            open_log=open_log,
-        )
-
-    @property
-    def task(self) -> LoadTask:
-        """The table as repairs look at it."""
-        log = self.lake.log
-        return LoadTask(
-            name="orders",
-            log=log("orders"),
-            bronze=log("orders__changes"),
-            state=log("orders__state"),
-            keys=self.lake.keys,
-            format=self.lake.format,
-        )
+        rows, bronze, state = (lake.log(f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+        return replica_tables(rows, bronze, state, lake.format)
 
     def monitor(self, **declared: Any) -> Monitor:
-        return Monitor(**{"database": self.url, "table": f"{self.schema}.orders", **declared})
+        return Monitor(**{"database": Database(self.url, f"{self.schema}.orders"), **declared})
 
     @property
     def rows(self) -> list[tuple[int, str]]:

@@ -17,13 +17,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.load_service import LoadTask
 from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.record import Changes, Record
-from lakechime_dagster.tables.databases import Debezium, Monitor
+from lakechime_dagster.cdc.service import ReplicaTables
+from lakechime_dagster.tables.databases import Database, Debezium, Monitor
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct
 from tests.support.refreshes import open_log
-from tests.support.replica import append_messages, read
+from tests.support.replica import append_messages, read, replica_tables
 
 FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
 ID = ("id", "int32", False)
@@ -134,13 +134,13 @@ class WalShop:
             append_messages(str(self.folder / "orders__changes"), kept, FORMAT)
 
     @property
-    def task(self) -> LoadTask:
-        log, bronze, state = (open_log(str(self.folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
-        return LoadTask(name="orders", log=log, bronze=bronze, state=state, keys=FORMAT.keys, format=FORMAT)
+    def tables(self) -> ReplicaTables:
+        rows, bronze, state = (open_log(str(self.folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+        return replica_tables(rows, bronze, state, FORMAT)
 
     @property
     def monitor(self) -> Monitor:
-        return Monitor(database=self.url, table="public.orders")
+        return Monitor(database=Database(self.url, "public.orders"))
 
     @property
     def rows(self) -> dict[int, str | None]:

@@ -10,7 +10,7 @@ import pytest
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, cdc_table
-from lakechime_dagster.tables.databases import Database, Debezium, Maxwell, Monitor, Snapshot
+from lakechime_dagster.tables.databases import Database, Debezium, Maxwell, Monitor
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import spelled_as
@@ -71,8 +71,8 @@ WRONG = [
     (lambda: JsonLines("in", shards="("), "JsonLines, shards: '(' is no regular expression: missing ), unterminated subpattern"),
     (lambda: KafkaTopic("a", bootstrap="b", shards="a"), "KafkaTopic, shards: 'a' has no named group, such as (?P<shard>"),
     (
-        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), monitor=Monitor(database="$SHOP", table="shop.orders")),
-        "shop.orders, monitor: compares with one database's table; this one follows those of all shards: name each one's",
+        lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), monitor=Monitor(database=Database("$SHOP", "shop.orders"))),
+        "shop.orders, monitor: compares with one database's table; this one replicates those of all shards: name each one's",
     ),
     (
         lambda: orders(source=JsonLines("in"), monitor=Monitor(shards={"eu": EU})),
@@ -80,12 +80,12 @@ WRONG = [
     ),
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)_(?P<part>.*)"), monitor=Monitor(shards={"eu": EU})),
-        "shop.orders, monitor: shards=('eu',) has 1 values, and the names of the topics tell shard, part",
+        "shop.orders, monitor: shards=('eu',) has 1 values, and the names of the topics have shard, part",
     ),
     (lambda: Database("shop", "shop.orders"), "Database, url: 'shop' is neither mysql+pymysql://user@host/database"),
     (
         lambda: orders(source=JsonLines("in", shards="(?P<shard>.*)"), read_from=Database("$SHOP", "shop.orders")),
-        "shop.orders, read_from: is one database's table, and this one has those of all shards",
+        "shop.orders, read_from: is one database's table, and this one replicates those of all shards",
     ),
     (
         lambda: orders(envelope=Maxwell(), read_from=Database("$SHOP", "shop.orders")),
@@ -95,19 +95,6 @@ WRONG = [
     (
         lambda: Debezium(settings={"time.precision.mode": "exact"}),
         "Debezium, settings: time.precision.mode='exact' is none of adaptive, adaptive_time_microseconds, connect, isostring",
-    ),
-    (
-        lambda: orders(history=Snapshot("dump", as_of="0/1"), envelope=Maxwell(), types={"id": "int"}),
-        "shop.orders, history: messages of Maxwell cannot be written yet, only Debezium's; load the rows by that tool",
-    ),
-    (
-        lambda: orders(history=Snapshot("dump", as_of="0/1"), source=JsonLines("in", shards="(?P<shard>.*)")),
-        "shop.orders, history: is a dump of one database's table; this one follows those of all shards: leave it out",
-    ),
-    (lambda: Snapshot("s3://dump", as_of="0/1"), "Snapshot, path: 's3://dump' is no file or folder of this machine, or mounted there"),
-    (
-        lambda: Snapshot("dump", as_of="2024-01-01"),
-        "Snapshot, as_of: '2024-01-01' is no place of a database's log, such as mysql-bin.000003:1234, or 0/16B3748 of PostgreSQL",
     ),
     (lambda: orders(types={"id": "bigint"}), "shop.orders, types: is not read, as messages of Debezium bring their columns' types"),
     (
@@ -137,7 +124,7 @@ WRONG = [
     ),
     (lambda: orders("a." + "b" * 120), "name: has 122 characters; use at most 119"),
     (lambda: orders("shop.orders__State"), "shop.orders__State, name: ends with __state, which is kept for the state of CDC tables"),
-    (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the messages of tables that follow"),
+    (lambda: SourceTable("a.b__changes"), "a.b__changes, name: ends with __changes, which is kept for the bronze tables of CDC tables"),
     (lambda: JsonLines("s3://bucket/in"), "JsonLines, folder: 's3://bucket/in' is no folder of this machine, or mounted there"),
     (lambda: JsonLines("in", pattern="../*.jsonl"), "JsonLines, pattern: '../*.jsonl' is no pattern of names below the folder"),
     (
@@ -177,11 +164,11 @@ def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Ca
 URL = "mysql+pymysql://reader:secret@db/shop"
 
 
-ALONE: dict[str, Any] = {"database": None, "table": None}
+ALONE: dict[str, Any] = {"database": None}
 
 
 def a_monitor(**declared: Any) -> Monitor:
-    return Monitor(**{"database": URL, "table": "shop.orders", **declared})
+    return Monitor(**{"database": Database(URL, "shop.orders"), **declared})
 
 
 def test_the_databases_of_shards_are_named_by_what_topics_tell() -> None:
@@ -206,11 +193,10 @@ def test_a_password_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("declared", "problem"),
     [
-        ({"database": "oracle://u:secret@h/d"}, "Monitor, database: 'oracle://u:***@h/d' is neither mysql+pymysql://"),
-        ({"table": "orders"}, "Monitor, table: 'orders' is no schema.table of the database, such as shop.orders"),
+        ({"database": "oracle://u:secret@h/d"}, "Monitor, database: 'oracle://u:***@h/d' is no Database(url, table)"),
         ({"every": 5}, "Monitor, every: 5 is no schedule; write every(hours=1)"),
         ({"within": dt.timedelta(-1)}, "is no time; write timedelta(minutes=2)"),
-        ({"shards": {"eu": EU}}, "Monitor, shards: is declared beside database=; a table follows one database, or shards"),
+        ({"shards": {"eu": EU}}, "Monitor, shards: is declared with database=; a table replicates one database's table, or shards"),
         ({**ALONE, "shards": ["eu"]}, "Monitor, shards: ['eu'] is no mapping; write {'eu': Database(url, 'shop.orders')}"),
         ({**ALONE, "shards": {"eu": "mysql://u:secret@h"}}, "Monitor, shards: 'eu': "),
     ],

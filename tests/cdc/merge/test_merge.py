@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, UPSERT, Change, Key, Operation, Order
 from lakechime_dagster.cdc.merge import Kept, RowState, collected, with_changes
-from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
+from tests.cdc.merge.arrivals import at, follow_in_parts, follow_in_time
 from tests.cdc.oracle import done, rows_of
 
 COLUMNS = ("a", "b")
@@ -161,14 +161,6 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
     assert not table.refused
 
 
-@given(seed=SEEDS, length=LENGTHS)
-def test_changes_that_are_delivered_again_change_nothing(seed: int, length: int) -> None:
-    dice = random.Random(seed)
-    changes = history(dice, length)
-    again = delivered_again(changes, 0.5, dice)
-    assert Table().step(dice.sample([*changes, *again], len(changes) + len(again))).rows == rows_of(changes, COLUMNS)
-
-
 def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_took() -> None:
     """There are other messages between the two."""
     orders = [Order(topic="changes", partition=0, offset=offset) for offset in (0, 1, 5)]
@@ -194,42 +186,12 @@ def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
     assert table.kept.windows[(2,)].changes == ()
 
 
-def test_a_column_that_nobody_carries_makes_its_row_wait_until_somebody_does() -> None:
-    table = Table().step([upsert(2, columns={"a": 2})])
-    assert table.rows == {}
-    assert table.step([upsert(1, columns={"b": 1})]).rows == {(1,): {"a": 2, "b": 1}}
-
-
-def test_a_column_of_a_row_that_was_deleted_is_not_one_of_the_row_that_came_after() -> None:
-    assert Table().step([upsert(1), deletion(2), upsert(3, columns={"a": 3})]).rows == {}
-
-
 def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> None:
     table = Table().step([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
     table.step([upsert(2), upsert(1, (2,))])
     assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
     (reason,) = table.refused
     assert "is forgotten which rows of 's' were deleted" in reason
-
-
-def test_a_low_watermark_never_goes_back() -> None:
-    table = Table().collect(at(10, READ)).collect(at(5, READ)).step([upsert(7)])
-    assert len(table.refused) == 1
-
-
-def test_a_key_change_that_comes_below_the_low_watermark_does_not_continue_what_came_later() -> None:
-    """Its old key lives again by then: it is not known any more what the row was when its key was changed."""
-    table = Table().step([upsert(1), deletion(3), upsert(5)]).collect(at(10, READ)).step([upsert(11, (2,), columns={"a": 11})])
-    table.step([upsert(3, (2,), columns={"a": 3}, continues=(1,))])
-    assert (2,) not in table.rows
-
-
-def test_a_key_that_a_second_source_feeds_is_refused_for_that() -> None:
-    other = Change(source="t", operation=Operation.UPDATE, order=at(9), key=(1,), columns={"a": 9, "b": 9})
-    table = Table().step([upsert(1), other])
-    assert table.rows == {(1,): {"a": ("a", 1), "b": ("b", 1)}}
-    (reason,) = table.refused
-    assert reason == "key (1,) is fed by 's' already: orders of 't' do not compare with its"
 
 
 def swapped(number: int) -> list[Change]:

@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Operation, Order
+from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Order
 from lakechime_dagster.cdc.history import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
 from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
@@ -87,26 +87,6 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     assert table.open == rows_of(changes, COLUMNS)
 
 
-def test_a_deletion_closes_and_what_comes_after_it_opens() -> None:
-    table = Table().step(timed([upsert(1, columns={"a": 1, "b": 1}), deletion(2), upsert(3, columns={"a": 1, "b": 1})]))
-    assert table.spans() == [(1, 1, 2), (1, 3, None)]
-    assert [(row.start_at, row.end_at) for row in table.rows[(1,)]] == [(10, 20), (30, None)]
-
-
-def test_a_truncation_closes_the_rows_of_its_source() -> None:
-    truncation = Change(source="s", operation=Operation.TRUNCATE, order=at(5, DELETE), event_ms=55)
-    other = replace(upsert(1, (3,)), source="t")
-    table = Table().step([upsert(1), truncation, upsert(2, (2,)), other])
-    assert [row.end_at for key in [(1,), (2,), (3,)] for row in table.rows[key]] == [55, 55, None]
-
-
-def test_a_key_change_closes_the_row_of_the_old_key_and_opens_one_of_the_new() -> None:
-    rekeyed = upsert(2, (2,), columns={"b": 2}, continues=(1,))
-    table = Table().step([upsert(1, columns={"a": 1, "b": 1}), deletion(2), rekeyed])
-    assert (table.spans((1,)), table.spans((2,))) == ([(1, 1, 2)], [(1, 2, None)])
-    assert table.open == {(2,): {"a": 1, "b": 2}}
-
-
 def test_two_rows_that_change_keys_in_one_transaction_each_go_on_without_a_gap() -> None:
     table = Table().step([upsert(1, (1,), columns={"a": 1, "b": 1}), upsert(2, (2,), columns={"a": 2, "b": 2})])
     for step, (old, new) in enumerate([((1,), (2,)), ((2,), (1,))]):
@@ -122,11 +102,6 @@ def test_changes_of_columns_that_are_not_tracked_are_made_in_the_open_row() -> N
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 2}, {"a": 4, "b": 2}]
     table.step([upsert(3, columns={"b": 3})])
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 3}, {"a": 4, "b": 3}]
-
-
-def test_a_late_change_splits_the_row_that_it_falls_in() -> None:
-    table = Table().step([upsert(1), upsert(5)]).collect(at(1, READ)).step([upsert(3)])
-    assert table.spans() == [(("a", 1), 1, 3), (("a", 3), 3, 5), (("a", 5), 5, None)]
 
 
 def test_not_a_number_is_the_same_value_again() -> None:

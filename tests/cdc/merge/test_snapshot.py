@@ -1,7 +1,5 @@
 """A complete snapshot speaks for its whole table; one that is not complete speaks for its rows alone."""
 
-from dataclasses import replace
-
 import pytest
 
 from lakechime_dagster.cdc.change import BEFORE_READ, READ, UPSERT, Change, Operation, Order
@@ -34,12 +32,6 @@ def test_ends_may_come_apart_and_in_any_order_and_are_told_once() -> None:
     snapshots, complete = snapshots.with_changes(WHOLE[:1])
     assert len(complete) == 1
     assert snapshots.with_changes(WHOLE)[1] == ()
-
-
-def test_the_time_of_the_truncation_is_that_of_the_first_row_whichever_end_came_first() -> None:
-    first, last = replace(WHOLE[0], event_ms=10), replace(WHOLE[2], event_ms=20)
-    for told in ([first, last], [last, first]):
-        assert [change.event_ms for change in Snapshots().with_changes(told)[1]] == [10]
 
 
 def test_ends_of_two_snapshots_or_of_two_tables_are_not_those_of_one() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import DELETE, READ, Change, Operation
+from lakechime_dagster.cdc.change import DELETE, Change, Operation
 from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
 from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.merge.test_incremental_merge import Lake, told
@@ -58,41 +58,6 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
     assert len(lake.state) == len(lake.waiting), "what is final stands in the table alone"
 
 
-def test_a_late_change_below_the_deletion_is_one_of_the_deleted_row() -> None:
-    lake = Lake(keeps_deleted=True)
-    lake.step([inserted(1, a=1, b=1), deleted(5)])
-    assert lake.kept_rows == {(1,): ({"a": 1, "b": 1}, 50)}
-    lake.step([inserted(3, a=3)])
-    assert lake.kept_rows == {(1,): ({"a": 3, "b": 1}, 50)}
-    assert lake.outcomes == {ChangeOutcome.APPLIED: 3}
-
-
-def test_a_late_change_below_a_truncation_is_one_of_a_row_of_which_nothing_else_was_remembered() -> None:
-    lake = Lake(keeps_deleted=True)
-    lake.step([inserted(1, a=1, b=1)])
-    lake.collect(at(2, READ))
-    lake.step([truncation(5)])
-    assert lake.state == []
-    lake.step([inserted(3, a=3)])
-    assert lake.kept_rows == {(1,): ({"a": 3, "b": 1}, 50)}
-
-
-def test_a_deletion_that_finds_no_row_leaves_the_one_that_was_there_last() -> None:
-    lake = Lake(keeps_deleted=True)
-    lake.step([inserted(1, a=1), deleted(2), deleted(5), truncation(7)])
-    assert lake.kept_rows == {(1,): ({"a": 1}, 20)}
-    lake.step([inserted(4, a=4)])
-    assert lake.kept_rows == {(1,): ({"a": 4}, 50)}, "of the row that was there between them the second one is the end"
-    lake.step([deleted(9)])
-    assert lake.kept_rows == {(1,): ({"a": 4}, 50)}
-
-
-def test_a_row_of_which_only_the_deletion_was_told_is_not_there() -> None:
-    lake = Lake(keeps_deleted=True)
-    lake.step([deleted(2)])
-    assert lake.kept_rows == {}
-
-
 def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_for_nothing() -> None:
     lake = Lake(keeps_deleted=True)
     lake.step([replace(inserted(2, a=1), omitted=("b",)), deleted(4)])
@@ -122,11 +87,3 @@ def test_what_comes_too_late_is_refused_where_its_row_may_have_been_deleted_sinc
     assert lake.kept_rows == {(1,): ({"a": 1}, 20)}
     [reason] = lake.refused
     assert "is forgotten which rows of 's' were deleted" in reason
-
-
-def test_a_row_that_comes_again_lives_and_has_none_of_the_values_that_were_deleted() -> None:
-    lake = Lake(keeps_deleted=True)
-    lake.step([inserted(1, a=1, b=1), deleted(2)])
-    lake.collect(at(3, READ))
-    lake.step([inserted(4, a=4)])
-    assert lake.kept_rows == {(1,): ({"a": 4}, None)}

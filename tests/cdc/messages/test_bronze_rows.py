@@ -55,11 +55,6 @@ def test_what_a_change_says_stands_in_columns_beside_the_message() -> None:
     }
 
 
-def test_a_tombstone_has_a_key_and_no_change() -> None:
-    row = row_of(None, b'{"database":"shop","table":"orders","pk.id":7}')
-    assert (row["kind"], row["value"], row["op"]) == ("tombstone", None, None)
-
-
 def test_keys_and_values_that_are_no_text_are_kept_as_bytes() -> None:
     row = row_of(b"\xff\xfe", b"\x80")
     assert (row["key"], row["key_bytes"], row["value"], row["value_bytes"]) == (None, b"\x80", None, b"\xff\xfe")
@@ -77,14 +72,6 @@ def test_what_cannot_be_read_is_kept_with_its_problem(fields: dict[str, Any], pr
     row = row_of(told(**fields))
     assert (row["kind"], row["op"], row["value"]) == ("unreadable", None, told(**fields).decode())
     assert problem in row["problem"]
-
-
-def test_a_message_whose_parts_cannot_be_told_is_not_read() -> None:
-    assert row_of(told(), problem="record: offset is not there")["problem"] == "record: offset is not there"
-
-
-def test_a_time_that_no_calendar_has_is_none() -> None:
-    assert row_of(told(), timestamp_ms=2**62)["timestamp"] is None
 
 
 def test_the_values_of_a_key_are_json_and_what_json_has_no_type_for_is_text() -> None:

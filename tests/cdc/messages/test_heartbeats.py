@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.record import Beat, Changes, Control, Record, Unreadable
+from lakechime_dagster.cdc.record import Beat, Control, Record, Unreadable
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, make_payload, make_record
 
@@ -23,10 +23,6 @@ def test_a_change_tells_the_time_to_which_its_log_was_read(op: str) -> None:
     assert READER.read(beat(make_payload(op, source={**BINLOG, "ts_ms": 7}, **row_state))) == Beat("m", 7)
 
 
-def test_a_flattened_row_tells_it_too() -> None:
-    assert READER.read(beat({"at": 1, "__op": "u", "__source_name": "m", "__source_ts_ms": 7})) == Beat("m", 7)
-
-
 @pytest.mark.parametrize(
     "value", [make_payload("r", source={**BINLOG, "ts_ms": 7}, after={"at": 1}), make_payload("u", source={}, after={}), {"ts_ms": 7}, None]
 )
@@ -38,10 +34,6 @@ def test_what_cannot_be_read_says_why() -> None:
     reading = READER.read(replace(beat({}), value=b"{"))
     assert isinstance(reading, Unreadable)
     assert reading.reason.startswith("value: b'{' is no JSON")
-
-
-def test_messages_of_other_topics_are_read_as_ever() -> None:
-    assert isinstance(READER.read(make_record(make_payload("c", after={"id": 1}))), Changes | Unreadable)
 
 
 @pytest.mark.parametrize(("source", "is_of"), [("m.shop.orders", True), ("m2.shop.orders", False), ("m", False)])

@@ -76,14 +76,6 @@ def test_more_than_a_payload_is_not_taken_for_one() -> None:
     assert reader.read(raw[:-1] + b', "more": 1}') == (None, json.loads(raw) | {"more": 1})
 
 
-def test_a_message_that_was_cut_off_is_none() -> None:
-    reader = Counting().reader
-    raw = encoded(12, struct(("a", "int32", True)))
-    assert reader.read(raw)[1] == 12
-    with pytest.raises(ValueError, match="JSON"):
-        reader.read(raw[:-1])
-
-
 def test_a_payload_that_stands_before_its_schema_is_no_beginning_of_another_message() -> None:
     reader = Counting().reader
     assert reader.read(json.dumps({"payload": 5, "schema": struct(("a", "int32", True))}).encode()) == (("a",), 5)

@@ -29,11 +29,6 @@ def test_a_row_has_the_columns_that_its_topic_tells() -> None:
     ]
 
 
-def test_messages_of_one_schema_share_the_types_of_all_columns() -> None:
-    first, second = (read(message("c", after={"id": id_, "name": "Ann", "amount": 5})) for id_ in (1, 2))
-    assert first.types is second.types
-
-
 def test_a_deletion_is_of_its_own_shard() -> None:
     (change,) = read(message("d", before={"id": 1, "name": "Ann", "amount": 5})).changes
     assert (change.operation, change.key, change.columns) == (Operation.DELETE, ("eu", 1), {})

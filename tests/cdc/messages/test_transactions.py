@@ -17,7 +17,6 @@ from lakechime_dagster.cdc.record import (
     TransactionEnd,
     Unreadable,
     bronze_row,
-    transaction_id,
 )
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
@@ -43,15 +42,11 @@ def test_an_end_tells_its_transaction_and_the_changes_of_each_table(topic: str) 
     assert READER.read(of_transactions(BEGIN, topic)) is Control.TRANSACTION
 
 
-def test_a_key_without_a_value_tells_nothing_of_a_transaction() -> None:
-    assert READER.read(of_transactions(None)) is Control.TRANSACTION
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
         (END | {"id": None}, "id: the end of a transaction names it, this one has None"),
-        (END | {"data_collections": 3}, "data_collections: the end of a transaction tells its changes by table, not 3"),
+        (END | {"data_collections": 3}, "data_collections: the end of a transaction counts its changes by table, not 3"),
         (
             END | {"data_collections": [{"data_collection": "shop.orders", "event_count": -1}]},
             "data_collections: each has a name and a number of changes, not {'data_collection': 'shop.orders', 'event_count': -1}",
@@ -103,16 +98,3 @@ def test_so_does_a_flattened_row_beside_its_columns() -> None:
 def test_a_change_without_a_transaction_is_in_none(transaction: Any) -> None:
     row = row_of(make_record(make_payload("r", transaction=transaction), schema=SCHEMA))
     assert (row["kind"], row["transaction"], row["transaction_order"]) == ("change", None, None)
-
-
-@pytest.mark.parametrize(
-    ("told", "identity"),
-    [
-        ("0-1-38", "0-1-38"),
-        ("3E11FA47-71CA-11E1-9E33-C80AA9429562:5", "3E11FA47-71CA-11E1-9E33-C80AA9429562:5"),
-        ("file=mysql-bin.000003,pos=4", "file=mysql-bin.000003,pos=4"),
-        ("826:36898192", "826"),
-    ],
-)
-def test_messages_of_one_transaction_have_one_identity(told: str, identity: str) -> None:
-    assert transaction_id(told) == identity

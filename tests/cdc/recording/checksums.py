@@ -16,8 +16,8 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.cdc.database import TableSide, column_types, taken
-from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison
+from lakechime_dagster.cdc.database import column_types, database_side, taken
+from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison, texts_of
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.edges import edges
 from tests.cdc.recording.stage import Session, Stage
@@ -80,16 +80,16 @@ def of_postgres(server_url: str) -> dict[str, Any]:
 
 
 def tables_of(name: str, url: str, schema: str) -> dict[str, Any]:
-    with taken(url) as cut:
-        return {f"{name}.{table}": table_of(cut.connection, name, schema, table) for capture, table in TABLES if capture == name}
+    with taken(url) as snapshot:
+        return {f"{name}.{table}": table_of(snapshot.connection, name, schema, table) for capture, table in TABLES if capture == name}
 
 
 def table_of(connection: sa.Connection, name: str, schema: str, table: str) -> dict[str, Any]:
     """What the table answers."""
     types = column_types(connection, schema, table)
     queries = comparison(name, table, types).source(schema, table)
-    side = TableSide(connection, queries)
-    rows = [list(row) for row in connection.execute(sa.text(queries.texts().sql))]
+    side = database_side(connection, queries)
+    rows = [list(row) for row in connection.execute(sa.text(texts_of(queries).sql))]
     keys = [side.middle(None, None, offset) for offset in range(len(rows))]
     assert side.middle(None, None, len(rows)) is None
     ranges = [(None, None), *zip([None, *keys], [*keys, None], strict=True)]

@@ -123,7 +123,6 @@ def test_the_order_in_which_schemas_are_seen_makes_no_difference(
     one, two = evolved(known, seen, policy), evolved(known, random.Random(seed).sample(seen, len(seen)), policy)
     assert typed(one.columns) == typed(two.columns)
     assert (one.missing, typed(one.added), typed(one.widened)) == (two.missing, typed(two.added), typed(two.widened))
-    assert [{*map(folded, of)} for of in (one.conflicts, one.left_out)] == [{*map(folded, of)} for of in (two.conflicts, two.left_out)]
     assert bool(one.refused) == bool(two.refused)
 
 
@@ -135,7 +134,6 @@ def test_the_steps_in_which_schemas_are_seen_make_no_difference(
     cut = random.Random(seed).randrange(len(seen) + 1)
     first = evolved(known, seen[:cut], Drift.LENIENT)
     second = evolved(first.columns, seen[cut:], Drift.LENIENT)
-    assert once.conflicts == second.conflicts == {}
     assert typed(once.columns) == typed(second.columns)
 
 
@@ -146,7 +144,7 @@ def test_what_fits_a_column_that_was_seen_fits_what_became_of_it(
     found = evolved(known, seen, policy)
     spelled = spellings(known, seen)
     for name, one in [(spelled.get(name, name), one) for schema in (known, *seen) for name, one in schema.items()]:
-        if not found.refused and name not in found.conflicts and name not in found.left_out:
+        if not found.refused:
             assert found.columns[name] == TEXT or same(widened(one, found.columns[name]), found.columns[name])
     if found.refused:
         assert found.columns == known
@@ -169,10 +167,8 @@ def test_columns_are_added_and_widened_by_the_policies_that_follow(policy: Drift
 def test_a_column_of_which_no_type_holds_all_values_is_text_and_others_follow() -> None:
     for known, seen in (({"a": "int"}, [{"a": "string"}]), ({}, [{"a": "int"}, {"a": "string"}]), ({"a": "string"}, [{"a": "int"}])):
         found = evolved(known, [{**one, "b": "int"} for one in seen], Drift.LENIENT)
-        assert (found.columns, found.conflicts, found.refused) == ({"a": "string", "b": "int"}, {}, ())
+        assert (found.columns, found.refused) == ({"a": "string", "b": "int"}, ())
         assert found.texts == {"a": "its values are int and string, which no type but text holds"}
-    ignored = evolved({"a": "int"}, [{"a": "string"}], Drift.IGNORE)
-    assert (ignored.columns, ignored.conflicts) == ({"a": "int"}, {"a": "the column is int, and stays so; values are string"})
 
 
 def test_evolve_refuses_a_column_that_would_be_text_and_says_what_to_do() -> None:
@@ -194,11 +190,6 @@ def test_exception_refuses_any_drift(seen: Mapping[str, str]) -> None:
     assert not drifted({"a": "int"}, Drift.EXCEPTION).refused
 
 
-def test_ignore_leaves_columns_out_and_lets_none_grow() -> None:
-    assert drifted(NEW, Drift.IGNORE) == Evolution(columns={"a": "int"}, left_out={"b": "on_drift=Drift.IGNORE adds no columns"})
-    assert drifted(WIDER, Drift.IGNORE).conflicts == {"a": "the column is int, and stays so; values are bigint"}
-
-
 @pytest.mark.parametrize("policy", Drift)
 def test_a_table_that_is_not_there_yet_takes_all_columns_in_their_order(policy: Drift) -> None:
     found = evolved({}, [{"b": "int", "a": "date"}, {"c": "int", "b": "bigint"}], policy)
@@ -208,7 +199,7 @@ def test_a_table_that_is_not_there_yet_takes_all_columns_in_their_order(policy: 
 
 def test_names_that_differ_in_case_alone_are_one_column() -> None:
     found = evolved({"amount": "int"}, [{"Amount": "bigint", "kapı": "int"}, {"AMOUNT": "int", "KAPI": "int"}], Drift.LENIENT)
-    assert (found.columns, found.conflicts, found.missing) == ({"amount": "bigint", "kapı": "int"}, {}, frozenset())
+    assert (found.columns, found.missing) == ({"amount": "bigint", "kapı": "int"}, frozenset())
     assert (doubled(["a", "kapi", "b", "kapı"]), doubled(["maße", "masse"])) == (("kapi", "kapı"), ())
     assert evolved({}, [{"amount": "struct<`a`:int,`A`:int>"}], Drift.LENIENT).texts.keys() == {"amount"}
 

@@ -162,12 +162,6 @@ def test_any_wall_clock_comes_back_exactly(moment: datetime.datetime, separator:
     assert natural_type("timestamp").decode(written) == moment.replace(tzinfo=UTC)
 
 
-def test_a_row_is_read_by_the_types_of_its_columns() -> None:
-    columns = NaturalColumns({"id": "int", "raw": "binary", "gone": "string"}, BinaryText.HEX)
-    assert columns.read({"id": "1", "raw": None}, "data") == {"id": 1, "raw": None}
-    assert columns.read({"raw": "0xff"}, "data") == {"raw": b"\xff"}
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [

@@ -13,7 +13,6 @@ from lakechime_dagster.cdc import spark_bronze
 from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.record import TableFilter
 from lakechime_dagster.cdc.spark_bronze import ingest
-from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
@@ -107,20 +106,6 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
     assert len(fed.rows) == 11
 
 
-def test_another_attempt_at_a_step_writes_nothing(fed: Fed) -> None:
-    fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
-    assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
-    fed.drop("a.jsonl", told(2))
-    wider = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
-    again = fed.attempt(1, 2, wider)
-    assert (again.outcome, again.committed and again.committed.commit_metadata.end.offsets) == (Outcome.SKIPPED, end)
-    assert len(fed.rows) == 1
-    fed.step, fed.checkpoint = 1, end
-    assert fed.run().counts.inserted == 1
-    assert (fed.attempt(1, 3, wider).outcome, len(fed.rows)) == (Outcome.SKIPPED, 2)
-
-
 def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(fed: Fed) -> None:
     fed.drop("a.jsonl", b"", b"")
     end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
@@ -128,24 +113,6 @@ def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(f
     assert not Path(fed.job.location).exists()
     fence = fed.attempt(1, 2, end)
     assert (fence.outcome, fence.counts.inserted, fed.rows) == (Outcome.FENCED, 0, [])
-
-
-def test_a_table_that_was_removed_is_read_from_the_beginning_and_says_so(fed: Fed) -> None:
-    fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
-    fed.checkpoint, fed.step, fed.options = end, 1, {"has_committed": True}
-    fed.drop("a.jsonl", told(2))
-    result = fed.run()
-    assert result.counts.inserted == 2
-    assert result.notes[0].endswith("no longer holds what its consumer has committed: its source is read again from the beginning")
-
-
-def test_a_file_that_lost_what_was_claimed_of_it_is_named(fed: Fed) -> None:
-    fed.drop("a.jsonl", told(1))
-    end = FileSource(Path(fed.job.folder), "*.jsonl").poll(None).end
-    (Path(fed.job.folder) / "a.jsonl").write_bytes(b"")
-    with pytest.raises(MessagesUnreadableError, match=r"a\.jsonl holds 0 bytes, and \d+ of it are to be read; put it back as it was"):
-        fed.attempt(1, 1, end)
 
 
 def test_lines_may_be_records_of_kafka(fed: Fed) -> None:

@@ -6,20 +6,15 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.cdc.change import Change, Operation
+from lakechime_dagster.cdc.change import Change
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import merged
-from lakechime_dagster.cdc.row_messages import MaxwellReader
-from lakechime_dagster.cdc.spark_changes import MESSAGE, SPAN_TYPES, Merging, Reading, What, conformed
-from lakechime_dagster.cdc.spark_parse import Parsed
-from lakechime_dagster.cdc.spark_remembered import Seen
+from lakechime_dagster.cdc.spark_changes import SPAN_TYPES, Merging, What, conformed
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_row
 from lakechime_dagster.spark.session import record_batches
-from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import HOUR_MS
 from tests.cdc.merge.test_merge import deletion, upsert
@@ -44,19 +39,6 @@ SPAN = [(name, TEXT if kind == "string" else pa.timestamp("us", "UTC")) for name
 def test_a_value_of_a_narrower_type_is_one_of_the_wider(value: Any, kind: pa.DataType, expected: Any) -> None:
     found = conformed(value, kind)
     assert (found, type(found)) == (expected, type(expected))
-
-
-@pytest.mark.parametrize(("given", "expected"), [("A", {"id": 1, "named": 3}), ("ID", {"named": 1, "A": 3})])
-def test_a_column_is_given_another_name_by_its_exact_one_before_one_in_another_case(given: str, expected: dict[str, int]) -> None:
-    texts = [(name, TEXT) for name in ("schema", "types", "defaults")]
-    out = pa.schema([("outcome", TEXT), *STATE, *texts, *COORDINATES, ("reason", TEXT), ("message", TEXT)])
-    types = {"id": "int", "a": "int", "A": "int"}
-    reader = MaxwellReader(Maxwell(), ("id",), types)
-    reading = Reading(out=out, reader=lambda: reader, takes=lambda name: name != "a", names={given: "named"})
-    value = {"database": "d", "table": "t", "type": "insert", "ts": 1, "data": {"id": 1, "a": 2, "A": 3}}
-    message = dict.fromkeys(MESSAGE) | {"topic": "t", "partition": 0, "offset": 1, "value": orjson.dumps(value).decode()}
-    (found,) = pa.Table.from_batches(reading(iter([pa.RecordBatch.from_pylist([message])]))).to_pylist()
-    assert orjson.loads(found["columns"]) == expected
 
 
 def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
@@ -108,16 +90,3 @@ def test_the_changes_of_complete_hours_that_change_rows_are_counted_by_hour(
     known: list[Change], told: list[Change], hours: dict[str, int]
 ) -> None:
     assert late(known, told) == hours
-
-
-def test_truncations_and_snapshots_of_complete_hours_are_late_too() -> None:
-    hours = [replace(change(at, at), operation=Operation.TRUNCATE) for at in (8, 9, 10)]
-    told = [change_row(one, Role.TRUNCATION) for one in (*hours, replace(hours[0], event_ms=None))]
-    first, last = (replace(change(20, hour), operation=Operation.READ, snapshot=mark) for hour, mark in ((5, "first"), (11, "last")))
-    seen = Seen(truncations=tuple(told), marks=(change_row(first), change_row(last)))
-    parsed = Parsed(None, None, None, seen, Seen())  # type: ignore[arg-type]
-    assert parsed.late_ends(10 * HOUR_MS + HOUR_MS // 4) == [8, 9, 5]
-
-
-def test_what_changes_the_history_of_a_row_alone_is_late_too() -> None:
-    assert late([change(3, 12)], [change(1, 5, name="b")], tracked=Tracked()) == {"5": 1}

@@ -9,9 +9,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.tables.cdc import Drift
-from lakechime_dagster.tables.databases import PLACEHOLDER, Maxwell
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.support.orders import at_position, deletion, levelled, order
 from tests.support.replica import Replica, read
@@ -51,37 +48,6 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
     assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
 
 
-def test_a_history_has_the_default_of_an_added_column_where_its_row_was_there(spark: SparkSession, tmp_path: Path) -> None:
-    records = [order(1, at=1), order(1, at=2, name="Bob"), order(2, at=3), levelled(2, at=5, level=7), levelled(1, at=6, level=8)]
-    for folder, parts in (("at_once", [records]), ("one_by_one", [[one] for one in records])):
-        table = Replica(spark, tmp_path / folder, ("id",), merge={"stored_as_scd_type": 2})
-        for part in parts:
-            table.tell(part)
-            table.run()
-        found = sorted((row["id"], row["name"], row["level"]) for row in table.rows if row["id"] == 1)
-        assert found == [(1, "Ann", None), (1, "Bob", 7), (1, "Bob", 8)]
-
-
-def test_a_row_of_which_messages_lack_a_declared_column_is_there_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """Whether the column was declared after they had been read, or the database dropped it."""
-    types = {"id": "int", "name": "string"}
-    table = Replica(spark, tmp_path, ("id",), envelope=Maxwell(), topics={"types": types})
-    table.tell([maxwell("insert", at=1, id=1, name="Ann"), maxwell("insert", at=2, id=2, name="Bob")])
-    table.run()
-    table.topics = {"types": {**types, "age": "int"}}
-    table.tell([maxwell("update", at=3, id=1, name="Eve"), maxwell("insert", at=4, id=3, name="Joe", age=30)])
-    table.run()
-    table.tell(
-        [maxwell("update", at=5, id=3, name="Jim"), maxwell("insert", at=6, id=4, name="Sue"), maxwell("update", at=7, id=5, name="Max")]
-    )
-    assert table.run().events == {"applied": 3}
-    expected = [(1, "Eve", None), (2, "Bob", None), (3, "Jim", 30), (4, "Sue", None), (5, "Max", None)]
-    assert [tuple(row.values()) for row in table.rows] == expected
-    table.checkpoint = SnapshotCheckpoint()  # as `trigger seek --to beginning` does
-    table.run()
-    assert [tuple(row.values()) for row in table.rows] == expected
-
-
 def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(spark: SparkSession, tmp_path: Path) -> None:
     """A row that has two of them is quarantined."""
     told = [
@@ -108,11 +74,6 @@ def aged(number: int, *, at: int, **ages: object) -> Record:
     return make_record(payload, schema=envelope_schema(("id", "int32", False), *columns), key={"id": number}, offset=at)
 
 
-def maxwell(kind: str, *, at: int, **data: object) -> Record:
-    message = {"database": "shop", "table": "people", "type": kind, "ts": 1, "position": f"mysql-bin.000003:{at}", "data": data}
-    return Record(topic="people", value=json.dumps(message).encode(), offset=at)
-
-
 def levels(table: Replica) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
@@ -137,28 +98,16 @@ def with_text(number: int, *, at: int, amount: str) -> Record:
     return make_record(payload, schema=envelope_schema(*columns), key={"id": number}, offset=at)
 
 
-def test_what_cannot_be_read_or_does_not_fit_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"on_drift": Drift.IGNORE})
+def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1)])
     table.run()
-    other = with_text(3, at=3, amount="x")
-    table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), replace(other, offset=3), order(2, at=4)])
+    table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), order(2, at=4)])
     result = table.run()
-    assert result.events == {"applied": 1, "quarantined": 2}
+    assert result.events == {"applied": 1, "quarantined": 1}
     assert [row["id"] for row in table.rows] == [1, 2]
     refused = {one["offset"]: row["reason"] for row in read(f"{table.location}__quarantine") if (one := json.loads(row["row"]))}
     assert "is no JSON" in refused[2]
-    assert "of types that the table cannot hold" in refused[3]
-
-
-def test_a_row_waits_outside_of_the_table_for_a_column_that_nobody_sent(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=2, name=PLACEHOLDER), order(2, at=3)])
-    assert table.run().events == {"waiting": 1, "applied": 1}
-    assert [row["id"] for row in table.rows] == [2]
-    table.tell([order(1, at=1, amount=6)])
-    table.run()
-    assert table.rows[0] == {"id": 1, "name": "Ann", "amount": 5}
 
 
 def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.cdc.job import BronzeJob, MessageFormat
 from lakechime_dagster.cdc.spark_bronze import ingest
-from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.kafka import KafkaSource
-from lakechime_dagster.sources.spark import EARLIEST, read_topics, spans_after
+from lakechime_dagster.sources.spark import read_topics
 from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets, TopicOffsets
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets
 from tests.support.refreshes import open_log
 from tests.support.replica import read
 from tests.support.topics import ENVIRONMENT, Topics
@@ -131,16 +130,6 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(re
 
 @pytest.mark.spark
 @pytest.mark.services
-def test_a_range_of_an_aborted_transaction_alone_has_no_row_and_one_without_an_offset_is_not_read(reading: Reading) -> None:
-    reading.topics.create("orders")
-    reading.topics.aborted("orders", "no")
-    assert reading.values() == []
-    reading.checkpoint = reading.look()
-    assert reading.frame() is None
-
-
-@pytest.mark.spark
-@pytest.mark.services
 def test_offsets_that_are_gone_when_they_are_read_end_the_read(reading: Reading) -> None:
     reading.topics.create("orders")
     reading.topics.send("orders", "a")
@@ -150,21 +139,6 @@ def test_offsets_that_are_gone_when_they_are_read_end_the_read(reading: Reading)
     reading.topics.cut("orders", 3)
     with pytest.raises(SparkFailedError, match=r"offset=1, .* is out of range for partition \S+orders-0"), described():
         reading.values(end)
-
-
-@pytest.mark.spark
-@pytest.mark.services
-def test_a_topic_that_was_made_anew_after_the_claim_is_not_read(reading: Reading) -> None:
-    reading.topics.create("orders")
-    reading.topics.send("orders", "a")
-    end = reading.look()
-    reading.topics.delete("orders")
-    with pytest.raises(MessagesUnreadableError, match=r"cannot be read: UnknownTopicOrPartitionException"):
-        reading.frame(end)
-    reading.topics.create("orders")
-    reading.topics.send("orders", "b")
-    with pytest.raises(MessagesUnreadableError, match=r"orders is to be read with id \S+, and has id \S+ now: it was created again"):
-        reading.frame(end)
 
 
 @pytest.mark.spark
@@ -203,23 +177,6 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
     assert (change["headers"], change["timestamp"].year > 2000) == ([{"key": "origin", "value": b"test"}], True)
     assert (unreadable["kind"], unreadable["value"], unreadable["value_bytes"]) == ("unreadable", None, b"\xff\x00")
     assert (tombstone["kind"], tombstone["value"], tombstone["value_bytes"]) == ("tombstone", None, None)
-
-
-@pytest.mark.spark
-@pytest.mark.services
-def test_a_wrong_password_is_said_without_it(reading: Reading) -> None:
-    reading.topics.create("orders")
-    reading.topics.send("orders", "a")
-    end = reading.look()
-    with pytest.raises(MessagesUnreadableError, match="Authentication failed: Invalid username or password") as raised:
-        reading.frame(end, {"KAFKA_PASSWORD": "not-s3cret"})
-    assert "s3cret" not in str(raised.value)
-
-
-def test_a_partition_that_the_start_does_not_know_is_read_from_its_first_offset() -> None:
-    start = KafkaOffsets({"A": TopicOffsets("orders", {0: 3, 1: 2}), "B": TopicOffsets("gone", {0: 9})})
-    end = KafkaOffsets({"A": TopicOffsets("orders", {0: 5, 1: 2, 2: 1, 3: 0}), "B": TopicOffsets("gone", {0: 9})})
-    assert spans_after(start, end) == {"A": {0: (3, 5), 2: (EARLIEST, 1)}}
 
 
 @pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")])

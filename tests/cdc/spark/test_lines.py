@@ -37,17 +37,11 @@ def test_the_lines_of_what_was_recorded_from_kafka_are_its_messages() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"{", "record: b'{' is no JSON"),
-        (b"[]", "record: line: it is an object, not []"),
-        (b"{}", "record: topic is not there; a line holds topic, partition, offset, key, value"),
-        (line_of(offset=-1), "record: offset: it is a number of at most 63 bits, not -1"),
-        (line_of(partition=2**31), "record: partition: it is a number of at most 31 bits, not 2147483648"),
-        (line_of(offset="4"), "record: offset: it is a whole number, not '4'"),
-        (line_of(offset=True), "record: offset: it is a whole number, not True"),
-        (line_of(value={"id": 1}), "record: value: it is text, not {'id': 1}"),
-        (line_of(headers={"a": "b"}), "record: headers: they are pairs of a name and a text, not {'a': 'b'}"),
-        (line_of(headers=[["a", 1]]), "record: headers: they are pairs"),
-        (line_of(timestamp_ms="now"), "record: timestamp_ms: it is a whole number, not 'now'"),
+        (b"{", "record: unexpected end of data"),
+        (b"[]", "record: a line is an object of topic, partition, offset, key and value, not []"),
+        (line_of(offset=-1), "record: a line is an object of topic, partition, offset, key and value"),
+        (line_of(headers={"a": "b"}), "record: headers are pairs of a name and a text, not {'a': 'b'}"),
+        (line_of(timestamp_ms="now"), "record: timestamp_ms is a whole number"),
     ],
 )
 def test_a_line_that_holds_no_message_is_one_that_says_why(line: bytes, problem: str) -> None:

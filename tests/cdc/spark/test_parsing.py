@@ -20,8 +20,8 @@ def test_the_messages_of_one_file_are_read_by_all_cores_each_those_of_neighbours
     for start in (0, 100):
         table.tell([order(number, at=number + 1) for number in range(start, start + 100)])
     read = range_of(spark, table)
-    assert read.images is not None
-    parts = spread(read.images.select("topic_id", "partition", "offset"), read).rdd.glom().collect()
+    assert read.changes is not None
+    parts = spread(read.changes.select("topic_id", "partition", "offset"), read).rdd.glom().collect()
     spans = sorted((min(row.offset for row in part), max(row.offset for row in part), len(part)) for part in parts)
     assert len(spans) == spark.sparkContext.defaultParallelism > 1
     assert sum(count for *_, count in spans) == 100

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import UPSERT, Change, Operation, Order, Position
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
 from lakechime_dagster.cdc.spark_parse import Look, Looked, looked_at
 from lakechime_dagster.cdc.spark_remembered import Seen, place_row
-from lakechime_dagster.cdc.state import Role, StateRow, change_row
+from lakechime_dagster.cdc.state import StateRow, change_row
 from lakechime_dagster.spark.session import Batches, record_batches
 
 NUMBERS = ("transaction", "ts_ms")
@@ -60,23 +59,3 @@ def test_what_was_read_before_is_not_compared_with_where_the_line_had_come():
     assert not look([told(10, 5)], before=before).lines[LINE].may_go_back
     assert look([told(11, 5)], before=before).lines[LINE].may_go_back
     assert not look([told(11, 7)], before=before).lines[LINE].may_go_back
-
-
-def test_the_time_of_a_row_that_was_read_beside_the_log_is_not_the_source_s():
-    found = look([told(1, 1), told(2, 2, snapshot="incremental")])
-    assert found.lines[LINE].newest_ms == 1001
-
-
-def test_fates_schemas_and_the_oldest_change_of_each_are_found():
-    shown = (*told(4, 4)[:-2], '{"id": "int"}', "{}")
-    unreadable = (ChangeOutcome.QUARANTINED.value, *StateRow(*[None] * len(StateRow._fields)), None, None, None)  # type: ignore[arg-type]
-    seen = look([told(5, 5), shown, unreadable, unreadable], parts=2).seen
-    assert seen.outcomes[ChangeOutcome.QUARANTINED.value] == 2
-    assert [schema.types for schema in seen.schemas] == [{"id": "int"}]
-    assert {key: order.offset for key, order in seen.used.items()} == {("shop", "s1"): 4}
-
-
-def test_of_each_server_the_newest_heartbeat_is_found():
-    beats = [(None, *StateRow(Role.BEAT.value, None, "shop", None, ts_ms=at), None, None, None) for at in (3, 9, 5)]  # type: ignore[arg-type]
-    (beat,) = look(beats, parts=3).seen.beats  # type: ignore[arg-type]
-    assert (beat.source, beat.ts_ms) == ("shop", 9)

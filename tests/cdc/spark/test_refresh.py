@@ -227,7 +227,7 @@ def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, t
     table = Replica(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))
     table.tell([order(1, at=1)])
-    with pytest.raises(ConsumerBlockedError, match=r"there is a table at .* that follows no database; move it away"):
+    with pytest.raises(ConsumerBlockedError, match=r"there is a table at .* that replicates no database; move it away"):
         table.attempt(1)
     assert read(table.location) == [{"id": 7}]
 
@@ -238,6 +238,6 @@ def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSessi
     table.run()
     shutil.rmtree(table.bronze)
     table.tell([order(3, at=3)])
-    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime trigger seek orders --to beginning` makes the table anew"):
+    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime trigger seek orders --to beginning` rebuilds the table"):
         table.attempt(2)
     assert [row["id"] for row in table.rows] == [1, 2]

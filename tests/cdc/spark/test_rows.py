@@ -12,7 +12,6 @@ from lakechime_dagster.spark.session import Batches
 pytestmark = pytest.mark.spark
 
 DDL = "`key` string, `role` string, `ts_ms` bigint"
-SHAPE = "`group` string, `key` string, `n` int, `x` string"
 ROWS = [("a", "change", 1), ("b", "mark", None), ("a", None, 3), (None, "change", 4)]
 OTHERS = [("a", "change", 9)]
 Both = tuple[Rows, Rows]
@@ -76,12 +75,3 @@ def test_rows_that_spark_knows_to_be_no_nulls_are_brought_beside_others(spark: S
     assert isinstance(known, Brought)
     assert known.union(here.made(OTHERS, DDL)).tuples("key", "ts_ms") == [("z", 0), ("a", 9)]
     assert here.made(OTHERS, DDL).union(known).tuples("key", "ts_ms") == [("a", 9), ("z", 0)]
-
-
-def test_rows_that_were_brought_keep_the_types_of_their_frame(spark: SparkSession):
-    frame = spark.sql(
-        "SELECT TIMESTAMP'2026-01-01 00:00:00' AS at, TIMESTAMP_NTZ'2026-01-01 00:00:00' AS there, map('a', 1) AS m, 1.50BD AS n"
-    )
-    brought = Here(InWorkers(spark)).rows(frame).frame
-    assert [one.dataType for one in brought.schema] == [one.dataType for one in frame.schema]
-    assert brought.collect() == frame.collect()

@@ -1,6 +1,5 @@
 """A table that follows a database and keeps deleted rows: each with its last values, and when the database deleted it."""
 
-import datetime as dt
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cdc.oracle import kept_rows_of
 from tests.cdc.order_messages import KEYS, messages
 from tests.cdc.spark.test_refresh import SHARDS, shard_history
-from tests.support.orders import at_position, deletion, levelled, order, snapshot_row, truncation
+from tests.support.orders import at_position, deletion, order
 from tests.support.replica import Replica
 
 pytestmark = pytest.mark.spark
@@ -55,71 +54,6 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
     columns = (*KEYS, "a", "b")
     found = {(row["shard"], row["id"]): ({name: row[name] for name in columns}, deleted_ms(row)) for row in table.rows}
     assert found == kept_rows_of(changes, columns)
-
-
-def test_a_deleted_row_stays_with_its_last_values_until_it_comes_again(spark: SparkSession, tmp_path: Path) -> None:
-    table = soft(spark, tmp_path)
-    table.tell([order(1, at=1), order(2, at=2), order(2, at=3, name="Bob")])
-    table.run()
-    table.tell([deletion(2, at=4, ts_ms=40), order(3, at=5), deletion(3, at=6, ts_ms=60), deletion(9, at=7)])
-    counts = table.run().counts
-    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Bob", 40), (3, "Ann", 60)]
-    assert (counts.inserted, counts.updated, counts.deleted) == (1, 0, 1)
-    table.tell([order(2, at=8, name="Cid"), replace(order(3, at=5, name="late"), offset=9, partition=1)])
-    counts = table.run().counts
-    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Cid", None), (3, "late", 60)]
-    assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 0)
-
-
-def test_a_truncation_deletes_all_rows_softly_and_leaves_those_that_were_deleted_before(spark: SparkSession, tmp_path: Path) -> None:
-    table = soft(spark, tmp_path)
-    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
-    table.run()
-    table.tell([truncation(at=5, ts_ms=50), order(3, at=6)])
-    counts = table.run().counts
-    assert [told(row) for row in table.rows] == [(1, "Ann", 50), (2, "Ann", 30), (3, "Ann", None)]
-    assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged) == (1, 0, 1, 0)
-
-
-def test_a_snapshot_that_lacks_too_many_of_the_rows_that_are_there_holds_the_consumer(spark: SparkSession, tmp_path: Path) -> None:
-    table = soft(spark, tmp_path)
-    table.tell([*(order(number, at=number) for number in range(1, 21)), *(deletion(number, at=10 + number) for number in range(11, 21))])
-    table.run()
-    snapshot = [snapshot_row(1, at=40, mark="first", ts_ms=400), replace(snapshot_row(2, at=40, mark="last", ts_ms=401), offset=41)]
-    table.tell(snapshot)
-    with pytest.raises(ConsumerBlockedError, match=r"lacks 8 of 10 rows, more than max_delete_ratio=0\.1"):
-        table.attempt(2)
-    table.options = {**table.options, "max_delete_ratio": 0.9}
-    assert table.run().counts.deleted == 8
-    assert [row["id"] for row in table.rows if row[DELETED_AT] is None] == [1, 2]
-    assert [deleted_ms(row) for row in table.rows if 2 < row["id"] < 11] == [400] * 8
-
-
-def test_a_deleted_row_that_nothing_else_remembers_keeps_its_values(spark: SparkSession, tmp_path: Path) -> None:
-    table = soft(spark, tmp_path, allowed_lateness=dt.timedelta(milliseconds=5), collects_above=4)
-    table.tell([*(order(9, at=at, name=name, ts_ms=at) for at, name in enumerate(("Ann", "Ann", "Bob"))), deletion(9, at=3, ts_ms=3)])
-    table.run()
-    for at in (10, 20):
-        table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)])
-        table.run()
-    assert "[9]" not in {row["key"] for row in table.remembered}
-    late = [order(9, at=2, name="Bob", ts_ms=2), deletion(9, at=3, ts_ms=3), order(9, at=1, name="late", ts_ms=1), order(9, at=5, ts_ms=5)]
-    table.tell([replace(one, partition=1) for one in late])
-    assert table.run().events == {"delivered again": 2, "stale": 1, "quarantined": 1}
-    assert told(table.rows[-1]) == (9, "Bob", 3)
-    table.tell([order(9, at=50, name="Cid", ts_ms=50), truncation(at=60, ts_ms=60)])
-    table.run()
-    assert [told(row)[1:] for row in table.rows] == [("Ann", 60)] * 4 + [("Cid", 60)]
-
-
-def test_a_deleted_row_has_the_defaults_of_columns_that_were_added_while_it_was_there(spark: SparkSession, tmp_path: Path) -> None:
-    records = [order(1, at=1), order(2, at=2), deletion(1, at=4), levelled(3, at=5, level=1), deletion(2, at=8)]
-    for folder, parts in (("at_once", [records]), ("one_after_another", [records[:3], records[3:]])):
-        table = soft(spark, tmp_path / folder)
-        for part in parts:
-            table.tell(part)
-            table.run()
-        assert [(row["id"], row["level"], row[DELETED_AT] is None) for row in table.rows] == [(1, None, False), (2, 7, False), (3, 1, True)]
 
 
 def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(spark: SparkSession, tmp_path: Path) -> None:

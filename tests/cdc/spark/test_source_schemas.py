@@ -64,23 +64,6 @@ def test_readings_tell_the_columns_between_them(spark: SparkSession, tmp_path: P
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 
 
-def test_what_a_column_was_between_two_readings_that_differ_nobody_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Such a change is quarantined with the reason, and nothing else."""
-    table = schemaless(spark, tmp_path)
-    table.options = {"reading": reading(2, at=10)}
-    table.tell([amount(1, CENTS, at=5)])
-    table.run()
-    table.options = {"reading": reading(3, at=20)}
-    table.tell([amount(2, MILLS, at=15), amount(3, CENTS, at=8)])
-    assert table.run().events == {"applied": 1, "quarantined": 1}
-    table.tell([amount(2, MILLS, at=25)])
-    table.options = {"reading": reading(3, at=30)}
-    table.run()
-    assert amounts(table) == {1: "4.880", 2: "5.000", 3: "4.880"}
-    (refused,) = read(f"{table.location}__quarantine")
-    assert refused["reason"] == "amount: it was decimal(10,2) when shop.orders was read at (3, 10), and decimal(10,3) at (3, 20)"
-
-
 def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

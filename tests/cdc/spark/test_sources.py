@@ -1,17 +1,14 @@
 """What concerns a whole source of a table that follows a database: truncations, snapshots, epochs, hours, shards, heartbeats."""
 
 import datetime as dt
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from lakechime_dagster.cdc.record import Record, TableFilter
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
@@ -78,21 +75,6 @@ def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_th
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "newer")]
 
 
-def test_a_whole_snapshot_after_positions_began_anew_speaks_for_its_source(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"max_delete_ratio": 0.5})
-    table.tell([order(1, at=10), order(2, at=20)])
-    table.run()
-    table.tell(
-        [
-            replace(snapshot_row(2, at=4, mark="first"), offset=21),
-            replace(snapshot_row(3, at=4, mark="last"), offset=22),
-            replace(order(3, at=5, name="Bob"), offset=23),
-        ]
-    )
-    table.run()
-    assert [(row["id"], row["name"]) for row in table.rows] == [(2, "Ann"), (3, "Bob")]
-
-
 def test_messages_that_come_again_further_on_in_their_topic_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """As a connector sends them that was killed before it could say how far it was."""
     records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
@@ -141,29 +123,6 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(sp
     table.tell([make_record(make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}), schema=envelope_schema())])
     third = table.attempt(3)
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
-
-
-def test_rows_of_many_shards_are_one_table_by_the_names_of_their_topics(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("shard", "id"), topics={"shards": r"(?P<shard>\w+)\.orders", "only": TableFilter("shop", "orders")})
-    people = make_record(make_payload("c", source=at_position(9) | {"table": "people"}), schema=envelope_schema(), offset=9)
-    other = of_shard("eu", people)
-    table.tell([of_shard("eu", order(1, at=1)), of_shard("us", order(1, at=1, name="Bob")), of_shard("us", order(2, at=2)), other])
-    assert table.run().events == {"applied": 3, "other table": 1}
-    gone = make_record(make_payload("t", source=at_shard("us", at_position(3)), after=None), schema=envelope_schema(), offset=3)
-    table.tell([replace(gone, topic="us.orders"), of_shard("eu", order(2, at=4, name="Eve"))])
-    table.run()
-    assert [(row["shard"], row["id"], row["name"]) for row in table.rows] == [("eu", 1, "Ann"), ("eu", 2, "Eve")]
-
-
-def of_shard(shard: str, record: Record) -> Record:
-    """A message of the table's topic, as the database of a shard tells it."""
-    value = json.loads(record.value or b"")
-    value["payload"]["source"] = at_shard(shard, value["payload"]["source"])
-    return replace(record, topic=f"{shard}.orders", value=json.dumps(value).encode())
-
-
-def at_shard(shard: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    return {**source, "name": shard}
 
 
 def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
@@ -296,27 +255,6 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
         assert log.watermark() == max([hour, *empty.values()])
     assert empty == {step: (step - 1) * hour for step in committed}  # a heartbeat is heard with the next step
     assert [row["id"] for row in table.rows] == [1]
-
-
-def test_a_step_without_a_message_repeats_the_watermark_where_it_commits(spark: SparkSession, tmp_path: Path) -> None:
-    options = {"max_transaction": dt.timedelta(0), "max_continuous_empty_commits": 0}
-    table = Replica(spark, tmp_path, ("id",), options=options)
-    table.tell([order(1, at=1, ts_ms=7)])
-    table.run()
-    result = table.run()
-    assert result.committed is not None
-    assert (result.outcome, result.committed.commit_metadata.watermark) == (Outcome.FENCED, 7)
-
-
-def test_each_attempt_counts_the_same_steps_without_a_commit(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"max_continuous_empty_commits": 1})
-    for at in (1, 1):
-        table.tell([order(1, at=at)])
-        table.run()
-    table.tell([order(1, at=1)])
-    ends = [table.attempt(3, number, end=table.end()) for number in (1, 1)]
-    assert [one.outcome for one in ends] == [Outcome.FENCED, Outcome.SKIPPED]
-    assert table.log("orders").last_committed(table.consumer) == ends[0].committed
 
 
 def beat(ts_ms: int, at: int) -> Record:

@@ -1,6 +1,5 @@
 """How far sources have come, by what is remembered of it."""
 
-from lakechime_dagster.cdc import spark_remembered
 from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.state import Role, StateRow, opened_epochs, opened_row, places_of
 from lakechime_dagster.cdc.wire import order_text
@@ -9,11 +8,6 @@ from lakechime_dagster.cdc.wire import order_text
 def place_row(source: str, topic: str, partition: int, epoch: int, position: tuple[int, ...], offset: int) -> StateRow:
     order = Order(epoch=epoch, position=position, topic=topic, partition=partition, offset=offset)
     return StateRow(Role.PLACE.value, None, source, order_text(order))
-
-
-def test_an_opened_epoch_is_remembered_as_a_step_reads_it() -> None:
-    row = opened_row("m.shop.orders", 3)
-    assert spark_remembered.Seen(places=(row,)).epochs["m.shop.orders"].opened == 3
 
 
 def test_the_newest_place_of_each_partition_is_told() -> None:
