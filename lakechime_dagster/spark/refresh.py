@@ -539,7 +539,6 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
 SUFFIX = "__quarantine"
 STATISTICS = {LISTED: "consumer,step,execution,reason"}  # not of the rows, which may hold anything
 ATTEMPTS = 1024  # transactions of one execution, in the order of its attempts
-KEPT = ("consumer", "step", "execution", "reason", "row")
 AS_TEXT = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",  # by default to the millisecond, which makes different rows one
@@ -557,28 +556,22 @@ def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetad
     An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
     own, below those of later attempts: one that wakes up late adds nothing.
     """
-    values = [column(name) for name in bad.columns if name != REASON]
-    rows = bad.select(
-        F.lit(str(commit_metadata.consumer)).alias("consumer"),
-        F.lit(commit_metadata.step).cast("long").alias("step"),
+    consumer, step = str(commit_metadata.consumer), commit_metadata.step
+    source = [
+        F.lit(consumer).alias("consumer"),
+        F.lit(step).cast("long").alias("step"),
         F.lit(commit_metadata.execution_id).alias("execution"),
-        F.col(REASON).alias("reason"),
-        F.to_json(F.struct(*values), AS_TEXT).alias("row"),
-    )
-    create_if_missing(spark, target, rows.schema, CHANGE_FEED | STATISTICS)
-    count = 0
-    version = commit_metadata.step * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1)
+    ]
+    values = F.struct(*[column(name) for name in bad.columns if name != REASON])
+    rows = bad.select(F.col(REASON).alias("reason"), F.to_json(values, AS_TEXT).alias("row"))
+    create_if_missing(spark, target, rows.select(*source, "reason", "row").schema, CHANGE_FEED | STATISTICS)
+    version, count = step * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1), 0
     for tried in retrying():
         with tried:
-            held = target.read(spark).where((F.col("consumer") == str(commit_metadata.consumer)) & (F.col("step") == commit_metadata.step))
-            new = rows.select("reason", "row").exceptAll(held.select("reason", "row"))
-            new = new.select(*[F.lit(value).alias(name) for name, value in _who(commit_metadata)], "reason", "row").select(*KEPT)
+            held = target.read(spark).where((F.col("consumer") == consumer) & (F.col("step") == step))
+            new = rows.exceptAll(held.select("reason", "row"))
             count = new.count()
             if count:
-                with transaction(spark, str(commit_metadata.consumer), version, commit_metadata.to_text()):
-                    new.withColumn("step", F.col("step").cast("long")).write.format("delta").mode("append").save(target.location)
+                with transaction(spark, consumer, version, commit_metadata.to_text()):
+                    new.select(*source, "reason", "row").write.format("delta").mode("append").save(target.location)
     return count
-
-
-def _who(commit_metadata: CommitMetadata) -> tuple[tuple[str, str | int], ...]:
-    return ("consumer", str(commit_metadata.consumer)), ("step", commit_metadata.step), ("execution", commit_metadata.execution_id)
