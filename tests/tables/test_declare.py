@@ -244,7 +244,7 @@ SQL = [
     ),
     (
         lambda: sql_table("gold.t", sql="SELECT * FROM bronze.flights", reads=[REJOIN]),
-        "changes(rejoin='bronze.weather'): SQL says itself what it joins",
+        "changes(rejoin='bronze.weather'): SQL has its own joins",
     ),
     (lambda: sql_table("gold.t", sql="SELECT a FROM a.b", keys=["k"]), "keys: 'k' is no column of the SQL; it gives a"),
     (rows(f"SELECT f.x, w.x FROM {JOIN}", reads=[weather.snapshot()], trigger=MINUTELY), "trigger: a change of bronze.weather wakes it"),
