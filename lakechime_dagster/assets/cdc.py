@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
@@ -27,9 +27,6 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import Account, folded
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.triggers.subscription import Subscription
-
-if TYPE_CHECKING:
-    pass
 
 KINDS = ("deltalake", "spark")
 

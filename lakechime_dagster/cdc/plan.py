@@ -9,6 +9,7 @@ from lakechime_dagster.cdc.change import Change, Operation
 from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, OtherTable, Reading, Record, Unreadable, parsed, parts_of, read_of
 from lakechime_dagster.cdc.service import Replica
+from lakechime_dagster.cdc.values import ConnectSchema, connect_schema
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 
@@ -173,15 +174,12 @@ def _defaults(sample: Sample) -> Iterator[Finding]:
 def _with_default(raw: bytes | None) -> Iterator[str]:
     """The columns of a message's schema that have a default and may be null."""
     schema, _ = parts_of(_parsed(raw))
-    fields = _fields(schema)
-    for one in next((_fields(one) for one in fields if one.get("field") == "after"), fields):
-        if one.get("optional") and one.get("default") is not None:
-            yield str(one.get("field"))
-
-
-def _fields(schema: object) -> list[Mapping[str, Any]]:
-    found = schema.get("fields") if isinstance(schema, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    try:
+        described = connect_schema(schema) if schema else ConnectSchema("struct")
+    except ValueError:
+        return  # it is unreadable, which is a finding of its own
+    row = described.field("after") or described
+    yield from (name for name, one in row.fields if one.is_optional and one.default is not None)
 
 
 def _key_columns(raw: bytes | None, envelope: Envelope) -> tuple[str, ...]:
