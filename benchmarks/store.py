@@ -27,7 +27,7 @@ from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableUid, Tags
 from lakechime_dagster.dce.queries import row_of
 from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import upgrade
 from tests.support.postgres import find_binaries, started
 
@@ -70,13 +70,13 @@ def timed(seconds: float, work: Callable[[], int]) -> int:
 
 
 def registering(url: str, table: str, seconds: float) -> int:
-    store = SqlDCEStore(open_engine(url))
+    store = DCEStore(open_engine(url))
     store.register([fresh_event(table)])
     return timed(seconds, lambda: len(store.register([fresh_event(table)]).registered))
 
 
 def registering_bulk(url: str, table: str, seconds: float) -> int:
-    store = SqlDCEStore(open_engine(url))
+    store = DCEStore(open_engine(url))
     return timed(seconds, lambda: len(store.register([fresh_event(table) for _ in range(BATCH)]).registered))
 
 

@@ -15,13 +15,14 @@ from sqlalchemy import Engine
 from benchmarks._lines import Line, at_most, show
 from lakechime_dagster.dce.engine import open_engine, reading, writing
 from lakechime_dagster.dce.events import DataChangeEvent
-from lakechime_dagster.dce.store import SqlDCEStore, head_within
+from lakechime_dagster.dce.store import DCEStore, head_within
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Ledger
+from lakechime_dagster.triggers.registry import standing_at
+from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -50,7 +51,7 @@ def main() -> None:
 def measured(engine: Engine, count: int) -> list[Line]:
     """The idle tick, the tick after a minute of events, and the first one of a process."""
     chance = random.Random(7)
-    store = SqlDCEStore(engine)
+    store = DCEStore(engine)
     versions = dict.fromkeys(range(TABLES), 0)
     for _ in range(HISTORY // 5_000):
         store.register(changes(chance, versions, 5_000))
@@ -108,7 +109,7 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
     """Subscriptions and their consumers as a ledger keeps them that has consumed everything so far."""
     with writing(engine) as connection:
         position = head_within(connection)
-        checkpoint = Checkpoint(position=position).to_json()
+        checkpoint = Checkpoint(position=position)
         rows = [
             {
                 "deployment": "bench",
@@ -116,23 +117,19 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
                 "description": str(subscription.trigger),
                 "tables": list(subscription.pinned),
                 "asset_keys": [],
+                "cluster": subscription.cluster,
+                "tag_keys": sorted(subscription.trigger.tags),
+                "is_partitioned": subscription.is_partitioned,
+                "refires": subscription.refires,
                 "activated_ts": 0,
                 "start": checkpoint,
             }
             for subscription in subscriptions
         ]
-        connection.execute(sa.insert(schema.subscription), rows)
-        ids = connection.execute(sa.select(schema.subscription.c.subscription_id)).scalars()
-        consumer = {
-            "key": "",
-            "state": ConsumerState.ACTIVE.value,
-            "completed": 1,
-            "checkpoint": checkpoint,
-            "fired": True,
-            "created_ts": 0,
-        }
-        consumer |= {"checkpoint_tx": position.tx_id, "checkpoint_seq": position.seq}
-        connection.execute(sa.insert(schema.consumer), [{"subscription_id": subscription_id, **consumer} for subscription_id in ids])
+        connection.execute(sa.insert(lc_subscription), rows)
+        ids = connection.execute(sa.select(lc_subscription.c.subscription_id)).scalars()
+        consumer = {"key": "", "state": ConsumerState.ACTIVE, "completed": 1, "fired": True, "created_ts": 0, **standing_at(checkpoint)}
+        connection.execute(sa.insert(lc_consumer), [{"subscription_id": subscription_id, **consumer} for subscription_id in ids])
 
 
 def consume(engine: Engine) -> None:
@@ -140,12 +137,7 @@ def consume(engine: Engine) -> None:
     with reading(engine) as connection:
         position = head_within(connection)
     with writing(engine) as connection:
-        checkpoint = {
-            "checkpoint": Checkpoint(position=position).to_json(),
-            "checkpoint_tx": position.tx_id,
-            "checkpoint_seq": position.seq,
-        }
-        connection.execute(sa.update(schema.consumer).values(**checkpoint))
+        connection.execute(sa.update(lc_consumer).values(**standing_at(Checkpoint(position=position))))
 
 
 def timed(sweep: Sweep, most: int | None = None) -> tuple[float, int]:

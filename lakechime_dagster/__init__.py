@@ -16,8 +16,9 @@ if TYPE_CHECKING:
         SqlTableComponent,
         TriggerComponent,
     )
-    from lakechime_dagster.dce.contract import DCEStore, EventQuery
+    from lakechime_dagster.dce.contract import EventQuery
     from lakechime_dagster.dce.events import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
+    from lakechime_dagster.dce.store import DCEStore
     from lakechime_dagster.definitions import build_definitions
     from lakechime_dagster.errors import LakeChimeError
     from lakechime_dagster.lineage.runs import spark_lineage
@@ -113,7 +114,7 @@ _MODULES = {
     "Canal": "tables.databases",
     "CDCTable": "tables.cdc",
     "Contract": "tables.events",
-    "DCEStore": "dce.contract",
+    "DCEStore": "dce.store",
     "DataChangeEvent": "dce.events",
     "Database": "tables.databases",
     "Debezium": "tables.databases",

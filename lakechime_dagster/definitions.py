@@ -33,9 +33,8 @@ from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
-from lakechime_dagster.sensors.many import Launch, many_sensor
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, outside_sensor, verify_sensor
-from lakechime_dagster.sensors.trigger import subscription_sensor
+from lakechime_dagster.sensors.trigger import Launch, many_sensor, subscription_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
@@ -67,26 +66,27 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
     logs = {one.table: declare_subscription(log_subscription(one, cluster)) for one in lake.query_logs}
     jobs = _jobs(lake)
     launches = [
-        Launch(subscriptions[table.name], jobs[_job_name(lake, table)], [asset_key(table.name)], partitions_of(lake, table), _checks(table))
+        Launch(
+            subscription=subscriptions[table.name],
+            job=jobs[_job_name(lake, table)],
+            selection=[asset_key(table.name)],
+            partitions=partitions_of(lake, table),
+            checks=_checks(table),
+        )
         for table in lake.targets
         if table.trigger is not None
     ]
     launches += [_launch(lake, subscriptions[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.working_groups]
     launches += [
-        Launch(subscription, jobs[_log_job_name(lake)], [asset_key(subscription.name)], None, None) for subscription in logs.values()
+        Launch(subscription=subscription, job=jobs[_log_job_name(lake)], selection=[asset_key(subscription.name)])
+        for subscription in logs.values()
     ]
     reading = [subscription.name for subscription in logs.values()]
     _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading], op_name, {})
     taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
     _check_names([launch.subscription.name for launch in launches], dagster_name, taken)
-    sensors = (
-        [
-            subscription_sensor(one.subscription, job=one.job, selection=one.selection, checks=one.checks, partitions=one.partitions)
-            for one in launches
-        ]
-        if len(launches) <= MAX_SENSORS
-        else [many_sensor(f"{lake.name}__triggers", launches)]
-    )
+    is_many = len(launches) > MAX_SENSORS
+    sensors = [many_sensor(f"{lake.name}__triggers", launches)] if is_many else [subscription_sensor(one) for one in launches]
     failed = [group for group in lake.groups if group.problem]
     sensors += [failed_group_sensor(group) for group in failed]
     foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
@@ -229,7 +229,7 @@ def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
 def _launch(lake: Lake, subscription: Subscription, job: dg.JobDefinition, group: EventGroup) -> Launch:
     """A run does a step of all types of a group, so that it is launched without one of them."""
     checks = [spec.key for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    return Launch(subscription, job, _group_keys(lake, group), None, checks)
+    return Launch(subscription=subscription, job=job, selection=_group_keys(lake, group), checks=checks)
 
 
 def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:

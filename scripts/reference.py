@@ -300,7 +300,8 @@ def type_of(column: sa.Column[Any]) -> str:
     """Its type as PostgreSQL has it, and what constrains it."""
     notes = ["key"] if column.primary_key else [] if column.nullable else ["not null"]
     notes += [f"→ `{one.target_fullname}`" for one in column.foreign_keys]
-    return ", ".join([type(column.type).__name__.lower() if not isinstance(column.type, sa.String) else str(column.type).lower(), *notes])
+    kind = column.type.impl if isinstance(column.type, sa.types.TypeDecorator) else column.type
+    return ", ".join([str(kind).lower() if isinstance(kind, sa.String) else type(kind).__name__.lower(), *notes])
 
 
 # ---------------------------------------------------------------------------------------------------- commands and links

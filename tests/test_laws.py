@@ -23,7 +23,7 @@ from lakechime_dagster.dce.engine import open_engine, reading, shown_url
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError, without_password
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import run_tags
@@ -58,14 +58,14 @@ class Law:
 # 1: registration is atomic and idempotent
 
 
-class WithoutIdentity(SqlDCEStore):
+class WithoutIdentity(DCEStore):
     """Every event is one that it has never seen."""
 
     def register(self, events: Any, seen: Any = ()) -> Registration:
         return super().register([replace(one, event_key=uuid.uuid4().hex) for one in events], seen)
 
 
-class OneByOne(SqlDCEStore):
+class OneByOne(DCEStore):
     """Each event of a call is a transaction of its own."""
 
     def register(self, events: Any, seen: Any = ()) -> Registration:
@@ -73,13 +73,13 @@ class OneByOne(SqlDCEStore):
         return Registration(registered=tuple(one for each in done for one in each.registered))
 
 
-def idempotent(engine: Engine, make: Callable[[Engine], SqlDCEStore]) -> None:
+def idempotent(engine: Engine, make: Callable[[Engine], DCEStore]) -> None:
     for _ in range(2):
         make(engine).register([make_event(snapshot_id="1")])
     assert len(make(engine).fetch(EventQuery())) == 1
 
 
-def atomic(engine: Engine, make: Callable[[Engine], SqlDCEStore]) -> None:
+def atomic(engine: Engine, make: Callable[[Engine], DCEStore]) -> None:
     store = make(engine)
     store.declare(ORDERS, DAY)
     with pytest.raises(InvalidValueError):
@@ -90,14 +90,14 @@ def atomic(engine: Engine, make: Callable[[Engine], SqlDCEStore]) -> None:
 # 3: typed levels
 
 
-class Untyped(SqlDCEStore):
+class Untyped(DCEStore):
     """Compares levels as they were sent."""
 
     def declare(self, table: str, levels: PartitionLevels, cluster: str = "") -> None:
         super().declare(table, PartitionLevels.of({}), cluster)
 
 
-def typed(engine: Engine, make: Callable[[Engine], SqlDCEStore]) -> None:
+def typed(engine: Engine, make: Callable[[Engine], DCEStore]) -> None:
     store = make(engine)
     store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
     for hour in (5, "5", "05"):
@@ -240,15 +240,15 @@ def starts_after_what_was_read(engine: Engine, first: Callable[[SnapshotRange], 
 # 15: "captured up to" is stored in the same transaction as the events
 
 
-Capture = Callable[[SqlDCEStore, list[DataChangeEvent], Seen, Callable[[], None]], None]
+Capture = Callable[[DCEStore, list[DataChangeEvent], Seen, Callable[[], None]], None]
 
 
-def in_one(store: SqlDCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
+def in_one(store: DCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
     dies_at_its_last_commit()
     store.register(events, [seen])
 
 
-def in_two(store: SqlDCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
+def in_two(store: DCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
     store.register([], [seen])
     dies_at_its_last_commit()
     store.register(events)
@@ -256,7 +256,7 @@ def in_two(store: SqlDCEStore, events: list[DataChangeEvent], seen: Seen, dies_a
 
 def captured_after_a_crash(engine: Engine, capture: Capture) -> None:
     """A process dies while it captures, and a later one captures what "captured up to" leaves."""
-    store, changes = SqlDCEStore(engine), [make_event(partition=[hour], snapshot_id="1", table_uid="u") for hour in range(2)]
+    store, changes = DCEStore(engine), [make_event(partition=[hour], snapshot_id="1", table_uid="u") for hour in range(2)]
     before, after = (Seen(ORDERS, TableUid("u"), SnapshotId(version)) for version in "01")
     store.register([], [before])
 
@@ -266,7 +266,7 @@ def captured_after_a_crash(engine: Engine, capture: Capture) -> None:
     with pytest.raises(KeyboardInterrupt):
         capture(store, changes, after, lambda: event.listen(engine, "commit", die))
     event.remove(engine, "commit", die)
-    later = SqlDCEStore(engine)
+    later = DCEStore(engine)
     record = later.table(ORDERS)
     assert record is not None
     if record.seen == before.snapshot_id:
@@ -375,9 +375,9 @@ def deployments_are_apart(engine: Engine, make: Callable[[Engine, str], Ledger])
 
 
 LAWS = {
-    "1 idempotent": Law(idempotent, SqlDCEStore, WithoutIdentity),
-    "1 atomic": Law(atomic, SqlDCEStore, OneByOne),
-    "3 typed levels": Law(typed, SqlDCEStore, Untyped),
+    "1 idempotent": Law(idempotent, DCEStore, WithoutIdentity),
+    "1 atomic": Law(atomic, DCEStore, OneByOne),
+    "3 typed levels": Law(typed, DCEStore, Untyped),
     "4 validated": Law(validated, DataChangeEvent, SimpleNamespace),
     "5 claims": Law(claimed_once, Ledger, ClaimsAnyway),
     "6 begins": Law(begun_by_one, Ledger, LetsAnyoneIn),

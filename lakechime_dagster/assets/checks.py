@@ -39,11 +39,11 @@ def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
     """The checks that every run of the table reports."""
     key = asset_key(table.name)
     if isinstance(table, EventTable):
-        told = "Every payload of the run is an event with a type; one that is none is kept with the reason."
-        return [dg.AssetCheckSpec(NOTHING_REFUSED, asset=key, description=told)]
+        text = "Every payload of the run is an event with a type; one that is none is kept with the reason."
+        return [dg.AssetCheckSpec(NOTHING_REFUSED, asset=key, description=text)]
     if isinstance(table, BronzeTable):
-        told = "Every message of the run could be read; one that could not is kept with its problem."
-        return [dg.AssetCheckSpec(NOTHING_UNREADABLE, asset=key, description=told)]
+        text = "Every message of the run could be read; one that could not is kept with its problem."
+        return [dg.AssetCheckSpec(NOTHING_UNREADABLE, asset=key, description=text)]
     specs = [
         dg.AssetCheckSpec(
             ROWS_ADD_UP,
@@ -61,15 +61,15 @@ def check_specs(table: Target) -> list[dg.AssetCheckSpec]:
             )
         )
     if isinstance(table, LakeTable):
-        told = "The run read no table that is not declared: triggers and the order of runs know declared ones alone."
-        specs.append(dg.AssetCheckSpec(INPUTS_DECLARED, asset=key, description=told))
+        text = "The run read no table that is not declared: triggers and the order of runs know declared ones alone."
+        specs.append(dg.AssetCheckSpec(INPUTS_DECLARED, asset=key, description=text))
     if table.fresh_within is not None:
         specs.append(dg.AssetCheckSpec(FRESH, asset=key, description=f"The watermark is at most {table.fresh_within} behind the clock."))
     return specs
 
 
 def needs_watermark(table: Target, reports: Sequence[Report]) -> bool:
-    """Whether these executions do not tell how fresh the table is, as they wrote nothing."""
+    """Whether these executions do not say how fresh the table is, as they wrote nothing."""
     return table.fresh_within is not None and not _watermarks(reports)
 
 
@@ -78,8 +78,8 @@ def check_results(table: Target, reports: Sequence[Report], now: dt.datetime, be
     results = [report.result for report in reports if report.result is not None]
     if isinstance(table, EventTable):
         refused = {reason: sum(result.events.get(reason, 0) for result in results) for reason in (*Refusal, *NoType)}
-        told = {f"payloads {reason}": count for reason, count in refused.items() if count}
-        return [_warning(NOTHING_REFUSED, not told, {"payloads refused": sum(told.values()), **told})]
+        counted = {f"payloads {reason}": count for reason, count in refused.items() if count}
+        return [_warning(NOTHING_REFUSED, not counted, {"payloads refused": sum(counted.values()), **counted})]
     if isinstance(table, BronzeTable):
         unreadable = sum(result.events.get(Kind.UNREADABLE, 0) for result in results)
         return [_warning(NOTHING_UNREADABLE, unreadable == 0, {"messages unreadable": unreadable})]
@@ -133,12 +133,12 @@ MAX_SHOWN = 50  # columns in the metadata of a check
 def personal_specs(lake: Lake, table: LakeTable) -> list[dg.AssetCheckSpec]:
     """The check of a table that is public, or that personal columns reach by the declarations."""
     if table.public:
-        told = "The table is public: no column of it holds personal data, or a pseudonym, as far as lineage tells."
+        text = "The table is public: no column of it holds personal data, or a pseudonym, as far as lineage knows."
     elif table.name in within_reach(lake):
-        told = "Each column that personal data comes to is declared personal, or decided not to be, as far as lineage tells."
+        text = "Each column that personal data reaches is declared personal, or decided not to be, as far as lineage knows."
     else:
         return []
-    return [dg.AssetCheckSpec(_name(table), asset=asset_key(table.name), description=told)]
+    return [dg.AssetCheckSpec(_name(table), asset=asset_key(table.name), description=text)]
 
 
 def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[dg.AssetCheckResult]:
@@ -184,8 +184,8 @@ def check_levels(running: RunningExecution, lake: Lake, table: LakeTable, seen: 
 def _sentence(one: "Tagged") -> str:
     origin, *between = one.path[:-1] or one.path
     way = f" by way of {' and '.join(map(str, between))}" if between else ""
-    told = f"is personal ({one.category})" if one.is_source else f"holds values of {origin}, which is personal ({one.category}){way}"
-    return f"level {one.ref.column!r} of {one.ref.table} {told}: {level_remedy(one.ref)}"
+    text = f"is personal ({one.category})" if one.is_source else f"holds values of {origin}, which is personal ({one.category}){way}"
+    return f"level {one.ref.column!r} of {one.ref.table} {text}: {level_remedy(one.ref)}"
 
 
 def _name(table: LakeTable) -> str:

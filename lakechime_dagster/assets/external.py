@@ -49,7 +49,7 @@ def _consumer(one: UsedConsumer, now_ms: int) -> dg.AssetSpec:
         kinds={who.kind.value, dagster_name(who.namespace)[:MAX_PART]} if who.namespace else {who.kind.value},
         owners=_owners(one.owners),
         tags={ACTIVE_TAG: "yes"} if is_active else {},
-        description=f"{who.kind.value.capitalize()} {who.name}, as {who.namespace or 'others'} told.",
+        description=f"{who.kind.value.capitalize()} {who.name}, as {who.namespace or 'others'} reported.",
         metadata=metadata | _owned(one.owners) | _link(one.link),
     )
 
@@ -57,14 +57,14 @@ def _consumer(one: UsedConsumer, now_ms: int) -> dg.AssetSpec:
 def _table(one: ForeignTable, page_url: str) -> dg.AssetSpec:
     found = SCHEME.match(one.table)
     scheme = dagster_name(found.group(1).lower()) if found else "table"
-    metadata: dict[str, Any] = {"told last": _said(one.last_ms), "is read by": _listed(one.readers) or "nobody, as far as is told"}
+    metadata: dict[str, Any] = {"recorded last": _said(one.last_ms), "is read by": _listed(one.readers) or "nobody, as far as is known"}
     return dg.AssetSpec(
         asset_key(one.table),
         deps=_deps(one.inputs),
-        group_name=scheme if found else "elsewhere",
+        group_name=scheme if found else "external",
         kinds={scheme},
         owners=_owners(one.owners),
-        description=f"{one.table}, which the lake does not declare, as runs told.",
+        description=f"{one.table}, which the lake does not declare, as runs recorded.",
         metadata=metadata | _owned(one.owners) | page_link(page_url, one.table),
     )
 
@@ -102,7 +102,7 @@ def _parts(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _owners(owners: Iterable[str]) -> list[str]:
-    """Those that Dagster takes; of others the metadata tell."""
+    """Those that Dagster takes; others are in the metadata."""
     return [owner for owner in owners if OWNER.fullmatch(owner)]
 
 
@@ -112,7 +112,7 @@ def _owned(owners: Iterable[str]) -> dict[str, Any]:
 
 
 def _link(link: str) -> dict[str, Any]:
-    """Where it is; a link of another kind than those of the web is shown as text, since whoever told it may have meant harm."""
+    """Where it is; a link of another kind than those of the web is shown as text, since whoever reported it may mean harm."""
     if not link:
         return {}
     return {"link": dg.MetadataValue.url(link) if link.lower().startswith(("http://", "https://")) else dg.MetadataValue.text(link)}

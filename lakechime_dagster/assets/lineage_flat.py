@@ -19,22 +19,22 @@ def lineage_definitions(lake: Lake, *, cron: str = "5 * * * *", column_rows: int
         key=asset_key(TABLE),
         group_name="lakechime",
         kinds={"deltalake"},
-        description="Which tables and columns lead to which, at the least layer, and how surely, as runs told it.",
+        description="Which tables and columns lead to which, at the least layer, and how surely, as runs recorded it.",
         metadata={"dagster/table_name": TABLE, "rows of columns at most": column_rows},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
-        told = flatten(lakechime.platform(), lake, column_rows=column_rows)
-        if told is None:
+        written = flatten(lakechime.platform(), lake, column_rows=column_rows)
+        if written is None:
             return dg.MaterializeResult(metadata={"written": False})
-        if told.refusal:
-            context.log.warning(told.refusal)
-        rows = told.tables + (told.columns or 0)
+        if written.refusal:
+            context.log.warning(written.refusal)
+        rows = written.tables + (written.columns or 0)
         return dg.MaterializeResult(
             metadata={
                 "dagster/row_count": rows,
-                "pairs of tables": told.tables,
-                "pairs of columns": told.columns or 0,
-                "columns": told.refusal or "told",
+                "pairs of tables": written.tables,
+                "pairs of columns": written.columns or 0,
+                "columns": written.refusal or "written",
                 "written": True,
             }
         )

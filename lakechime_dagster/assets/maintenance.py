@@ -20,7 +20,7 @@ MAX_SHOWN = 50  # actions in a table of the metadata
 def maintenance_asset(lake: Lake, table: Target | EventGroup) -> dg.AssetsDefinition:
     """The asset; it depends on none, as what it does is no change of data.
 
-    It shares the pool of its table, whose merges wait for it. A group's steps append, which nothing of it hinders: it has no pool.
+    It shares the pool of its table, whose merges wait for it. A group's executions append, which nothing of it hinders: it has no pool.
     """
     policy, of_group = policy_of(table), isinstance(table, EventGroup)
     what = f"all tables of {table.name}" if of_group else table.name

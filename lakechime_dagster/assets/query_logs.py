@@ -1,4 +1,4 @@
-"""Audit tables as subscriptions: each has an asset whose runs read what came into the table, into reads and writes of columns."""
+"""Audit tables as subscriptions: each has an asset whose runs read what was added to the table, into reads and writes of columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,14 +17,14 @@ MAX_SHOWN = 20  # rows that were refused, and names of data sets
 
 
 def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg.AssetsDefinition:
-    """The asset of what an audit table tells; the table is its only dependency."""
+    """The asset of what an audit table records; the table is its only dependency."""
 
     @dg.asset(
         key=asset_key(subscription.name),
         deps=[asset_key(one.table)],
         group_name=one.table.split(".")[0],
         kinds={"deltalake"},
-        description=f"Who read and wrote which columns, as {one.table} tells. Its run's success completes a step.",
+        description=f"Who read and wrote which columns, as {one.table} records. Its run's success completes an execution.",
         metadata={"waits for": subscription.condition},
     )
     def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
@@ -36,14 +36,14 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
         except NothingNewError as nothing:
             return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata)
         for refused in taken.refused[:MAX_SHOWN]:
-            context.log.warning(f"{one.table}, row {refused.line} of this step: {refused.problem}")
+            context.log.warning(f"{one.table}, row {refused.line} of this execution: {refused.problem}")
         return dg.MaterializeResult(metadata=metadata)
 
     return body
 
 
 def _report(running: RunningExecution, taken: TakenLines) -> Mapping[str, Any]:
-    """What a person sees of a step."""
+    """What a person sees of an execution."""
     execution, outside = running.execution, sorted(taken.outside)
     shown = [*outside[:MAX_SHOWN], *([f"and {len(outside) - MAX_SHOWN} more"] if len(outside) > MAX_SHOWN else [])]
     return {

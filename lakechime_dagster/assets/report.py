@@ -24,7 +24,7 @@ MAX_SHOWN = 100  # columns in the table
 
 
 def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
-    """Metadata of what a run was seen to compute; none where it was not seen. Dagster is told what is new alone."""
+    """Metadata of what a run was seen to compute; none where it was not seen. Dagster gets only what is new."""
     if recorded is None:
         return {}
     statement = recorded.statement
@@ -34,7 +34,7 @@ def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
     if 0 < pairs <= MAX_PAIRS and recorded.is_new:
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(deps_by_column=deps)
     elif pairs > MAX_PAIRS:
-        metadata["column lineage"] = f"{pairs:,} pairs of columns, more than Dagster is told; ask `lakechime lineage`"
+        metadata["column lineage"] = f"{pairs:,} pairs of columns, more than Dagster takes; ask `lakechime lineage`"
     return metadata
 
 
@@ -178,7 +178,7 @@ def late_changes(late: Mapping[int, int]) -> dg.MetadataValue:
 
 
 def superseded(running: RunningExecution, result: TableResult) -> str:
-    """That another attempt committed the step, and by which run."""
+    """That another attempt committed the execution, and by which run."""
     execution, committed = running.execution, result.committed
     by = committed.commit_metadata.attempt if committed is not None else 0
     run_id = next((one.run_id for one in running.platform.ledger.attempts(execution.execution_id) if one.number == by), None)
@@ -221,7 +221,7 @@ def events_table(events: Sequence[RegisteredEvent]) -> dg.MetadataValue:
 def _row(event: RegisteredEvent) -> tuple[str, ...]:
     inner = event.event
     tags = ", ".join(f"{key}={value}" for key, value in inner.tags.items())
-    return (inner.table, event.canonical or "–", inner.operation_type.value, inner.snapshot_id or "mark", tags, str(event.position))
+    return (inner.table, event.canonical or "–", inner.operation_type.value, inner.snapshot_id or "marker", tags, str(event.position))
 
 
 def combined(reports: Sequence[Report]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,10 +26,13 @@ from lakechime_dagster.cli.common import (
     say,
     when,
 )
-from lakechime_dagster.dce.contract import DCEStore, EventQuery, Registration
+from lakechime_dagster.dce.contract import EventQuery, Registration
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, Tags, from_json, to_json
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, shown
 from lakechime_dagster.settings import load_settings
+
+if TYPE_CHECKING:
+    from lakechime_dagster.dce.store import DCEStore
 
 app = typer.Typer(name="dce", help="Data change events: register, list and follow them.")
 
@@ -212,7 +215,7 @@ def _from_lines(lines: Iterator[str], default: dict[str, Any]) -> Iterator[DataC
 
 
 def _following(
-    store: DCEStore, start: Position, seconds: float | None, table: str | None, cluster: str | None, tags: Tags
+    store: "DCEStore", start: Position, seconds: float | None, table: str | None, cluster: str | None, tags: Tags
 ) -> Iterator[RegisteredEvent]:
     """The events after a position that fit, as they are registered; polls twice a second."""
     end = None if seconds is None else time.monotonic() + seconds
@@ -231,7 +234,7 @@ def _following(
 
 def _cells(event: RegisteredEvent) -> list[object]:
     inner = event.event
-    snapshot = inner.snapshot_id or ("amends " + str(event.amends) if event.amends else "mark" if inner.is_mark else "")
+    snapshot = inner.snapshot_id or ("amends " + str(event.amends) if event.amends else "marker" if inner.is_marker else "")
     tags = ", ".join(f"{key}={value}" for key, value in inner.tags.items())
     name = f"{inner.cluster}:{inner.table}" if inner.cluster else inner.table
     return [event.position, when(event.event_ts), name, shown_partition(inner.partition), inner.operation_type, snapshot, tags]

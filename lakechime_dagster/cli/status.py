@@ -43,7 +43,7 @@ def status(as_json: Json = False) -> None:
         "tables": len(tables),
         "events": sum(table.events for table in tables),
         "newest_event_ts": newest,
-        "consumers_blocked": sum(subscription.held + subscription.stale for subscription in subscriptions),
+        "consumers_blocked": sum(subscription.blocked + subscription.stale for subscription in subscriptions),
         "warm_driver": _warm_driver(settings),
     }
     alarms = kept(settings.home)
@@ -53,7 +53,7 @@ def status(as_json: Json = False) -> None:
             "paused": subscription.row.paused_ts is not None,
             "waiting": subscription.waiting,
             "open": subscription.open,
-            "blocked": subscription.held,
+            "blocked": subscription.blocked,
             "stale": subscription.stale,
         }
         for subscription in subscriptions

@@ -8,9 +8,7 @@ from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
     DryRun,
     Json,
-    Module,
     count,
-    declared_subscriptions,
     open_platform,
     print_json,
     print_table,
@@ -44,50 +42,38 @@ def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
 @app.command()
 def expire(
     before: Annotated[str, typer.Option("--before", metavar="TIME|AGE", help="Events registered before a time, or older than 30d, 12h.")],
-    keep_tag: Annotated[
-        list[str] | None, typer.Option("--keep-tag", metavar="KEY", help="A tag to keep, beside those that a trigger asks for.")
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also events that a consumer still needs; it is STALE then.")] = False,
-    module: Module = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Compact old events to what partition triggers need of them, and remove them; what a consumer still needs stays.
+    """Compact old events to what triggers and repeats need of them; what a consumer still needs stays.
 
     A trigger that is no longer declared needs its events until `lakechime trigger forget`.
     """
     from lakechime_dagster.triggers.retention import expire as expired
-    from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs, tags_needed
+    from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())
-    declared = {key for subscription in declared_subscriptions(module).values() for key in subscription.trigger.tags}
-    known = tags_needed(platform.store.engine)
-    tag_keys = None if known is None else {*known, *declared, *(keep_tag or [])}
-    report = expired(
-        platform.store.engine, before_ms, needed=needed_after, tag_keys=tag_keys, dry_run=dry_run, force=force, when_forced=mark_stale
-    )
+    report = expired(platform.store.engine, before_ms, needed=needed_after, dry_run=dry_run, force=force, when_forced=mark_stale)
     by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
     tables: list[dict[str, Any]] = [
         {
             "table": one.table,
             "cluster": one.cluster,
-            "folded": one.folded,
+            "compacted": one.compacted,
             "needed": one.needed,
             "forced": one.forced,
             "needed_by": by.get(one.table) if one.needed else None,
-            "lost_tags": list(one.lost_tags),
         }
         for one in report.tables
     ]
     if as_json:
-        print_json({"before": before_ms, "dry_run": dry_run, "folded": report.folded, "held_back": report.held_back, "tables": tables})
+        counts = {"compacted": report.compacted, "held_back": report.held_back}
+        print_json({"before": before_ms, "dry_run": dry_run, **counts, "tables": tables})
         return
     would = "would be compacted" if dry_run else "compacted"
-    say(f"{count(report.folded, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} still needed")
-    if lost := sorted({tag for one in report.tables for tag in one.lost_tags}):
-        say(f"tags that no trigger asks for {'would go' if dry_run else 'are gone'} with them: {', '.join(lost)}")
-        say("a trigger that requires one of them later does not find it on these events; --keep-tag keeps it")
+    say(f"{count(report.compacted, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} still needed")
     if tables:
-        rows = [[one["table"], one["folded"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
-        print_table(["table", "removed", "needed", "by", "forced"], rows, empty="")
+        rows = [[one["table"], one["compacted"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
+        print_table(["table", "compacted", "needed", "by", "forced"], rows, empty="")

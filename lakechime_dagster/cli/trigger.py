@@ -328,7 +328,7 @@ def _summary(name: str, subscription: "Subscription | None", seen: "Subscription
         "condition": condition,
         "waiting": seen.waiting if seen else None,
         "open": seen.open if seen else 0,
-        "blocked": seen.held if seen else 0,
+        "blocked": seen.blocked if seen else 0,
         "stale": seen.stale if seen else 0,
         "consumers": seen.consumers if seen else 0,
         "paused_reason": row.paused_reason if row else None,

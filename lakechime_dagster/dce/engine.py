@@ -75,7 +75,7 @@ def is_file_missing(engine: Engine) -> bool:
     if engine.dialect.name != "sqlite" or not database:
         return False
     file = Path(url2pathname(urlsplit(database).path) if database.startswith("file:") else database)
-    with suppress(PermissionError):  # to connect tells what is wrong there
+    with suppress(PermissionError):  # connecting reports what is wrong there
         return not file.exists()
     return False
 
@@ -157,7 +157,7 @@ def _make_folder(address: URL) -> None:
 
 
 def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
-    """Settings of a SQLite connection; waiting for the lock comes first, since already opening may find it taken."""
+    """Settings of a SQLite connection; waiting for the lock is set first, since already opening may find it taken."""
     connection.isolation_level = None  # transactions begin by `_begin_sqlite`, not behind our back
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -321,18 +321,6 @@ def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert 
     if connection.dialect.name == "postgresql":
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
-
-
-def insert_or_raise(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT that raises the counts of rows whose key is there, which are the columns beside the key, by those that it brings."""
-    counts = [column.name for column in table.columns if not column.primary_key]
-    if connection.dialect.name == "postgresql":
-        statement = postgresql.insert(table)
-        raised = {name: table.c[name] + statement.excluded[name] for name in counts}
-        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
-    other = sqlite.insert(table)
-    raised = {name: table.c[name] + other.excluded[name] for name in counts}
-    return other.on_conflict_do_update(index_elements=list(table.primary_key), set_=raised)
 
 
 def among(connection: Connection, column: Column[Any], values: Sequence[Any]) -> ColumnElement[bool]:

@@ -10,10 +10,8 @@ from typing_extensions import Self
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partitions import (
-    PartitionLevels,
     PartitionValue,
     canonical_json,
-    canonical_partition,
     checked_milliseconds,
     checked_partition,
     checked_text,
@@ -74,7 +72,7 @@ MAX_SEQ = 2**63 - 1
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A checkpoint in the feed, ordered as events became visible: (transaction, sequence).
+    """The place of an event in commit order: (transaction, sequence), as events became visible.
 
     A reader that has seen position p is never later shown a new event at or below p. SQLite
     leave `tx_id` at 0. On the wire it is an opaque string.
@@ -127,7 +125,7 @@ class DataChangeEvent:
     """A change of one partition (or of an unpartitioned table) by one commit.
 
     `partition` holds one JSON value per level, None for an unpartitioned table. `snapshot_ts` is in milliseconds
-    since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version - 1). `table_uid` tells a
+    since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version - 1). `table_uid` distinguishes a
     table from one that was dropped and created again under its name; None means the store's current one.
     `event_key` is the producer's own identity of the event; the same key again for the same table is a duplicate.
 
@@ -169,28 +167,24 @@ class DataChangeEvent:
         object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
 
     @property
-    def is_mark(self) -> bool:
+    def is_marker(self) -> bool:
         """Whether this is a completeness statement: no snapshot on a format that has them; never in a range."""
         return self.snapshot_id is None and self.table_format is not TableFormat.HIVE
 
-    def identity(self, levels: PartitionLevels | None = None) -> bytes | None:
+    def identity_at(self, canonical: str) -> bytes | None:
         """The 16 bytes by which a repeat is known; None when every registration is an event of its own.
 
-        The producer's key if there is one, else what happened where: cluster, table, table uid, partition,
-        snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
+        The producer's key if there is one, else what happened where: cluster, table, table uid, partition (its canonical
+        text), snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
         """
-        return self.identity_at(canonical_partition(self.partition, levels))
-
-    def identity_at(self, canonical: str) -> bytes | None:
-        """The identity, with the partition's canonical text at hand."""
         if self.event_key is not None:
             return digest(["key", self.cluster, self.table, self.event_key])
         if self.snapshot_id is not None:
-            return snapshot_identity(self.cluster, self.table, self.table_uid, canonical, self.snapshot_id)
+            return digest(["snapshot", self.cluster, self.table, self.table_uid, canonical, self.snapshot_id])
         return None
 
     def at_table(self, table_uid: TableUid | None) -> "DataChangeEvent":
-        """This event with its table told apart by `table_uid`, which the store knows."""
+        """This event with its table identified by `table_uid`, which the store knows."""
         return self if table_uid == self.table_uid else self._changed(table_uid=table_uid)
 
     def tagged(self, tags: Tags) -> "DataChangeEvent":
@@ -233,13 +227,8 @@ class RegisteredEvent:
 
     @property
     def changes_data(self) -> bool:
-        """Whether rows may have changed by this event: neither a mark nor an amendment."""
-        return not self.event.is_mark and self.amends is None
-
-
-def snapshot_identity(cluster: str, table: str, table_uid: str | None, canonical: str, snapshot: str) -> bytes:
-    """The identity of an event that its producer gave no key."""
-    return digest(["snapshot", cluster, table, table_uid, canonical, snapshot])
+        """Whether rows may have changed by this event: neither a marker nor an amendment."""
+        return not self.event.is_marker and self.amends is None
 
 
 def version_of(snapshot: str | None) -> int | None:
@@ -317,14 +306,14 @@ def changed_fact(columns: Iterable[str], since: int) -> dict[str, Any]:
 
 def changed_tag(facts: Mapping[str, Any], version: int) -> Mapping[str, str]:
     """The tag of the events of a commit with these facts; none if another commit was made since the version it was compared with."""
-    told = facts.get(FACT)
-    if not isinstance(told, Mapping) or told.get("since") != version - 1 or not isinstance(told.get("columns"), list):
+    changed = facts.get(FACT)
+    if not isinstance(changed, Mapping) or changed.get("since") != version - 1 or not isinstance(changed.get("columns"), list):
         return {}
-    return {CHANGED_TAG: canonical_json(told["columns"])}
+    return {CHANGED_TAG: canonical_json(changed["columns"])}
 
 
 def changed_columns(tag: str | None) -> frozenset[str] | None:
-    """The columns that an event tells to be all that changed, in lower case, as Spark finds them in any; None where it tells nothing."""
+    """The columns that, as an event says, are all that changed, in lower case, as Spark finds them in any; None where it says nothing."""
     try:
         names = json.loads(tag) if tag is not None else None
     except ValueError:

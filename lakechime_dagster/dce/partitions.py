@@ -47,7 +47,7 @@ def storable(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text for a person: what would move a cursor, turn the order of reading or hide is told by its code after a backslash."""
+    """The text for a person: what would move a cursor, turn the order of reading or hide is written as its code after a backslash."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
@@ -70,7 +70,7 @@ type_names = "string, int, date, timestamp, boolean or decimal"
 MAX_CANONICAL = 512  # characters; PostgreSQL refuses index rows above 2,704 bytes
 MAX_DIGITS = 76  # of a decimal; twice what Spark, Delta and Iceberg hold
 UNPARTITIONED = ""  # canonical text of "no partition"; never NULL, which no index orders
-PartitionValue = Any  # a JSON value; the foreign edge
+PartitionValue = Any  # a JSON value
 
 
 class LevelType(StrEnum):

@@ -13,6 +13,7 @@ from sqlalchemy import (
     FromClause,
     Row,
     Select,
+    Table,
     and_,
     case,
     cast,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     literal,
     literal_column,
     not_,
+    null,
     or_,
     select,
     true,
@@ -54,7 +56,7 @@ from lakechime_dagster.dce.partitions import (
     canonical_partition,
     checked_partition,
 )
-from lakechime_dagster.dce.schema import FOLDED_VERSIONS, dce_event, dce_folded, dce_table
+from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table
 
 FORMAT_CODES = {TableFormat.HIVE: 1, TableFormat.ICEBERG: 2, TableFormat.DELTA: 3}
 OPERATION_CODES = {OperationType.APPEND: 1, OperationType.DELETE: 2, OperationType.UPDATE: 3}
@@ -256,22 +258,24 @@ def _levels(stored: list[list[str]] | None) -> PartitionLevels:
     return PartitionLevels(tuple(levels), tuple(levels.values()))
 
 
-is_data = and_(
-    dce_event.c.amends_seq.is_(None),
-    or_(dce_event.c.snapshot_id.is_not(None), dce_event.c.table_format == FORMAT_CODES[TableFormat.HIVE]),
-)
-
-was_data = or_(dce_folded.c.snapshot_id.is_not(None), dce_folded.c.table_format == FORMAT_CODES[TableFormat.HIVE])
+def changes_data(event: FromClause) -> ColumnElement[bool]:
+    """Whether the event may have changed rows: neither a marker nor an amendment."""
+    has_snapshot = or_(event.c.snapshot_id.is_not(None), event.c.table_format == FORMAT_CODES[TableFormat.HIVE])
+    return and_(event.c.amends_seq.is_(None), has_snapshot)
 
 
-def select_events() -> Select[Any]:
-    """Events with cluster and name of their table."""
-    return select(dce_event, dce_table.c.cluster, dce_table.c.name).join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+is_data = changes_data(dce_event)
 
 
-def in_order(query: Select[Any]) -> Select[Any]:
+def select_events(event: Table = dce_event) -> Select[Any]:
+    """Events with cluster and name of their table; what was not kept of compacted ones is NULL."""
+    lost = [null().label(column.name) for column in dce_event.columns if column.name not in event.c]
+    return select(event, *lost, dce_table.c.cluster, dce_table.c.name).join(dce_table, dce_table.c.table_id == event.c.table_id)
+
+
+def in_order(query: Select[Any], event: FromClause = dce_event) -> Select[Any]:
     """In commit order, oldest first."""
-    return query.order_by(dce_event.c.tx_id, dce_event.c.seq)
+    return query.order_by(event.c.tx_id, event.c.seq)
 
 
 def is_visible() -> ColumnElement[bool]:
@@ -280,7 +284,7 @@ def is_visible() -> ColumnElement[bool]:
 
 
 def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
-    """Whether the event comes after a position."""
+    """Whether the event is after a position."""
     return tuple_(event.c.tx_id, event.c.seq) > _checkpoint(position)
 
 
@@ -304,20 +308,22 @@ def is_drop(event: FromClause = dce_event) -> ColumnElement[bool]:
     return and_(is_delete(event), event.c.amends_seq.is_(None))
 
 
-def is_dropped(through: Position | None = None) -> ColumnElement[bool]:
-    """Whether the event's partition was dropped after it, by the drops up to a position or by all.
+def is_dropped(through: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
+    """Whether the event's partition was dropped after it, by the drops up to a position.
 
     By Delta versions of the same table, since registration may come in any order; by position where one has no version.
     """
-    drop = dce_event.alias("dropping")
-    versions = (delta_version(drop), delta_version(dce_event))
-    same_table = drop.c.table_uid.is_not_distinct_from(dce_event.c.table_uid)
+    return or_(*(_is_dropped_by(history.alias("dropping"), event, through) for history in HISTORY))
+
+
+def _is_dropped_by(drop: FromClause, event: FromClause, through: Position) -> ColumnElement[bool]:
+    versions = (delta_version(drop), delta_version(event))
+    same_table = drop.c.table_uid.is_not_distinct_from(event.c.table_uid)
     are_versions = and_(same_table, *(version.is_not(None) for version in versions))
-    is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(dce_event.c.tx_id, dce_event.c.seq)
+    is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(event.c.tx_id, event.c.seq)
     after = case((are_versions, versions[0] > versions[1]), else_=is_later)
-    mine = (drop.c.table_id == dce_event.c.table_id, drop.c.partition_key == dce_event.c.partition_key)
-    known = () if through is None else (is_through(through, drop),)
-    return exists(select(1).select_from(drop).where(*mine, *known, is_drop(drop), after))
+    mine = (drop.c.table_id == event.c.table_id, drop.c.partition_key == event.c.partition_key)
+    return exists(select(1).select_from(drop).where(*mine, is_through(through, drop), is_drop(drop), after).correlate_except(drop))
 
 
 def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
@@ -327,11 +333,11 @@ def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -
     return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
 
 
-def changed_tag(dialect: str) -> ColumnElement[str | None]:
-    """What the event tells of changed columns, as `changed`; the name of its tag stands in the text, as the statement groups by it."""
+def changed_tag(dialect: str, event: FromClause) -> ColumnElement[str | None]:
+    """What the event says of changed columns, as `changed`; the name of its tag stands in the text, as the statement groups by it."""
     if dialect == "postgresql":
-        return type_coerce(dce_event.c.tags, JSONB).op("->>")(literal_column(f"'{CHANGED_TAG}'")).label("changed")
-    return func.json_extract(dce_event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label("changed")
+        return type_coerce(event.c.tags, JSONB).op("->>")(literal_column(f"'{CHANGED_TAG}'")).label("changed")
+    return func.json_extract(event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label("changed")
 
 
 def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
@@ -339,29 +345,16 @@ def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) ->
     return for_the_first_time(lambda event: carries(dialect, tags, event), event) if tags else changes_data(event)
 
 
-def changes_data(event: FromClause) -> ColumnElement[bool]:
-    """Whether the event, or folded event, changed data."""
-    return is_data if event is dce_event else was_data
-
-
 def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]], event: FromClause = dce_event) -> ColumnElement[bool]:
-    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before.
+    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before."""
+    repeated = (_held_before(holds, history.alias("earlier"), event) for history in HISTORY)
+    return and_(holds(event), or_(event.c.amends_seq.is_(None), not_(or_(*repeated))))
 
-    A folded event is one with all its versions.
-    """
-    if event is not dce_event:
-        return holds(event)
-    earlier = dce_event.alias("earlier")
-    is_version = or_(earlier.c.seq == dce_event.c.amends_seq, earlier.c.amends_seq == dce_event.c.amends_seq)
-    # correlated to all but itself: `holds` may speak of who asks, in a statement around
-    repeated = exists(
-        select(1).select_from(earlier).where(is_version, earlier.c.seq < dce_event.c.seq, holds(earlier)).correlate_except(earlier)
-    )
-    folded = [
-        exists(select(1).select_from(kept).where(kept.c.seq == dce_event.c.amends_seq, holds(kept)).correlate_except(kept))
-        for kept in FOLDED_VERSIONS
-    ]
-    return and_(holds(dce_event), or_(dce_event.c.amends_seq.is_(None), not_(or_(repeated, *folded))))
+
+def _held_before(holds: Callable[[FromClause], ColumnElement[bool]], earlier: FromClause, event: FromClause) -> ColumnElement[bool]:
+    is_version = or_(earlier.c.seq == event.c.amends_seq, earlier.c.amends_seq == event.c.amends_seq)
+    before = select(1).select_from(earlier).where(is_version, earlier.c.seq < event.c.seq, holds(earlier))
+    return exists(before.correlate_except(earlier))  # correlated to all else: `holds` may speak of who asks, in a statement around
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:

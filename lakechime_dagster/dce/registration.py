@@ -1,16 +1,17 @@
 """Registers events: identity, repeats, amendments, and the tables that they name."""
 
+import heapq
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, literal, select, text, update
+from sqlalchemy import Connection, Table, and_, bindparam, delete, exists, insert, literal, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from lakechime_dagster.dce.compaction import rekey_availability, rekey_folded
 from lakechime_dagster.dce.contract import Registration, Seen
 from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
-from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid, Tags
+from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_json, canonical_partition, fitting_canonical, recanonical
 from lakechime_dagster.dce.queries import (
     TableKey,
@@ -29,85 +30,72 @@ from lakechime_dagster.dce.queries import (
     sent_text,
     values_of,
 )
-from lakechime_dagster.dce.schema import consumer_partition, dce_event, dce_folded, dce_table
+from lakechime_dagster.dce.schema import HISTORY, dce_compacted, dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.dce.snapshots import meant_uid
 
 PAGE = 5_000
 
 
-def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> int:
-    """Compare the events of a table that is locked whole by these levels; how many rows changed.
+def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> None:
+    """Compare the events of a table that is locked whole by these levels, compacted ones too.
 
-    `adopt` is given to the events that came without a uid. Positions stay. Of two events that get one identity by
-    it, the later becomes an amendment of the first; what amends a folded event goes on doing so. Values
-    that do not fit the levels stay as they were sent.
+    `adopt` is given to the events that were registered without a uid. Positions stay. Of two events that get one identity by
+    it, the later becomes an amendment of the first. Values that do not fit the levels stay as they were sent.
     """
-    firsts = rekey_folded(connection, table, levels, adopt)
-    folded = _folded_firsts(connection, table)
-    changes: list[dict[str, Any]] = []
-    for stored, key in _all_events(connection, table):
+    firsts: dict[bytes, Position] = {}
+    changes: dict[Table, list[dict[str, Any]]] = {history: [] for history in HISTORY}
+    pages = [_all_events(connection, history, table) for history in HISTORY]
+    for history, stored, key in heapq.merge(*pages, key=lambda one: one[1].position):
         event = stored.event.at_table(stored.event.table_uid or adopt)
         canonical = fitting_canonical(event.partition, levels)
         identity = event.identity_at(canonical)
-        own = stored.amends if stored.amends is not None and stored.amends.seq in folded else stored.position
-        first = firsts.setdefault(identity, own) if identity else own
+        first = firsts.setdefault(identity, stored.position) if identity else stored.position
         amends = first if first != stored.position else None
         new_key = key if identity is None else amendment_key(identity, stored.position) if amends else identity
         if (canonical, event.table_uid, new_key, amends) != (stored.canonical, stored.event.table_uid, key, stored.amends):
-            changes.append(
-                {
-                    "at": stored.position.seq,
-                    "partition_key": canonical,
-                    "partition_sent": sent_text(event.partition, canonical),
-                    "table_uid": event.table_uid,
-                    "event_key": new_key,
-                    "amends_tx": amends.tx_id if amends else None,
-                    "amends_seq": amends.seq if amends else None,
-                }
-            )
-    _apply(connection, changes)
-    rekey_availability(connection, table, levels, adopt)
+            changed = {
+                "partition_key": canonical,
+                "partition_sent": sent_text(event.partition, canonical),
+                "table_uid": event.table_uid,
+                "event_key": new_key,
+                "amends_tx": amends.tx_id if amends else None,
+                "amends_seq": amends.seq if amends else None,
+            }
+            changes[history].append({"at": stored.position.seq, **{k: v for k, v in changed.items() if k in history.c}})
+    for history, rows in changes.items():
+        _apply(connection, history, rows)
     _rekey_consumers(connection, table, levels)
-    return len(changes)
 
 
 def _rekey_consumers(connection: Connection, table: TableRow, levels: PartitionLevels) -> None:
     """The partitions that consumers stand for, which late events are compared with."""
-    c = consumer_partition.c
+    c = lc_consumer_partition.c
     mine = and_(c.cluster == table.cluster, c.table_name == table.name)
     for canonical in connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all():
         if (other := recanonical(canonical, levels)) != canonical:
             moving = select(c.consumer_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
             names = ["consumer_id", "cluster", "table_name", "partition_key"]
-            connection.execute(insert_if_absent(connection, consumer_partition).from_select(names, moving))
-            connection.execute(delete(consumer_partition).where(mine, c.partition_key == canonical))
+            connection.execute(insert_if_absent(connection, lc_consumer_partition).from_select(names, moving))
+            connection.execute(delete(lc_consumer_partition).where(mine, c.partition_key == canonical))
 
 
-def _folded_firsts(connection: Connection, table: TableRow) -> set[int]:
-    """The numbers of the first versions that are amended but not there any more."""
-    first = dce_event.alias("first")
-    is_there = exists(select(1).select_from(first).where(first.c.seq == dce_event.c.amends_seq))
-    amended = select(dce_event.c.amends_seq).where(dce_event.c.table_id == table.table_id, dce_event.c.amends_seq.is_not(None), ~is_there)
-    return set(connection.execute(amended.distinct()).scalars())
-
-
-def _all_events(connection: Connection, table: TableRow) -> Iterator[tuple[RegisteredEvent, bytes]]:
+def _all_events(connection: Connection, history: Table, table: TableRow) -> Iterator[tuple[Table, RegisteredEvent, bytes]]:
     after = Position(-1, 0)
     while True:
-        page = in_order(select_events().where(dce_event.c.table_id == table.table_id, is_after(after))).limit(PAGE)
-        rows = connection.execute(page).all()
+        page = in_order(select_events(history).where(history.c.table_id == table.table_id, is_after(after, history)), history)
+        rows = connection.execute(page.limit(PAGE)).all()
         for row in rows:
-            yield event_of(row), row.event_key
+            yield history, event_of(row), row.event_key
         if len(rows) < PAGE:
             return
         after = Position(rows[-1].tx_id, rows[-1].seq)
 
 
-def _apply(connection: Connection, changes: list[dict[str, Any]]) -> None:
+def _apply(connection: Connection, history: Table, changes: list[dict[str, Any]]) -> None:
     """Through fresh keys, since one row's new key may still be another's old one."""
     if not changes:
         return
-    at_row = update(dce_event).where(dce_event.c.seq == bindparam("at"))
+    at_row = update(history).where(history.c.seq == bindparam("at"))
     columns = [name for name in changes[0] if name != "at"]
     connection.execute(at_row.values(event_key=bindparam("key")), [{"at": change["at"], "key": fresh_key()} for change in changes])
     connection.execute(
@@ -133,7 +121,7 @@ def reserved(connection: Connection, count: int) -> list[int]:
 
 
 def last_number(connection: Connection) -> int:
-    """On SQLite, the number of the newest event that ever was, folded or not; 0 before the first."""
+    """On SQLite, the number of the newest event that ever was, compacted or not; 0 before the first."""
     return connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")).scalar() or 0
 
 
@@ -173,37 +161,24 @@ Key = TypeVar("Key", bytes, int)
 
 @dataclass
 class Version:
-    """An identity that is there: where it came first, and its newest version; None once it is folded.
-
-    `folded_tags` are those of a folded event; None where they were not kept.
-    """
+    """An identity that is there: where it was registered first, and its newest version."""
 
     first: Position
-    newest: RegisteredEvent | None
-    event_ts: int = 0
-    folded_tags: Tags | None = None
+    newest: RegisteredEvent
 
 
 def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Version]:
-    """Those of the identities that the store knows, folded ones included."""
+    """Those of the identities that the store knows, compacted ones included."""
     known: dict[bytes, Version] = {}
-    for keys in slices(sorted(set(identities)), CHUNK):
-        for row in connection.execute(select(dce_folded).where(among(connection, dce_folded.c.event_key, keys))):
-            tags = None if row.tags is None else Tags(row.tags)
-            known[row.event_key] = Version(Position(row.tx_id, row.seq), None, row.event_ts, tags)
-        _add_live(connection, known, keys)
+    for keys, history in itertools.product(slices(sorted(set(identities)), CHUNK), HISTORY):
+        for row in connection.execute(select_events(history).where(among(connection, history.c.event_key, keys))):
+            known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row))
+    firsts = {version.first.seq: key for key, version in known.items()}
+    for numbers, history in itertools.product(slices(sorted(firsts), CHUNK), HISTORY):
+        for row in connection.execute(select_events(history).where(among(connection, history.c.amends_seq, numbers))):
+            version = known[firsts[row.amends_seq]]
+            version.newest = max(version.newest, event_of(row), key=lambda one: one.position)
     return known
-
-
-def _add_live(connection: Connection, known: dict[bytes, Version], keys: Sequence[bytes]) -> None:
-    firsts = {known[key].first.seq: key for key in keys if key in known}  # a folded event may be amended
-    for row in connection.execute(select_events().where(among(connection, dce_event.c.event_key, keys))):
-        known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row), row.event_ts)
-        firsts[row.seq] = row.event_key
-    for numbers in slices(sorted(firsts), CHUNK):
-        amendments = select_events().where(among(connection, dce_event.c.amends_seq, numbers)).order_by(dce_event.c.tx_id, dce_event.c.seq)
-        for row in connection.execute(amendments):
-            known[firsts[row.amends_seq]].newest = event_of(row)
 
 
 _SENT = (
@@ -246,11 +221,11 @@ def register_single(connection: Connection, event: DataChangeEvent, table: Table
 def _statement() -> Any:
     """INSERT … SELECT from the table's row, which must have the version that we know and stays so until the commit.
 
-    Without ON CONFLICT, whose statements are compiled anew each time: that would double the cost.
+    Without ON CONFLICT, whose statements are compiled again each time: that would double the cost.
     """
     key = bindparam("event_key", type_=dce_event.c.event_key.type)
     there = exists(select(1).select_from(dce_event).where(dce_event.c.event_key == key))
-    folded = exists(select(1).select_from(dce_folded).where(dce_folded.c.event_key == key))
+    compacted = exists(select(1).select_from(dce_compacted).where(dce_compacted.c.event_key == key))
     source = (
         select(dce_table.c.table_id, *(bindparam(name, type_=dce_event.c[name].type).label(name) for name in _SENT))
         .where(
@@ -258,7 +233,7 @@ def _statement() -> Any:
             dce_table.c.name == bindparam("of_name"),
             dce_table.c.version == bindparam("of_version"),
             ~there,
-            ~folded,
+            ~compacted,
         )
         .with_for_update(read=True, key_share=True, of=dce_table)
     )
@@ -347,7 +322,7 @@ def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions:
             if item.identity:
                 known[item.identity] = Version(first=position, newest=stored)
         else:
-            before = version.newest or _folded(item, version)
+            before = version.newest
             if before.event.tags.carries(item.event.tags):
                 plan.duplicates.append(before)
                 continue
@@ -358,9 +333,3 @@ def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions:
         plan.rows.append(row_of(stored, item.table_id, key))
         plan.registered.append(stored)
     return plan
-
-
-def _folded(item: _Incoming, version: Version) -> RegisteredEvent:
-    """A folded event as its repeat tells it, with the tags that were kept; where none were kept, those of the repeat."""
-    event = item.event if version.folded_tags is None else item.event.tagged(version.folded_tags)
-    return RegisteredEvent(event=event, event_ts=version.event_ts, position=version.first, canonical=item.canonical)

@@ -8,7 +8,6 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
-    PrimaryKeyConstraint,
     SmallInteger,
     String,
     Table,
@@ -47,7 +46,7 @@ dce_table = Table(
     sqlite_autoincrement=True,
 )
 
-# Events in commit order: (tx_id, seq). Rows are added and folded, never changed, but for the partition keys of a
+# Events in commit order: (tx_id, seq). Rows are added and compacted, never changed, but for the partition keys of a
 # table whose levels are declared later and the keys of one whose uid becomes known.
 dce_event = Table(
     "dce_event",
@@ -83,58 +82,40 @@ Index(
     sqlite_where=dce_event.c.amends_seq.is_not(None),
 )
 
-# What retention folded, per partition and table uid ('' = unknown).
-dce_availability = Table(
-    "dce_availability",
+# What retention keeps of an old event: all that partition triggers, new readers and repeats need of it, in fewer columns and indexes.
+dce_compacted = Table(
+    "dce_compacted",
     metadata,
-    Column("table_id", BIG, ForeignKey("dce_table.table_id"), nullable=False),
-    Column("partition_key", String(512), nullable=False),
-    Column("table_uid", String(128), nullable=False, server_default=text("''")),
-    Column("newest_tx", BIG, nullable=False),
-    Column("newest_seq", BIG, nullable=False),
-    Column("data_tx", BIG),
-    Column("data_seq", BIG),
-    Column("tag_positions", DOCUMENT, nullable=False),  # [[{key: value, …}, position], …]
-    Column("first_ts", BIG, nullable=False),
-    Column("last_ts", BIG, nullable=False),
-    Column("events", BIG, nullable=False),
-    PrimaryKeyConstraint("table_id", "partition_key", "table_uid"),
-)
-
-# What is left of a folded event: its identity, so that a repeat stays a duplicate; its snapshot, which a new reader starts
-# from; the tags of its newest version. What is NULL was not kept yet when the event was folded.
-dce_folded = Table(
-    "dce_folded",
-    metadata,
-    Column("event_key", LargeBinary(16), primary_key=True),
+    Column("seq", BIG, primary_key=True, autoincrement=False),
     Column("tx_id", BIG, nullable=False),
-    Column("seq", BIG, nullable=False),
     Column("event_ts", BIG, nullable=False),
-    Column("tags", DOCUMENT),
-    Column("table_id", BIG),
-    Column("partition_key", String(512)),  # where it is part of the identity: not of an event that its producer gave a key
+    Column("table_id", BIG, nullable=False),
+    Column("partition_key", String(512), nullable=False),
     Column("snapshot_id", String(128)),
     Column("snapshot_ts", BIG),
     Column("table_uid", String(128)),
-    Column("table_format", SmallInteger),
-)
-Index("dce_folded_seq", dce_folded.c.seq)
-Index("dce_folded_table", dce_folded.c.table_id, dce_folded.c.tx_id, dce_folded.c.seq)
-
-# Tags that an earlier version of a folded event had and its newest has not, so that they are no news when they come again.
-dce_folded_version = Table(
-    "dce_folded_version",
-    metadata,
-    Column("seq", BIG, nullable=False),  # of the event's first version
+    Column("table_format", SmallInteger, nullable=False),
+    Column("operation_type", SmallInteger, nullable=False),
     Column("tags", DOCUMENT, nullable=False),
+    Column("event_key", LargeBinary(16), nullable=False),
+    Column("producer_key", String(512)),
+    Column("amends_tx", BIG),
+    Column("amends_seq", BIG),
+    UniqueConstraint("event_key"),
 )
-Index("dce_folded_version_seq", dce_folded_version.c.seq)
+Index("dce_compacted_partition", dce_compacted.c.table_id, dce_compacted.c.partition_key)
+Index("dce_compacted_table", dce_compacted.c.table_id, dce_compacted.c.tx_id, dce_compacted.c.seq)
+Index(
+    "dce_compacted_amends",
+    dce_compacted.c.amends_seq,
+    postgresql_where=dce_compacted.c.amends_seq.is_not(None),
+    sqlite_where=dce_compacted.c.amends_seq.is_not(None),
+)
 
-HISTORY = (dce_event, dce_folded)  # each event with its checkpoint, whether it is still there or was folded
-FOLDED_VERSIONS = (dce_folded, dce_folded_version)  # each version of a folded event with its tags
+HISTORY = (dce_event, dce_compacted)  # every event is in one of them, with its position
 
 # The partitions that a consumer of a partition trigger stands for, by the text that the levels of their table give them.
-consumer_partition = Table(
+lc_consumer_partition = Table(
     "lc_consumer_partition",
     metadata,
     Column("consumer_id", BIG, ForeignKey("lc_consumer.consumer_id"), primary_key=True),

@@ -34,7 +34,7 @@ def own_uid(uid: TableUid) -> TableUid:
 
 
 def next_generation(uid: TableUid) -> TableUid:
-    """The uid of a table whose log was put back: its snapshot ids come again, and do not mean what they meant."""
+    """The uid of a table whose log was put back: its snapshot ids are used again for other snapshots."""
     own, _, generation = uid.partition(_GENERATION)
     return TableUid(f"{own}{_GENERATION}{int(generation or 0) + 1}")
 
@@ -124,7 +124,7 @@ class FileAction:
     `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
     for an unpartitioned table; `rows` is None where the writer kept no statistics, and `nulls` of which columns he kept them: how
     many of these rows have none there; `vector` names the deletion vector.
-    One that `is_foreign` is partitioned by other columns than the table is, and its partition is not told.
+    One that `is_foreign` is partitioned by other columns than the table is, and its partition is unknown.
     """
 
     path: str
@@ -138,7 +138,7 @@ class FileAction:
 
     @property
     def identity(self) -> tuple[str, str | None]:
-        """What tells two states of one file apart: its path and its deletion vector."""
+        """What identifies a state of a file: its path and its deletion vector."""
         return self.path, self.vector
 
 
@@ -179,7 +179,7 @@ class TableCommit:
 
     @property
     def has_foreign_files(self) -> bool:
-        """Whether the table was partitioned anew, by this commit or since it."""
+        """Whether the table was partitioned otherwise, by this commit or since it."""
         return any(file.is_foreign for file in (*self.added, *self.removed))
 
     @property
@@ -241,7 +241,7 @@ class TableLog(Protocol):
         """Whether a table is there.
 
         Raises:
-            TableUnreadableError: for a checkpoint out of reach, of which that cannot be told.
+            TableUnreadableError: for a checkpoint out of reach, of which that is unknown.
         """
         ...
 

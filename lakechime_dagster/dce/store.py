@@ -10,22 +10,21 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
-from lakechime_dagster.dce.compaction import kept_availability
-from lakechime_dagster.dce.contract import Availability, EventQuery, FeedPage, Registration, Seen, TableRecord
+from lakechime_dagster.dce.contract import EventQuery, FeedPage, Registration, Seen, TableRecord
 from lakechime_dagster.dce.engine import PARAMETERS, among, at_once, high_water, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import MAX_SEQ, DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableFormat, TableUid
-from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, canonical_partition
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import (
     FORMATS,
     TableKey,
     TableRow,
     carries,
     changed_table,
+    changes_data,
     delta_version,
     event_of,
     in_order,
     is_after,
-    is_data,
     is_new,
     is_through,
     is_visible,
@@ -38,7 +37,7 @@ from lakechime_dagster.dce.queries import (
     tables_by_id,
 )
 from lakechime_dagster.dce.registration import last_number, register_batch, register_single, rekey
-from lakechime_dagster.dce.schema import HISTORY, dce_availability, dce_event, dce_folded, dce_folded_version
+from lakechime_dagster.dce.schema import HISTORY, dce_event
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 
 Result = TypeVar("Result")
@@ -53,15 +52,24 @@ def _lost_a_race(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
-class SqlDCEStore:
-    """A `DCEStore` over an engine of `open_engine`; safe for threads and for many processes."""
+class DCEStore:
+    """A store of data change events, over an engine of `open_engine`; safe for threads and for many processes.
+
+    Registration is atomic per call and idempotent (see `DataChangeEvent.identity_at`): a repeat is a duplicate; a
+    repeat with other tags an amendment, registered at a new position with the tags merged. Fetching returns
+    events in commit order, oldest first.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._tables: dict[TableKey, TableRow] = {}  # what was read last; each use proves that it still holds
 
     def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
-        """Register all events and the marks of capture, or none of them."""
+        """Register all events and the progress of capture, or none of them.
+
+        Raises:
+            OvertakenError: a capture was overtaken by another, or by a first push; nothing was registered.
+        """
         if len(events) == 1 and not seen and (table := self._tables.get((events[0].cluster, events[0].table))):
             with at_once(self.engine) as connection:
                 stored = register_single(connection, events[0], table)
@@ -141,15 +149,6 @@ class SqlDCEStore:
         with reading(self.engine) as connection:
             return _records(connection)
 
-    def availability(self, table: str, cluster: str = "", partition: tuple[PartitionValue, ...] | None = None) -> list[Availability]:
-        """What retention folded of this table, of one partition or of all."""
-        with reading(self.engine) as connection:
-            known = known_tables(connection, [(cluster, table)]).get((cluster, table))
-            if known is None:
-                return []
-            chosen = None if partition is None else [canonical_partition(partition, known.levels)]
-            return kept_availability(connection, known, chosen)
-
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         for attempt in Retrying(retry=retry_if_exception(_lost_a_race), stop=stop_after_attempt(5), wait=wait_random(0, 0.1), reraise=True):
             with attempt, writing(self.engine) as connection:
@@ -207,7 +206,7 @@ def newest_snapshot(
 ) -> tuple[SnapshotCheckpoint, TableFormat] | None:
     """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its format, or None.
 
-    An event with the tags vouches for its own snapshot; a mark or amendment that brings them for all that was registered
+    An event with the tags vouches for its own snapshot; a marker or amendment that brings them for all that was registered
     before it, also before the checkpoint: what nobody vouched for was not read then. Delta versions are compared as
     numbers, since registration may come in any order.
     """
@@ -256,29 +255,17 @@ def _of_table(event: sa.FromClause, table_id: int, uid: TableUid | None, through
 def _newest_mark(
     connection: Connection, table_id: int, tags: Mapping[str, str], checkpoint: Position, through: Position
 ) -> Position | None:
-    """The newest mark or amendment in (checkpoint, through] that brings the tags."""
-    brings = sa.and_(is_after(checkpoint), is_new(connection.dialect.name, dict(tags)), sa.not_(is_data))
-    live = sa.select(dce_event.c.tx_id, dce_event.c.seq).where(dce_event.c.table_id == table_id, is_through(through), brings)
-    row = connection.execute(live.order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)).one_or_none()
-    return Position(row.tx_id, row.seq) if row else _newest_folded_mark(connection, table_id, tags, checkpoint, through)
-
-
-def _newest_folded_mark(
-    connection: Connection, table_id: int, tags: Mapping[str, str], checkpoint: Position, through: Position
-) -> Position | None:
-    """The same of what was folded, by the newest positions of tags, which are of marks where they are not of data."""
-    c = dce_availability.c
-    after = sa.tuple_(sa.literal(checkpoint.tx_id, c.newest_tx.type), sa.literal(checkpoint.seq, c.newest_seq.type))
-    is_later = sa.tuple_(c.newest_tx, c.newest_seq) > after
-    kept = connection.execute(sa.select(c.tag_positions).where(c.table_id == table_id, is_later)).scalars()
-    tagged = {Position.parse(position) for positions in kept for together, position in positions if tags.items() <= together.items()}
-    candidates = sorted(position for position in tagged if checkpoint < position <= through)
-    while candidates:
-        position = candidates.pop()
-        is_snapshot = sa.select(1).where(dce_folded.c.seq == position.seq, dce_folded.c.snapshot_id.is_not(None))
-        if connection.execute(is_snapshot).scalar() is None:
-            return position
-    return None
+    """The newest marker or amendment in (checkpoint, through] that brings the tags."""
+    marks = sa.union_all(
+        *(
+            sa.select(event.c.tx_id, event.c.seq)
+            .where(event.c.table_id == table_id, is_after(checkpoint, event), is_through(through, event))
+            .where(is_new(connection.dialect.name, dict(tags), event), sa.not_(changes_data(event)))
+            for event in HISTORY
+        )
+    ).subquery()
+    row = connection.execute(sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)).one_or_none()
+    return Position(row.tx_id, row.seq) if row else None
 
 
 def matched_before(
@@ -295,17 +282,8 @@ def matched_before(
                 event.c.table_id == table_id,
                 is_through(through, event),
                 among(connection, event.c.snapshot_id, chunk),
-                _carried(connection.dialect.name, dict(tags), event),
+                carries(connection.dialect.name, dict(tags), event),
                 sa.or_(event.c.table_uid.is_(None), event.c.table_uid == uid),
             )
             found.update(map(SnapshotId, connection.execute(named.distinct()).scalars()))
     return found
-
-
-def _carried(dialect: str, tags: dict[str, str], event: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether the event has the tags, or a version of it had them that was folded."""
-    if event is dce_event:
-        return carries(dialect, tags, event)
-    version = dce_folded_version
-    before = sa.exists(sa.select(1).select_from(version).where(version.c.seq == event.c.seq, carries(dialect, tags, version)))
-    return sa.or_(carries(dialect, tags, event), before)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakechime_dagster.dce.contract import DCEStore, Seen
+from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, Tags
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.airport import file_of
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, open_engine, reading, slices
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import check
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage import schema
@@ -140,7 +140,7 @@ def look_outside(settings: Settings, lake: Lake, most: int = MOST) -> Looked:
     engine = open_engine(settings.store_url)
     try:
         check(engine)
-        now = SqlDCEStore(engine).now()
+        now = DCEStore(engine).now()
         names = {table.name for table in lake.tables} | {group.name for group in lake.groups}
         return Looked(outside=outside_of(engine, names, settings.deployment, now - IN_USE_MS, most), now_ms=now)
     finally:

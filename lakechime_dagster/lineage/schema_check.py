@@ -66,7 +66,7 @@ def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
     subscriptions, tables = declared_subscriptions(), {table.name: table for table in lake.computed}
     return [
         row.name
-        for row in platform.ledger.subscriptions_held_for(BLOCKED)
+        for row in platform.ledger.subscriptions_blocked_for(BLOCKED)
         if row.name in tables and row.name in subscriptions and _resumed(platform, lake, tables[row.name], subscriptions[row.name], row)
     ]
 

@@ -85,8 +85,8 @@ def _woken(platform: Platform, subscription: Subscription, row: SubscriptionRow,
     has_new_snapshot = end.sources != consumer.checkpoint.sources or (end.sources and not consumer.completed)
     if not has_new_snapshot and not platform.evaluator.waits(subscription, row, consumer, key):
         raise NothingNewError(
-            f"there are no new events for {subscription.name} {consumer.key}".strip()
-            + f" since step {consumer.completed}; its checkpoint is {consumer.checkpoint.position}"
+            f"{consumer.shown(subscription.name)}: no new events since execution {consumer.completed} "
+            f"(checkpoint {consumer.checkpoint.position})"
         )
     return Firing(key=consumer.key, fire_key=key, reason=BY_HAND)
 
@@ -107,12 +107,12 @@ def _begin(platform: Platform, subscription: Subscription, execution: Execution,
     """Begin an execution, unless its target holds its commit already."""
     if execution.completed_ts is not None:
         raise NothingNewError(
-            f"step {execution.step} of {subscription.name} is completed; `lakechime trigger seek {subscription.name}` replays from an "
+            f"execution {execution.step} of {subscription.name} is completed; `lakechime trigger seek {subscription.name}` replays from an "
             f"earlier position"
         )
     target = platform.log(subscription.target, subscription.location) if subscription.target else None
     if platform.complete_if_committed(target, execution) is not None:
-        raise NothingNewError(f"step {execution.step} of {subscription.name} was committed by an earlier attempt; it is completed now")
+        raise NothingNewError(f"execution {execution.step} of {subscription.name} was committed by an earlier attempt; it is completed now")
     return platform.ledger.begin(execution.execution_id, run_id, backfill)
 
 

@@ -207,9 +207,9 @@ def _hold(running: RunningExecution, error: ConsumerBlockedError, log: Callable[
     """Let the consumer wait for a person, unless a later attempt has begun."""
     execution, name = running.execution, running.subscription.name
     try:
-        again = f"`lakechime trigger resume {name} --reason …` tries step {execution.step} again"
+        again = f"`lakechime trigger resume {name} --reason …` tries execution {execution.step} again"
         reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
-        if running.platform.ledger.hold_step(execution, reason):
+        if running.platform.ledger.block_execution(execution, reason):
             log(f"{name} is BLOCKED: {reason}")
     except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt fails likewise
         log(f"{name} could not be held: {failure}")

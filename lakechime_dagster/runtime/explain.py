@@ -11,7 +11,7 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.registry import SubscriptionRow, declared
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger
@@ -34,7 +34,7 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)
-    consumers = platform.evaluator.consumers(row, at_ms)
+    consumers = platform.evaluator.moment(row, at_ms).consumers
     if isinstance(subscription.trigger, PartitionTrigger):
         fired = {key for key, consumer in consumers.items() if consumer.fired}
         keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
@@ -71,16 +71,9 @@ def inactive(platform: Platform, subscription: Subscription) -> SubscriptionRow:
         subscription_id=0,
         deployment=platform.ledger.deployment,
         name=subscription.name,
-        description=subscription.condition,
-        tables=subscription.pinned,
-        target=subscription.target,
-        job=subscription.job,
-        asset_keys=subscription.asset_keys,
+        **declared(subscription),
         activated_ts=platform.store.now(),
         start=platform.evaluator.start_of(subscription),
-        paused_ts=None,
-        paused_reason=None,
-        looked=Position.ORIGIN,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.engine import memory_engine, open_engine
 from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import check, current_version, upgrade
 from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
@@ -44,7 +44,7 @@ class Platform:
     """Everything that a run, a sensor tick or a command needs of the store and the lake's logs."""
 
     settings: Settings
-    store: SqlDCEStore
+    store: DCEStore
     ledger: Ledger
     evaluator: Evaluator
 
@@ -155,7 +155,7 @@ def open_dry_platform() -> Platform:
     if current_version(engine) is None:
         return Platform(settings, *_parts(_empty_store(), settings.deployment))
     check(engine)
-    return Platform(settings, *_parts(SqlDCEStore(engine), settings.deployment))
+    return Platform(settings, *_parts(DCEStore(engine), settings.deployment))
 
 
 def open_platform_without_store() -> tuple[Platform, str]:
@@ -171,27 +171,27 @@ def open_platform_without_store() -> tuple[Platform, str]:
     return Platform(settings, *_parts(_empty_store(), settings.deployment)), why
 
 
-def _empty_store() -> SqlDCEStore:
+def _empty_store() -> DCEStore:
     engine = memory_engine()
     upgrade(engine)
-    return SqlDCEStore(engine)
+    return DCEStore(engine)
 
 
 @lru_cache(maxsize=8)
-def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+def _opened_at(store_url: str, deployment: str, home: Path) -> tuple[DCEStore, Ledger, Evaluator]:
     if store_url == f"sqlite:///{home / 'dce.sqlite'}":
         with suppress(OSError):  # to connect reports what is wrong there
             make_home(home)
     engine = open_engine(store_url)
     upgrade(engine)
-    return _parts(SqlDCEStore(engine), deployment)
+    return _parts(DCEStore(engine), deployment)
 
 
 def _opened(settings: Settings) -> Platform:
     return Platform(settings, *_opened_at(settings.store_url, settings.deployment, settings.home))
 
 
-def _parts(store: SqlDCEStore, deployment: str) -> tuple[SqlDCEStore, Ledger, Evaluator]:
+def _parts(store: DCEStore, deployment: str) -> tuple[DCEStore, Ledger, Evaluator]:
     ledger = Ledger(store.engine, deployment)
     return store, ledger, Evaluator(store.engine, ledger)
 

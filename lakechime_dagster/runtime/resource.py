@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
-from lakechime_dagster.dce.contract import DCEStore
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, NotFoundError
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
+    from lakechime_dagster.dce.store import DCEStore
     from lakechime_dagster.runtime.execution import RunningExecution
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
@@ -111,7 +111,7 @@ class LakeChimeResource(dg.ConfigurableResource):
 LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object
 
 
-def open_store() -> DCEStore:
+def open_store() -> "DCEStore":
     """The DCE store of this deployment, as LAKECHIME_* settings and `.env` name it; it is created, or upgraded, where that is needed.
 
     `open_store().register([DataChangeEvent(table="bronze.orders", snapshot_id="17")])` reports changes, and

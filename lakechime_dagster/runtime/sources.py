@@ -83,7 +83,7 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
 def hold(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
     """Let the consumer wait for a person, where its source asks for one."""
     if asked.held and asked.consumer is not None:
-        platform.ledger.hold(row, asked.consumer, asked.held)
+        platform.ledger.block(row, asked.consumer, asked.held)
 
 
 def checkpoint_kept(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> CheckpointAt | None:

@@ -16,7 +16,7 @@ from lakechime_dagster.sensors.tick import FAILED, instance_of
 from lakechime_dagster.tables.names import destinations
 
 INTERVAL_SECONDS = 30
-DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
+DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, to notify somebody"
 
 
 def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequence[str]) -> dg.SensorDefinition:
@@ -29,24 +29,24 @@ def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequenc
         now = platform.store.now()
         urls = destinations(alarms, platform.settings.alarms, os.environ)
         found = {name: state for name, key in watched.items() if (state := _state(instance_of(context)(), key)) is not None}
-        telling = Telling(opened, urls, context.log.info)
-        telling.tell(found, now)
-        keep(platform.settings.home, lake, telling.opened)
-        cursor = json.dumps({name: asdict(one) for name, one in telling.opened.items()})
-        return dg.SensorResult(skip_reason=telling.summary, cursor=cursor)
+        notifying = Notifying(opened, urls, context.log.info)
+        notifying.go_through(found, now)
+        keep(platform.settings.home, lake, notifying.opened)
+        cursor = json.dumps({name: asdict(one) for name, one in notifying.opened.items()})
+        return dg.SensorResult(skip_reason=notifying.summary, cursor=cursor)
 
-    about = "Tells people of checks that fail, each once until it gets worse or passes again."
+    about = "Notifies people of checks that fail, each once until it gets worse or passes again."
     return looking_sensor(f"{lake}__alarms", INTERVAL_SECONDS, about, look)
 
 
-class Telling:
-    """The alarms that are open, and who is told of new ones and of those that recovered."""
+class Notifying:
+    """The alarms that are open, and who is notified of new ones and of those that recovered."""
 
     def __init__(self, opened: Mapping[str, Alarm], urls: Sequence[str], log: Any) -> None:
         self.opened = dict(opened)
         self._urls, self._log, self._problems = urls, log, list[str]()
 
-    def tell(self, found: Mapping[str, tuple[bool, str, str]], now_ms: int) -> None:
+    def go_through(self, found: Mapping[str, tuple[bool, str, str]], now_ms: int) -> None:
         """Go through what checks say now; what cannot be sent is tried again by the next tick."""
         begun, worse, over = list[Alarm](), list[Alarm](), list[Alarm]()
         for name, (passed, severity, text) in found.items():
@@ -83,8 +83,8 @@ class Telling:
 
     @property
     def summary(self) -> str:
-        told = [f"failing: {', '.join(sorted(self.opened))}" if self.opened else "no check fails"]
-        return "; ".join([*told, *self._problems, *([] if self._urls else [DRY])])
+        state = [f"failing: {', '.join(sorted(self.opened))}" if self.opened else "no check fails"]
+        return "; ".join([*state, *self._problems, *([] if self._urls else [DRY])])
 
 
 def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, str, str] | None:
@@ -96,13 +96,15 @@ def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, s
     if evaluation is None:
         run = instance.get_run_by_id(record.run_id)
         is_over = run is not None and run.status in FAILED
-        return (False, "ERROR", f"the check itself failed in run {record.run_id}{_held(instance, record.run_id, key)}") if is_over else None
+        return (
+            (False, "ERROR", f"the check itself failed in run {record.run_id}{_blocked(instance, record.run_id, key)}") if is_over else None
+        )
     shown = ", ".join(f"{name} {one.value}" for name, one in evaluation.metadata.items() if isinstance(one.value, int | float))
     return evaluation.passed, evaluation.severity.value, evaluation.description or shown or "it fails"
 
 
-def _held(instance: dg.DagsterInstance, run_id: str, key: dg.AssetCheckKey) -> str:
-    """Why the step of a check's table was held, which comes of us: what other errors say may be of rows, and people outside are told."""
+def _blocked(instance: dg.DagsterInstance, run_id: str, key: dg.AssetCheckKey) -> str:
+    """Why the consumer of a check's table is BLOCKED, in our own words: other errors may quote rows, and people outside read this."""
     for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:
         failed = record.event_log_entry.dagster_event
         if failed is None or failed.step_key != "__".join(key.asset_key.path):

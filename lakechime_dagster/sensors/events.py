@@ -38,7 +38,7 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
             page = platform.store.feed(_cursor(context.cursor, platform.store.head()), MAX_SHOWN)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        foreign = foreign_sources(lake)  # of others their own runs tell
+        foreign = foreign_sources(lake)  # others are shown by their own runs
         writers = Writers(platform, {source.name: source.location for source in foreign})
         shown, odd = materializations(foreign, partitioned, page.events, {event.position for event in found}, writers)
         problems += odd
@@ -134,7 +134,7 @@ def _materialization(
 
 
 def _cursor(text: str | None, head: Position) -> Position:
-    """Where showing goes on. A cursor that is gone, broken or of a store that was made anew only shows events again.
+    """Where showing goes on. A cursor that is gone, broken or of a store that was created again only shows events again.
 
     What runs consume is in the ledger.
     """

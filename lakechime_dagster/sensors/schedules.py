@@ -1,7 +1,7 @@
 """Sensors that look at something at an interval: polls of sources, schedules, and the reload of external assets."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -46,11 +46,11 @@ def looking_sensor(name: str, seconds: int, description: str, look: Look, job: s
 
 
 RELOAD_SECONDS = 60
-UNSET = "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_URL to have it loaded anew"
+UNSET = "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_URL to have it reloaded"
 
 
 def outside_sensor(lake: Lake) -> dg.SensorDefinition:
-    """The sensor of a lake; its cursor is the digest of what the location was told to show last."""
+    """The sensor of a lake; its cursor is the digest of what the location was last reloaded for."""
 
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         settings = load_settings()
@@ -63,9 +63,9 @@ def outside_sensor(lake: Lake) -> dg.SensorDefinition:
             reload_outside(settings.webserver_url)
         except NotReloadedError as error:
             return dg.SensorResult(skip_reason=f"{looked.sentence}; {error}", cursor=context.cursor)
-        return dg.SensorResult(skip_reason=f"{looked.sentence}; the location was loaded anew", cursor=looked.digest)
+        return dg.SensorResult(skip_reason=f"{looked.sentence}; the location was reloaded", cursor=looked.digest)
 
-    about = "Has the code location `outside` loaded anew when other dashboards, people or data sets are in use."
+    about = "Has the code location `outside` reloaded when other dashboards, people or data sets are in use."
     return looking_sensor(f"{lake.name}__outside", RELOAD_SECONDS, about, look)
 
 
@@ -81,7 +81,7 @@ UNFINISHED = [
 
 @dataclass(frozen=True)
 class Due:
-    """The tables whose schedules have come to another point since the sensor saw them; one that it sees first is not due.
+    """The tables whose schedules have reached another point since the sensor saw them; one that it sees first is not due.
 
     Attributes:
         points: The last point of each table's schedule, as text.
@@ -105,28 +105,34 @@ class Due:
         return json.dumps({**self.points, **{table: self.before[table] for table in waiting}})
 
 
-def unfinished(instance: dg.DagsterInstance, *, job: str | None = None, tags: Mapping[str, str] | None = None) -> bool:
-    """Whether a run of a job, or with these tags, has not ended."""
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags or {}), statuses=UNFINISHED), limit=1))
+def unfinished(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:
+    """Whether a run of a job with these tags has not ended."""
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags), statuses=UNFINISHED), limit=1))
 
 
 def next_point(schedules: Mapping[str, Schedule], now: datetime) -> str:
     """When the next of them is due, in words."""
-    coming = min((point for schedule in schedules.values() if (point := schedule.next(now)) is not None), default=None)
-    return f"the next one is due at {coming:%Y-%m-%d %H:%M} UTC" if coming else "every schedule has ended"
+    upcoming = min((point for schedule in schedules.values() if (point := schedule.next(now)) is not None), default=None)
+    return f"the next one is due at {upcoming:%Y-%m-%d %H:%M} UTC" if upcoming else "every schedule has ended"
 
 
 def not_ended(tables: list[str]) -> str:
     return f"due, but the last run has not ended: {', '.join(tables)}"
 
 
-KeysOf = Callable[[Platform, Sequence[str]], list[dg.AssetCheckKey]]
+RequestsOf = Callable[[Platform, Mapping[str, str]], list[dg.RunRequest]]  # of what is due, with its point
 
 
-def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str, keys_of: KeysOf) -> dg.SensorDefinition:
-    """The sensor that launches this job with the checks of those whose schedule has come to a point.
+def scheduled_sensor(
+    job: str,
+    schedules: Mapping[str, Schedule],
+    description: str,
+    requests_of: RequestsOf,
+    tags_of: Callable[[str], Mapping[str, str]] = lambda table: {},
+) -> dg.SensorDefinition:
+    """The sensor that launches this job for those whose schedule has reached a point; `tags_of` says which of its runs are of one.
 
-    What is scheduled is first looked at at the first point after the sensor has seen it; points that it missed, and those that come
+    What is scheduled is first launched at the first point after the sensor has seen it; points that it missed, and those that pass
     while a run has not ended, are made up for by one run.
     """
 
@@ -134,15 +140,18 @@ def checks_sensor(job: str, schedules: Mapping[str, Schedule], description: str,
         platform = open_platform()
         now = from_milliseconds(platform.store.now())
         due = Due.by(schedules, now, context.cursor)
-        if not due.tables:
-            return dg.SensorResult(skip_reason=next_point(schedules, now), cursor=due.cursor())
-        if unfinished(instance_of(context)(), job=job):
-            return dg.SensorResult(skip_reason=not_ended(due.tables), cursor=due.cursor(*due.tables))
-        run_key = f"{job}@" + ",".join(f"{name}@{due.points[name]}" for name in due.tables)
-        request = dg.RunRequest(run_key=run_key, asset_check_keys=keys_of(platform, due.tables))
-        return dg.SensorResult(run_requests=[request], cursor=due.cursor())
+        running = [table for table in due.tables if unfinished(instance_of(context)(), job, tags_of(table))]
+        ready = {table: due.points[table] for table in due.tables if table not in running}
+        requests = requests_of(platform, ready) if ready else []
+        why = None if requests else not_ended(running) if running else next_point(schedules, now)
+        return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)
 
     return looking_sensor(job, INTERVAL_SECONDS, description, look, job)
+
+
+def _checking(job: str, due: Mapping[str, str], keys: list[dg.AssetCheckKey]) -> list[dg.RunRequest]:
+    """One run of the checks of all that is due."""
+    return [dg.RunRequest(run_key=f"{job}@" + ",".join(f"{name}@{point}" for name, point in due.items()), asset_check_keys=keys)]
 
 
 def monitors_sensor(job: str, tables: Iterable[CDCTable]) -> dg.SensorDefinition:
@@ -150,40 +159,31 @@ def monitors_sensor(job: str, tables: Iterable[CDCTable]) -> dg.SensorDefinition
     watched = {table.name: table for table in tables}
     schedules = {name: every for name, table in watched.items() if (every := (table.monitor or UNDECLARED).every) is not None}
 
-    def keys_of(platform: Platform, due: Sequence[str]) -> list[dg.AssetCheckKey]:
+    def requests_of(platform: Platform, due: Mapping[str, str]) -> list[dg.RunRequest]:
         may_compare = platform.settings.may_ask_sources
-        return [key for table in due for key in monitor_check_keys(watched[table], may_compare=may_compare)]
+        return _checking(job, due, [key for table in due for key in monitor_check_keys(watched[table], may_compare=may_compare)])
 
-    about = "Looks whether tables that follow a database keep up, and are the same, as their monitors say."
-    return checks_sensor(job, schedules, about, keys_of)
+    about = "Checks whether CDC tables keep up with their database, and are the same, as their monitors say."
+    return scheduled_sensor(job, schedules, about, requests_of)
 
 
 def verify_sensor(job: str, groups: Iterable[EventGroup]) -> dg.SensorDefinition:
     """The sensor that launches this job for groups, as their `verify=` says."""
     by_name = {group.name: group for group in groups}
     schedules = {name: group.options.verify for name, group in by_name.items() if group.options.verify is not None}
-    about = "Looks whether each event of groups is in the table of its type once, as their declarations say."
-    return checks_sensor(job, schedules, about, lambda _, due: [verify_check_key(by_name[name]) for name in due])
+    about = "Checks whether each event of groups is in the table of its type once, as their declarations say."
+    return scheduled_sensor(job, schedules, about, lambda _, due: _checking(job, due, [verify_check_key(by_name[name]) for name in due]))
 
 
 def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.SensorDefinition:
-    """The sensor that launches this job for tables, by the schedule of each.
+    """The sensor that launches this job for tables, a run for each."""
 
-    A table is first maintained at the first point after the sensor has seen it. Points that it missed are made up for by one
-    run, and so are those that come while a run of the table has not ended.
-    """
+    def requests_of(platform: Platform, due: Mapping[str, str]) -> list[dg.RunRequest]:
+        names = {maintenance_name(table): table for table in due}
+        return [
+            dg.RunRequest(run_key=f"{name}@{due[table]}", asset_selection=[asset_key(name)], tags={MAINTENANCE_TAG: table})
+            for name, table in names.items()
+        ]
 
-    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now = from_milliseconds(open_platform().store.now())
-        due = Due.by(schedules, now, context.cursor)
-        running = [table for table in due.tables if unfinished(instance_of(context)(), tags={MAINTENANCE_TAG: table})]
-        requests = [_request(table, due.points[table]) for table in due.tables if table not in running]
-        why = None if requests else not_ended(running) if running else next_point(schedules, now)
-        return dg.SensorResult(run_requests=requests, cursor=due.cursor(*running), skip_reason=why)
-
-    return looking_sensor(job, INTERVAL_SECONDS, "Launches the maintenance of tables as their schedules say.", look, job)
-
-
-def _request(table: str, point: str) -> dg.RunRequest:
-    name = maintenance_name(table)
-    return dg.RunRequest(run_key=f"{name}@{point}", asset_selection=[asset_key(name)], tags={MAINTENANCE_TAG: table})
+    about = "Launches the maintenance of tables as their schedules say."
+    return scheduled_sensor(job, schedules, about, requests_of, lambda table: {MAINTENANCE_TAG: table})

@@ -1,7 +1,7 @@
 """One tick of the sensors of triggers: what is evaluated, claimed, launched, and found dead."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,9 +14,10 @@ from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, hold
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Accepts, any_key
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.evaluation import Accepts
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.sweep import Sweep
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
     """Report a run failed whose process is gone; one that has ended is left alone.
 
-    Dagster's own monitoring cannot tell: its default launcher has no health check. `report_run_failed` is not part
-    of its public interface; this function is the one checkpoint that knows it.
+    Dagster's own monitoring does not find it: its default launcher has no health check. `report_run_failed` is not part
+    of its public interface; this function is the one place that knows it.
     """
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
@@ -34,7 +35,7 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
-AskedAt = dict[str, int]  # by subscription, when its source was asked last; kept by a process, whose first tick asks at once
+PolledAt = dict[str, int]  # by subscription, when its source was polled last; kept by a process, whose first tick polls at once
 UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
 
 
@@ -75,43 +76,105 @@ class Tick:
     sentences: tuple[str, ...] = ()
 
 
-def run_tick(platform: Platform, subscription: Subscription, runs: Runs, accepts: Accepts = any_key, asked: AskedAt | None = None) -> Tick:
-    """One tick: idempotent, safe beside other daemons; a lost launch is asked for again by the next one.
+def run_tick(
+    platform: Platform,
+    sweep: Sweep,
+    subscriptions: Mapping[str, Subscription],
+    runs: Runs,
+    accepts: Mapping[str, Accepts] | None = None,
+    polled: PolledAt | None = None,
+) -> Tick:
+    """One tick of the subscriptions of a sensor: complete or retry what is open, then decide those that changed and claim for them.
 
-    `accepts` tells whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
-    firing is refused before the claim. `asked` is for a subscription that reads a source: its earlier ticks' memory.
+    It is idempotent and safe beside other daemons; a lost launch is requested again by the next one. A subscription that cannot be
+    claimed for hinders no other; it is decided again by the next tick. Those that read a message source are none of the sweep's, as
+    no event announces theirs: each source is polled when it is due.
+
+    Args:
+        platform: The store, the ledger and what evaluates them.
+        sweep: The evaluation of the subscriptions, of this sensor's process.
+        subscriptions: All of the sensor, by name.
+        runs: What is asked of Dagster.
+        accepts: By subscription, whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
+            firing is refused before the claim.
+        polled: What earlier ticks of this process remember of sources.
     """
-    row = platform.evaluator.activate(subscription)
-    platform.ledger.note_tick([row], platform.store.now())
+    now, accepts = platform.store.now(), accepts or {}
+    is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
+    if is_noted:
+        sweep.reread()
+    polling = {name: platform.evaluator.activate(one) for name, one in subscriptions.items() if one.source is not None}
+    if is_noted:
+        platform.ledger.note_tick([*sweep.rows.values(), *polling.values()], now)
+        sweep.noted_ts = now
+    rows = sweep.rows | polling
     launches: list[Execution] = []
     sentences: list[str] = []
-    for execution in platform.ledger.open_executions(row):
-        launch, sentence = attended(platform, subscription, row, execution, runs)
+    opened = platform.ledger.open_executions(*rows.values())
+    for execution in opened:
+        name = execution.consumer.subscription
+        launch, sentence = attended(platform, subscriptions[name], rows[name], execution, runs)
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
-    try:
-        decision = decided(platform, subscription, row, accepts, {} if asked is None else asked)
-        claimed, refusal = claim(platform, subscription, row, decision, MAX_REQUESTS - len(launches))
-    except LakeChimeError as error:  # what is to be retried is launched all the same
-        return Tick(launches=tuple(launches), sentences=(*sentences, str(error)))
-    sentences += [refusal] if refusal else []
-    if not decision.fires and not decision.waits:  # nothing up to there can matter any more: read only what is new next time
-        platform.evaluator.looked_through(row, decision.through)
-    return Tick(launches=(*launches, *claimed), sentences=(*sentences, *decision.reasons))
+    launches = launches[:MAX_REQUESTS]  # the rest is requested by the next tick
+    decisions = sweep.decisions(most=MAX_REQUESTS - len(launches), accepts=accepts)
+    decisions |= _polled(platform, subscriptions, polling, {} if polled is None else polled)
+    rows = sweep.rows | polling
+    decisions |= _requested(platform, subscriptions, rows, sweep.last | decisions)
+    for name, decision in decisions.items():
+        try:
+            claimed, refusal = claim(platform, subscriptions[name], rows[name], decision, MAX_REQUESTS - len(launches))
+        except LakeChimeError as error:  # what it claimed before is launched by the next tick
+            claimed, refusal = [], str(error)
+        launches += claimed
+        sentences += [refusal] if refusal else []
+    if is_noted:
+        sweep.move_on({execution.consumer.subscription for execution in opened})
+    sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
+    return Tick(launches=tuple(launches), sentences=(*sentences, *_reasons(subscriptions, decisions, sweep.last)))
 
 
-def decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, accepts: Accepts, asked: AskedAt) -> Decision:
-    """Whether the subscription fires, by events or by its source; a source that needs a person's choice holds the consumer."""
-    if subscription.source is None:
-        decision = platform.evaluator.evaluate(subscription, row, accepts=accepts)
-        return platform.evaluator.with_requests(subscription, row, decision)
-    found = ask(platform, subscription, row, asked.get(subscription.name))
-    if found.at_ms is not None:
-        asked[subscription.name] = found.at_ms
-    if found.lag is not None:
-        platform.ledger.note_source(row, found.lag)
-    hold(platform, row, found)
-    return platform.evaluator.with_requests(subscription, row, found.decision)
+def _reasons(subscriptions: Mapping[str, Subscription], decisions: Mapping[str, Decision], last: Mapping[str, Decision]) -> list[str]:
+    """Why a trigger does not fire, as its last decision says; of many triggers the first that wait."""
+    if len(subscriptions) == 1:
+        return [reason for name, decision in {**last, **decisions}.items() if name in subscriptions for reason in decision.reasons]
+    waiting = [decision for decision in decisions.values() if not decision.fires]
+    shown = [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
+    return [*shown, f"{len(subscriptions)} triggers, {len(waiting)} of them wait; the others have nothing new"]
+
+
+def _requested(
+    platform: Platform, subscriptions: Mapping[str, Subscription], rows: Mapping[str, SubscriptionRow], decisions: Mapping[str, Decision]
+) -> dict[str, Decision]:
+    """The decisions of subscriptions that may fire by requests, though no event arrived."""
+    found: dict[str, Decision] = {}
+    for name, row in rows.items():
+        if subscriptions[name].requests is not None:
+            nothing = Decision(trigger=name, fires=False, reasons=("no new event",))
+            found[name] = platform.evaluator.with_requests(subscriptions[name], row, decisions.get(name, nothing))
+    return found
+
+
+def _polled(
+    platform: Platform, subscriptions: Mapping[str, Subscription], rows: Mapping[str, SubscriptionRow], polled: PolledAt
+) -> dict[str, Decision]:
+    """The decisions of subscriptions that read a message source; one that cannot be polled says so, and hinders no other.
+
+    A source that needs a person's choice blocks the consumer.
+    """
+    decisions: dict[str, Decision] = {}
+    for name, row in rows.items():
+        try:
+            found = ask(platform, subscriptions[name], row, polled.get(name))
+            if found.at_ms is not None:
+                polled[name] = found.at_ms
+            if found.lag is not None:
+                platform.ledger.note_source(row, found.lag)
+            hold(platform, row, found)
+            decisions[name] = found.decision
+        except LakeChimeError as error:
+            decisions[name] = Decision(trigger=name, fires=False, reasons=(str(error),))
+    return decisions
 
 
 def claim(
@@ -146,13 +209,13 @@ def attend(
     """What an open execution needs: nothing, completing, a launch, or the next attempt (law 7: the target is asked first)."""
     now = platform.store.now()
     run = runs.of_attempt(execution)
-    where = f"step {execution.step} of {execution.consumer.key or subscription.name}"
+    where = f"execution {execution.step} of {execution.consumer.key or subscription.name}"
     if run is None:
         if execution.run_id is None:
             if (execution.next_attempt_ts or 0) <= now:
                 return _launched(platform, execution, where)
             return None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s"
-        run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone tells
+        run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone decides
     if run.state is RunState.LIVE:
         if _may_live(run, execution, now):
             return None, ""  # the decision says so

@@ -1,7 +1,8 @@
-"""`lakechime_sensor`: a trigger on any Dagster job or asset."""
+"""The sensors of triggers: `lakechime_sensor` on any Dagster job or asset, one for a subscription, one for many."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -16,7 +17,8 @@ from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 if TYPE_CHECKING:
-    from lakechime_dagster.sensors.tick import AskedAt, OpenInstance
+    from lakechime_dagster.sensors.tick import OpenInstance, PolledAt
+    from lakechime_dagster.triggers.sweep import Sweep
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
@@ -84,9 +86,8 @@ def lakechime_sensor(
         cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
     _check_ends(subscription)
-    return subscription_sensor(
-        subscription, job=job, target=target, selection=keys or None, partitions=partitions, default_status=default_status
-    )
+    launch = Launch(subscription=subscription, job=job, target=target, selection=keys or None, partitions=partitions)
+    return subscription_sensor(launch, default_status)
 
 
 def _check_ends(subscription: Subscription) -> None:
@@ -130,7 +131,7 @@ def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
-    """The levels by which a fire key names a Dagster partition: those of a single value at a grid point, typed as in their tables."""
+    """The levels by which a fire key names a Dagster partition: those of a single value at a tick, typed as in their tables."""
     types = {name: kind for one in trigger.conditions for name, kind in zip(one.levels.names, one.levels.types, strict=True)}
     values = dict(trigger.key_at(trigger.every.first).values)
     return PartitionLevels.of({name: types.get(name, _type_of(value)) for name, value in values.items()})
@@ -142,52 +143,82 @@ def _type_of(value: object) -> LevelType:
     return LevelType.INT if isinstance(value, int) else LevelType.STRING
 
 
-def subscription_sensor(
-    subscription: Subscription,
-    *,
-    job: dg.JobDefinition | AssetJob | str | None = None,
-    target: dg.AssetsDefinition | dg.AssetKey | None = None,
-    selection: list[dg.AssetKey] | None = None,
-    checks: list[dg.AssetCheckKey] | None = None,
-    partitions: dg.PartitionsDefinition | None = None,
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
-) -> dg.SensorDefinition:
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A subscription and what launches its runs; with all checks of the selection unless `checks` names them."""
+
+    subscription: Subscription
+    job: Any = None  # a job, what `dg.define_asset_job` returns, or a job's name
+    target: dg.AssetsDefinition | dg.AssetKey | None = None
+    selection: list[dg.AssetKey] | None = None
+    partitions: dg.PartitionsDefinition | None = None
+    checks: list[dg.AssetCheckKey] | None = None
+
+    def partitions_in(self, repository: dg.RepositoryDefinition | None) -> dg.PartitionsDefinition | None:
+        """The partitions of what is launched, which of a name or key are known from all definitions."""
+        if isinstance(self.job, str) or isinstance(self.target, dg.AssetKey):
+            return _partitions_of_named(self.subscription, repository, self.target)
+        if self.subscription.job is not None and self.partitions is None:
+            _check_unpartitioned(self.subscription.name, repository, self.subscription.job)
+        return self.partitions
+
+
+def subscription_sensor(launch: Launch, default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING) -> dg.SensorDefinition:
     """The sensor of a subscription; its description is the condition in words."""
-    declare_subscription(subscription)
-    is_named = isinstance(job, str) or isinstance(target, dg.AssetKey)
+    subscription, job, target = launch.subscription, launch.job, launch.target
     if isinstance(job, str):
-        launch: dict[str, Any] = {"job_name": job}
+        launched: dict[str, Any] = {"job_name": job}
     elif job is not None:
-        launch = {"job": job}
+        launched = {"job": job}
     else:
-        launch = {"target": dg.AssetSelection.assets(target) if isinstance(target, dg.AssetKey) else target}
-    asked: AskedAt = {}
+        launched = {"target": dg.AssetSelection.assets(target) if isinstance(target, dg.AssetKey) else target}
+    metadata = {"tables": ", ".join(subscription.pinned)} | ({"writes": subscription.target} if subscription.target else {})
+    return _sensor(subscription.name, [launch], describe(subscription), default_status, metadata=metadata, **launched)
+
+
+def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
+    """A sensor that launches the runs of all these subscriptions; each has its own consumers, as with a sensor of its own."""
+    about = f"Launches the runs of {len(launches)} triggers; `lakechime trigger show` shows each of them."
+    jobs = list({launch.job.name: launch.job for launch in launches}.values())
+    return _sensor(name, launches, about, dg.DefaultSensorStatus.RUNNING, jobs=jobs)
+
+
+def _sensor(
+    name: str, launches: Sequence[Launch], description: str, default_status: dg.DefaultSensorStatus, **launched: Any
+) -> dg.SensorDefinition:
+    by_name = {launch.subscription.name: launch for launch in launches}
+    subscriptions = {launch.subscription.name: launch.subscription for launch in launches}
+    for subscription in subscriptions.values():
+        declare_subscription(subscription)
+    sweeps: dict[tuple[str, str], Sweep] = {}  # per store and deployment; it remembers where the last look ended
+    polled: PolledAt = {}
 
     @dg.sensor(
-        name=dagster_name(subscription.name),
+        name=dagster_name(name),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=default_status,
-        description=describe(subscription),
-        metadata={"tables": ", ".join(subscription.pinned)} | ({"writes": subscription.target} if subscription.target else {}),
-        **launch,
+        description=description,
+        **launched,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from lakechime_dagster.runtime.platform import open_platform
         from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
+        from lakechime_dagster.triggers.sweep import Sweep
 
         try:
-            known = partitions
-            if is_named:
-                known = _partitions_of_named(subscription, context.repository_def, target)
-            elif subscription.job is not None and partitions is None:
-                _check_unpartitioned(subscription.name, context.repository_def, subscription.job)
-            accepts = accepts_of(known, instance_of(context))
-            tick = run_tick(open_platform(), subscription, DagsterRuns(instance_of(context)), accepts, asked)
+            instance, repository = instance_of(context), context.repository_def
+            accepts = {name: accepts_of(launch.partitions_in(repository), instance) for name, launch in by_name.items()}
+            platform = open_platform()
+            key = (platform.settings.store_url, platform.settings.deployment)
+            if key not in sweeps:
+                sweeps[key] = Sweep(platform.evaluator, list(subscriptions.values()))
+            tick = run_tick(platform, sweeps[key], subscriptions, DagsterRuns(instance), accepts, polled)
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
-        if tick.launches:
-            return dg.SensorResult(run_requests=[request(execution, selection, checks=checks) for execution in tick.launches])
-        return dg.SensorResult(skip_reason="; ".join(tick.sentences))
+        if not tick.launches:
+            return dg.SensorResult(skip_reason="; ".join(tick.sentences))
+        requests = [_request(by_name[one.consumer.subscription], one, has_several_jobs="jobs" in launched) for one in tick.launches]
+        return dg.SensorResult(run_requests=requests)
 
     return sensor
 
@@ -202,7 +233,7 @@ def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, 
 def _partitions_of_named(
     subscription: Subscription, repository: dg.RepositoryDefinition | None, key: object
 ) -> dg.PartitionsDefinition | None:
-    """The partitions of what is launched by its name or key, which all definitions together tell.
+    """The partitions of what is launched by its name or key, which are known from all definitions.
 
     Raises:
         DeclarationError: the declaration says otherwise whether it is partitioned.
@@ -237,20 +268,18 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstan
     return partitions.has_partition_key
 
 
-def request(
-    execution: Execution, selection: list[dg.AssetKey] | None, job_name: str | None = None, checks: list[dg.AssetCheckKey] | None = None
-) -> dg.RunRequest:
-    """The run request of an attempt: ids in tags, never lists; asked for again, Dagster launches it once.
+def _request(launch: Launch, execution: Execution, *, has_several_jobs: bool) -> dg.RunRequest:
+    """The run request of an attempt: ids in tags, never lists; requested again, Dagster launches it once.
 
-    Dagster takes all checks of the selected assets, also those that the job leaves out, unless `checks` names them.
+    Dagster takes all checks of the selected assets, also those that the job leaves out, unless they are named.
     """
     return dg.RunRequest(
-        job_name=job_name,
+        job_name=launch.job.name if has_several_jobs else None,
         run_key=execution.run_key,
         tags=run_tags(execution),
         partition_key=execution.partition_key,
-        asset_selection=selection,
-        asset_check_keys=checks,
+        asset_selection=launch.selection,
+        asset_check_keys=launch.checks,
     )
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 from lakechime_dagster.dce.engine import now_ms, reading
 from lakechime_dagster.silver import store_schema as events
 from lakechime_dagster.silver.store import SqlEventTypes
-from lakechime_dagster.triggers import schema as ledger
 from lakechime_dagster.triggers.consumers import ConsumerState, ExecutionState
 from lakechime_dagster.triggers.progress import ConsumerLag, consumer_lags
+from lakechime_dagster.triggers.schema import lc_consumer, lc_execution, lc_subscription
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def measures(types: SqlEventTypes) -> Measures:
         )
         lags = tuple(consumer_lags(connection, deployment))
         consumers = {ConsumerState(state): count for state, count in connection.execute(_consumers(deployment))}
-        ticked = connection.execute(sa.select(sa.func.max(ledger.subscription.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
+        ticked = connection.execute(sa.select(sa.func.max(lc_subscription.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
         return Measures(now=now, types=several, groups=groups, lags=lags, consumers=consumers, ticked_ts=ticked)
 
 
@@ -177,14 +177,14 @@ def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str
 
 
 def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return (ledger.subscription.c.deployment == deployment, ledger.subscription.c.forgotten_ts.is_(None))
+    return (lc_subscription.c.deployment == deployment, lc_subscription.c.forgotten_ts.is_(None))
 
 
 def _consumers(deployment: str) -> sa.Select[Any]:
-    consumer = ledger.consumer.c
+    consumer = lc_consumer.c
     return (
         sa.select(consumer.state, sa.func.count())
-        .join_from(ledger.consumer, ledger.subscription)
+        .join_from(lc_consumer, lc_subscription)
         .where(*_lives(deployment))
         .group_by(consumer.state)
     )
@@ -192,11 +192,11 @@ def _consumers(deployment: str) -> sa.Select[Any]:
 
 def _subscriptions(deployment: str, names: list[str]) -> sa.Select[Any]:
     """The groups' subscriptions with their one consumer each, and its open execution."""
-    subscription, consumer, execution = ledger.subscription.c, ledger.consumer.c, ledger.execution.c
+    subscription, consumer, execution = lc_subscription.c, lc_consumer.c, lc_execution.c
     is_open = sa.and_(execution.consumer_id == consumer.consumer_id, execution.state == ExecutionState.OPEN)
-    joined = ledger.subscription.join(
-        ledger.consumer, sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
-    ).outerjoin(ledger.execution, is_open)
+    joined = lc_subscription.join(
+        lc_consumer, sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
+    ).outerjoin(lc_execution, is_open)
     columns = (subscription.name, consumer.state, execution.claimed_ts, execution.attempt)
     return sa.select(*columns).select_from(joined).where(*_lives(deployment), subscription.name.in_(names))
 

@@ -3,14 +3,14 @@
 import datetime as dt
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, typed_value
-from lakechime_dagster.errors import DeclarationError, NotFoundError, shown
+from lakechime_dagster.errors import DeclarationError, NotFoundError, are_failures_kept, shown
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.tables.names import PART, checked_alarms, checked_aliases
@@ -234,8 +234,7 @@ class Lake:
         streams = [one.table for one in declared if isinstance(one, EventStream)]
         several = (*given, *(one for table in given if isinstance(table, CDCTable) for one in table.beside), *streams)
         _check_names(several)
-        groups = _groups(declared)
-        _check_groups(groups, several)
+        groups = _checked_groups(_groups(declared), several)
         by_name = {table.name: table for table in several}
         _check_sources(by_name, groups)
         _check_inputs(by_name)
@@ -366,16 +365,24 @@ def _check_names(tables: tuple[Table, ...]) -> None:
                 raise DeclarationError(table.name, "name", f"would lie inside the folder of {outer.name}; rename one of them")
 
 
-def _check_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> None:
-    """Refuse tables that have the name of a group, or that this lake writes among those of a group."""
-    names = {group.name.casefold(): group for group in groups}
+def _checked_groups(groups: Iterable[EventGroup], tables: Iterable[Table]) -> tuple[EventGroup, ...]:
+    """Refuse tables that have the name of a group, or that this lake writes among those of a group.
+
+    When a location is loaded, a group whose folder holds another table fails alone.
+    """
+    found = {group.name.casefold(): group for group in groups}
     for table in tables:
-        if table.name.casefold() in names:
+        name = table.name.casefold()
+        if name in found:
             raise DeclarationError(table.name, "name", "is the name of a group of types too; rename one of them")
-        outer = names.get(table.name.casefold().split(".")[0])
+        outer = found.get(name.split(".")[0])
         if outer is not None and not isinstance(table, SourceTable):
             problem = f"would lie among the tables of group {outer.name}, which has one for each type; rename one of them"
-            raise DeclarationError(table.name, "name", problem)
+            error = DeclarationError(table.name, "name", problem)
+            if not are_failures_kept():
+                raise error
+            found[outer.name.casefold()] = replace(outer, problem=outer.problem or str(error))
+    return tuple(found.values())
 
 
 def _check_sources(tables: Mapping[str, Table], groups: Iterable[EventGroup]) -> None:

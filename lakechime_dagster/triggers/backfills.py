@@ -10,17 +10,17 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState, Span
-from lakechime_dagster.triggers.interventions import Action, By, record
+from lakechime_dagster.triggers.consumers import Action, BackfillRequest, RequestState, Span
+from lakechime_dagster.triggers.interventions import By, record
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.registry import SUBSCRIPTIONS, SubscriptionRow, change, record_of, subscription_from
 from lakechime_dagster.triggers.requests import cancel_unclaimed
+from lakechime_dagster.triggers.schema import lc_backfill, lc_consumer, lc_request, lc_subscription
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backfill:
-    """A backfill as people see it: `asked` is what was asked for, `states` how many orders are in which state."""
+    """A backfill as people see it: `asked` is what was asked for, `states` how many requests are in which state."""
 
     backfill_id: str
     asked: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Backfills:
     def request(self, requests: Sequence[BackfillRequest], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
         """Write the requests, all or none of them, and give the backfill's id; every subscription has been activated.
 
-        A key that fired since it was planned for later is ordered like one that had fired before.
+        A key that fired since it was planned for later is requested like one that had fired before.
 
         Raises:
             InvalidValueError: there is no request, or not even one consumer may be in flight.
@@ -68,39 +68,32 @@ class Backfills:
                 "reason": by.reason,
                 "created_ts": now_ms(connection),
             }
-            connection.execute(sa.insert(schema.backfill).values(**values))
+            connection.execute(sa.insert(lc_backfill).values(**values))
             fired = _fired(
                 connection, {subscriptions[one.subscription].subscription_id for one in requests if one.state is RequestState.LATER}
             )
-            connection.execute(
-                sa.insert(schema.request), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in requests]
-            )
+            connection.execute(sa.insert(lc_request), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in requests])
             for name, subscription in subscriptions.items():  # which also lets whoever evaluates many subscriptions look at it again
                 consumers = sum(1 for one in requests if one.subscription == name)
                 record(connection, subscription, Action.BACKFILL, by, {}, {"backfill": backfill_id, "consumers": consumers})
         return backfill_id
 
     def cancel(self, backfill_id: str, by: By) -> int:
-        """Drop what nobody has claimed, and tell how many consumers that were; what is in flight ends as ever.
+        """Drop what nobody has claimed, and return how many consumers that were; what is in flight ends unchanged.
 
         Raises:
             NotFoundError: there is no such backfill.
         """
-        this = schema.request.c.backfill_id == backfill_id
+        this = lc_request.c.backfill_id == backfill_id
+        waiting = sa.select(lc_request.c.subscription_id).where(this, lc_request.c.state == RequestState.WAITING)
+        known = SUBSCRIPTIONS.where(lc_subscription.c.subscription_id.in_(waiting)).order_by(lc_subscription.c.name)
         with writing(self.ledger.engine) as connection:
             self._found(connection, backfill_id)
-            waiting = (
-                sa.select(schema.request.c.subscription_id).where(this, schema.request.c.state == RequestState.WAITING.value).distinct()
-            )
-            subscription_ids = set(connection.execute(waiting).scalars())
+            subscriptions = [subscription_from(row) for row in connection.execute(known)]
             dropped = cancel_unclaimed(connection, this)
-            update = sa.update(schema.backfill).where(schema.backfill.c.backfill_id == backfill_id)
-            connection.execute(update.values(cancelled_ts=sa.func.coalesce(schema.backfill.c.cancelled_ts, now_ms(connection))))
-            for subscription in (
-                subscription
-                for subscription in self._subscriptions(connection, backfill_id)
-                if subscription.subscription_id in subscription_ids
-            ):
+            cancelled = sa.func.coalesce(lc_backfill.c.cancelled_ts, now_ms(connection))
+            change(connection, lc_backfill, backfill_id, cancelled_ts=cancelled)
+            for subscription in subscriptions:
                 record(connection, subscription, Action.CANCEL, by, {"backfill": backfill_id}, {})
         return dropped
 
@@ -113,44 +106,35 @@ class Backfills:
         with reading(self.ledger.engine) as connection:
             return self._found(connection, backfill_id)
 
-    def backfills(self, limit: int = 50) -> list[Backfill]:
-        """The newest ones first."""
-        backfill = schema.backfill
+    def backfills(self) -> list[Backfill]:
+        """The newest 50, newest first."""
+        backfill = lc_backfill
         query = sa.select(backfill).where(backfill.c.deployment == self.ledger.deployment)
         with reading(self.ledger.engine) as connection:
-            rows = connection.execute(query.order_by(backfill.c.created_ts.desc(), backfill.c.backfill_id).limit(limit)).all()
+            rows = connection.execute(query.order_by(backfill.c.created_ts.desc(), backfill.c.backfill_id).limit(50)).all()
             return [_backfill(connection, row) for row in rows]
 
     def requests(self, backfill_id: str) -> list[BackfillRequest]:
         """Its requests, inputs before their readers."""
         with reading(self.ledger.engine) as connection:
-            return _requests(connection, schema.request.c.backfill_id == backfill_id)
+            return _requests(connection, lc_request.c.backfill_id == backfill_id)
 
     def requests_of(self, execution_id: str) -> list[BackfillRequest]:
         """The requests that an execution took, oldest first."""
         with reading(self.ledger.engine) as connection:
-            return _requests(connection, schema.request.c.execution_id == execution_id)
+            return _requests(connection, lc_request.c.execution_id == execution_id)
 
     def _found(self, connection: Connection, backfill_id: str) -> Backfill:
-        this = (schema.backfill.c.deployment == self.ledger.deployment, schema.backfill.c.backfill_id == backfill_id)
-        row = connection.execute(sa.select(schema.backfill).where(*this)).one_or_none()
+        this = (lc_backfill.c.deployment == self.ledger.deployment, lc_backfill.c.backfill_id == backfill_id)
+        row = connection.execute(sa.select(lc_backfill).where(*this)).one_or_none()
         if row is None:
             raise NotFoundError(f"there is no backfill {backfill_id!r}; `lakechime backfill show` lists those that are there")
         return _backfill(connection, row)
 
-    def _subscriptions(self, connection: Connection, backfill_id: str) -> list[SubscriptionRow]:
-        query = sa.select(schema.subscription.c.name).join(
-            schema.request, schema.request.c.subscription_id == schema.subscription.c.subscription_id
-        )
-        names = connection.execute(
-            query.where(schema.request.c.backfill_id == backfill_id, schema.subscription.c.forgotten_ts.is_(None)).distinct()
-        )
-        return [self.ledger.subscription_in(connection, name) for name in sorted(names.scalars())]
-
 
 def _fired(connection: Connection, subscription_ids: Set[int]) -> set[tuple[int, str]]:
     """The consumers of subscriptions that have fired, held: none that is there fires meanwhile."""
-    consumer = schema.consumer.c
+    consumer = lc_consumer.c
     if not subscription_ids:
         return set()
     query = (
@@ -172,44 +156,33 @@ def _row(backfill_id: str, subscription: SubscriptionRow, request: BackfillReque
         "waits_for": list(request.waits_for),
         "span": request.span.to_json() if request.span is not None else None,
         "why": request.why,
-        "state": RequestState.LATER.value if is_later else RequestState.WAITING.value,
+        "state": RequestState.LATER if is_later else RequestState.WAITING,
     }
 
 
 def _backfill(connection: Connection, row: sa.Row[Any]) -> Backfill:
-    request = schema.request.c
+    request = lc_request.c
     counts = (
         sa.select(request.state, sa.func.count().label("requests")).where(request.backfill_id == row.backfill_id).group_by(request.state)
     )
-    return Backfill(
-        backfill_id=row.backfill_id,
-        asked=row.asked,
-        max_in_flight=row.max_in_flight,
-        who=row.who,
-        reason=row.reason,
-        created_ts=row.created_ts,
-        cancelled_ts=row.cancelled_ts,
-        states={RequestState(one.state): one.requests for one in connection.execute(counts)},
-    )
+    states = {RequestState(one.state): one.requests for one in connection.execute(counts)}
+    return record_of(Backfill, row, states=states)
 
 
 def _requests(connection: Connection, *which: sa.ColumnElement[bool]) -> list[BackfillRequest]:
     query = (
-        sa.select(schema.request, schema.subscription.c.name)
-        .join(schema.subscription, schema.subscription.c.subscription_id == schema.request.c.subscription_id)
+        sa.select(lc_request, lc_subscription.c.name)
+        .join(lc_subscription, lc_subscription.c.subscription_id == lc_request.c.subscription_id)
         .where(*which)
-        .order_by(schema.request.c.request_id)
+        .order_by(lc_request.c.request_id)
     )
     return [
-        BackfillRequest(
-            number=row.number,
+        record_of(
+            BackfillRequest,
+            row,
             subscription=row.name,
-            key=row.key,
             waits_for=tuple(row.waits_for),
-            why=row.why,
-            state=RequestState(row.state),
-            span=Span.from_json(row.span) if row.span is not None else None,
-            execution_id=row.execution_id,
+            span=None if row.span is None else Span.from_json(row.span),
         )
         for row in connection.execute(query)
     ]

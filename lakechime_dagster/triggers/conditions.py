@@ -19,7 +19,7 @@ from lakechime_dagster.dce.partitions import (
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.triggers.schedule import HoursOf, Tick
 
-MAX_PARTITIONS = 10_000  # of one condition at one grid point
+MAX_PARTITIONS = 10_000  # of one condition at one tick
 LevelSpec = Any  # a literal, a tick, hours_of a tick, or several of the first two
 
 
@@ -82,11 +82,11 @@ class PartitionCondition:
         return self if self.cluster else replace(self, cluster=cluster)
 
     def atoms(self, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
-        """The partitions at a grid point, in order, each once."""
+        """The partitions at a tick, in order, each once."""
         return _atoms(self, moment, zone)
 
     def constants(self, moment: dt.datetime, zone: str) -> dict[str, Any]:
-        """The values of the levels that have a single one at this grid point, typed."""
+        """The values of the levels that have a single one at this tick, typed."""
         singles = {}
         for name, values in self._values(moment, zone):
             if len(values) == 1:

@@ -89,9 +89,9 @@ class ConsumerRequests:
 
     @property
     def sentence(self) -> str:
-        """Why the consumer is to run; empty where nothing is ordered, or is held back."""
+        """Why the consumer is to run; empty where nothing is requested, or is held back."""
         several = len(self.backfills) > 1
-        return f"ordered by backfill{'s' if several else ''} {', '.join(self.backfills)}" if self.ids and not self.held_back else ""
+        return f"requested by backfill{'s' if several else ''} {', '.join(self.backfills)}" if self.ids and not self.held_back else ""
 
 
 def first_day_after(moment: dt.datetime) -> dt.date:
@@ -106,7 +106,7 @@ MessageSpan = tuple[int, int]  # start inclusive, end exclusive
 
 
 class DeclaredSource(Protocol):
-    """A source as a subscription names it; its kinds are declared in `lake.sources`, and asked in `sources`."""
+    """A source as a subscription names it; its kinds are declared in `tables.sources`, and polled in `sources`."""
 
     def __str__(self) -> str:
         """What it is, for people; without a secret."""
@@ -145,7 +145,7 @@ class TopicOffsets:
 
 @dataclass(frozen=True)
 class KafkaOffsets:
-    """Up to where topics are read, by their ids: a topic that was made anew under its name is another one."""
+    """Up to where topics are read, by their ids: a topic that was created again under its name is another one."""
 
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
@@ -186,7 +186,7 @@ def spans_between(start: SourceOffsets | None, end: SourceOffsets) -> list[tuple
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLag:
-    """What a source held beyond the checkpoint of its consumer when it was looked at last.
+    """What a source held beyond the checkpoint of its consumer at the last poll.
 
     Attributes:
         unread: Offsets of topics, or bytes of files.
@@ -204,14 +204,14 @@ class SourceLag:
     def seen(
         cls, start: SourceOffsets | None, end: SourceOffsets, *, step: int, now_ms: int, before: "SourceLag | None", has_more: bool
     ) -> "SourceLag":
-        """What a look at the source tells, given what the last one did.
+        """What a poll of the source found, given the last one.
 
         Args:
             start: The checkpoint.
             end: Up to where the source can be read.
             step: How many executions are complete.
-            now_ms: The time of the look.
-            before: What the last look told; None where there was none.
+            now_ms: The time of the poll.
+            before: What the last poll found; None where there was none.
             has_more: The last execution left something of what was there, which has waited since then.
         """
         unread = sum(stop - first for _, (first, stop) in spans_between(start, end))
@@ -249,7 +249,7 @@ def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
 
 
 COMMIT_METADATA_FORMAT = 1
-COMPLETE = "complete"  # among the facts of commit metadata: from when up to when (milliseconds) nothing of a source can come any more
+COMPLETE = "complete"  # among the facts of commit metadata: from when up to when (milliseconds) nothing of a source can arrive any more
 LATE = "late"  # among its facts: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
 HOUR_MS = 3_600_000
 HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
@@ -278,6 +278,19 @@ class ExecutionState(StrEnum):
     SKIPPED = "SKIPPED"
 
 
+class Action(StrEnum):
+    """What a person does to a subscription or consumer."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    SEEK = "seek"
+    SKIP = "skip"
+    RETRY = "retry"
+    FORGET = "forget"
+    BACKFILL = "backfill"
+    CANCEL = "cancel"
+
+
 @dataclass(frozen=True)
 class ConsumerId:
     """The name of a consumer: deployment, subscription, and the fire key ("" for a snapshot trigger)."""
@@ -298,10 +311,10 @@ class ConsumerId:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or a checkpoint in a source.
+    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or offsets in a source.
 
-    The position decides whether to run, the snapshots what is read; of a subscription that reads a source its checkpoint decides both. All
-    move together, at completing only. The source of one that `has_more` held more: a step's limit ended there.
+    The position decides whether to run, the snapshots what is read; of a subscription that reads a source its offsets decide both. All
+    move together, at completing only. The source of one that `has_more` held more: the limit of an execution ended there.
     """
 
     position: Position = Position.ORIGIN
@@ -327,9 +340,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Step n of a consumer: the frozen range (start, end] and who is at it.
+    """The n-th execution of a consumer: the frozen range (start, end] and which run works on it.
 
-    `attempt` counts Dagster runs at this step from 1. `run_id` is the run that began the newest attempt. `backfill` names
+    `attempt` counts its Dagster runs from 1. `run_id` is the run that began the newest attempt. `backfill` names
     those whose requests it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
     Times are milliseconds of the store's clock.
     """
@@ -352,6 +365,10 @@ class Execution:
     reason: str = ""
     backfill: str = ""
     dagster_backfill: str = ""
+
+    def is_at(self, attempt: int) -> bool:
+        """Whether it is open at this attempt."""
+        return self.state is ExecutionState.OPEN and self.attempt == attempt
 
     @property
     def run_key(self) -> str:
@@ -393,7 +410,7 @@ def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRang
 class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).
 
-    The end recorded in the commit that a step's target holds becomes the checkpoint of its consumer, whoever wrote it.
+    The end recorded in the commit that the target holds of an execution becomes the checkpoint of its consumer, whoever wrote it.
     `watermark` is event time in milliseconds: everything below it has been seen.
     """
 
@@ -449,10 +466,10 @@ class CommitMetadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A commit of a step found in its target's log: the version it made and the commit metadata it carries.
+    """A commit of an execution found in its target's log: the version it made and the commit metadata it carries.
 
-    `is_commit_metadata_lost`: the table's state says that the step committed, but its log no longer holds the commit. Then the
-    metadata names consumer and step only (attempt 0, empty end): the ledger's own end of the execution stands.
+    `is_commit_metadata_lost`: the table's state says that the execution committed, but its log no longer holds the commit. Then the
+    metadata names consumer and number only (attempt 0, empty end): the ledger's own end of the execution stands.
     """
 
     version: SnapshotId

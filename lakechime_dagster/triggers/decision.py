@@ -27,9 +27,9 @@ NOTHING_UNREAD = Unread()
 
 
 def due_ms(unread: Unread, every: Schedule | None) -> int:
-    """When they wake the consumer all the same: a day after the first of them, or at the last grid point before that.
+    """When they wake the consumer all the same: a day after the first of them, or at the last tick before that.
 
-    Where no grid point is within that day, it is no use to wait: they wake it as any other event.
+    Where no tick is within that day, waiting is of no use: they wake it as any other event.
     """
     assert unread.first_ts is not None
     first = from_milliseconds(unread.first_ts)
@@ -40,16 +40,13 @@ def due_ms(unread: Unread, every: Schedule | None) -> int:
     return to_milliseconds(point) if point is not None and point > first else unread.first_ts
 
 
-COMPACTED = "its earlier history is compacted: `store expire` kept only the tags that triggers asked for then"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Firing:
     """One execution that should be claimed: its consumer's key, and why.
 
-    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `source`
-    is up to where the subscription's source is to be read, which is asked before a claim, never within; the source `has_more` where a step
-    does not take all that it holds.
+    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `offsets`
+    are up to where the subscription's source is to be read, which is polled before a claim, never within; the source `has_more` where an
+    execution does not take all that it holds.
     """
 
     key: str = ""
@@ -64,8 +61,8 @@ class Firing:
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
-    `refused` would fire, could it be launched. `through` is the position up to which the evaluation looked; `waits` says
-    that events up to there may still fire the trigger later, so that they must be looked at again.
+    `refused` would fire, could it be launched. `through` is the position up to which events were evaluated; `waits` says
+    that events up to there may still fire the trigger later, so that they must be evaluated again.
     """
 
     trigger: str
@@ -86,7 +83,7 @@ class Decision:
 class Waiting:
     """The matching events of one table after a consumer's checkpoint: how many, and their registration times.
 
-    `unread` are those beside them that changed only columns that the consumer does not read.
+    `unread` are the others, which changed only columns that the consumer does not read.
     """
 
     table: str
@@ -130,7 +127,7 @@ class ConsumerView:
 def decide_snapshot(
     name: str, trigger: SnapshotTrigger, consumer: ConsumerView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
 ) -> Decision:
-    """Fire when a matching event waits whose grid point has come and whose quiet time is over, or when a backfill ordered it.
+    """Fire when a matching event waits whose tick has passed and whose quiet time is over, or when a backfill requested it.
 
     Events of columns that the consumer does not read fire nothing, until they would have waited for more than a day.
     """
@@ -155,50 +152,52 @@ def decide_snapshot(
         return answer(True, consumer.requests.sentence, *([counted] if total else []))
     if not total:
         return answer(False, *([] if unread else [_nothing(trigger, waiting)]))
-    now = from_milliseconds(now_ms)
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
+    if paced := _paced(trigger, now_ms, first_ts, last_ts):
+        return answer(False, f"{counted}; {paced}")
+    return answer(True, _counted(total, matching, "arrived"))
+
+
+def _paced(trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int) -> str:
+    """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet; empty where they do."""
     if trigger.every is not None:
-        point = trigger.every.last(now)
-        if point is None or from_milliseconds(first_ts) > point:
-            upcoming = trigger.every.next(now)
-            when = f"the next grid point is {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
-            return answer(False, f"{counted}; {when}")
+        now = from_milliseconds(now_ms)
+        tick = trigger.every.last(now)
+        if tick is None or from_milliseconds(first_ts) > tick:
+            return _next_tick(trigger.every, now, "the next tick is")
     if trigger.wait_after_last is not None:
-        quiet = dt.timedelta(milliseconds=now_ms - last_ts)
-        waited = dt.timedelta(milliseconds=now_ms - first_ts)
+        quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
         if quiet < trigger.wait_after_last and (trigger.max_wait is None or waited < trigger.max_wait):
-            return answer(
-                False,
-                f"{counted}; waiting until none came for {trigger.wait_after_last} (last one {_shown_time(from_milliseconds(last_ts))})",
-            )
-    return answer(True, _counted(total, matching, "came"))
+            newest = _shown_time(from_milliseconds(last_ts))
+            return f"waiting until none arrives for {trigger.wait_after_last} (the last one arrived {newest})"
+    return ""
+
+
+def _next_tick(every: Schedule, now: dt.datetime, what: str) -> str:
+    upcoming = every.next(now)
+    return f"{what} {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
 
 
 def source_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str:
-    """Why a source is not to be asked now, which was asked last at that time; empty where it is."""
+    """Why a source is not to be polled now, which was polled last at that time; empty where it is."""
     if every is None:
         return ""
     now = from_milliseconds(now_ms)
-    point = every.last(now)
-    if point is not None and (asked_ms is None or from_milliseconds(asked_ms) < point):
+    tick = every.last(now)
+    if tick is not None and (asked_ms is None or from_milliseconds(asked_ms) < tick):
         return ""
-    upcoming = every.next(now)
-    return f"its source is asked next at {_shown_time(upcoming)}" if upcoming else "the schedule has ended"
+    return _next_tick(every, now, "its source is polled next at")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtomState:
-    """What is known of one partition: whether it is there with the tags, and if not, what is known instead.
-
-    Of events that are `compacted` only the tags were kept that triggers asked for when they expired.
-    """
+    """What is known of one partition: whether it is there with the tags, and if not, what is known instead."""
 
     available: bool
     seen: bool = False
     dropped: bool = False
-    compacted: bool = False
-    near_miss: str = ""
+    newest: str = ""  # the newest partition of the table that has an event, where this one has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +209,12 @@ class KeyEvidence:
     fired: bool = False
     late_events: int = 0
     atoms: Mapping[Atom, AtomState] = field(default_factory=dict)
+
+    def state(self, atom: Atom) -> AtomState:
+        return self.atoms.get(atom, AtomState(available=False))
+
+
+SHOWN = 3  # keys of which is said what they lack
 
 
 def decide_partition(
@@ -224,72 +229,82 @@ def decide_partition(
     blocked: str = "",
     accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:
-    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys and what backfills ordered.
+    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys and what backfills requested.
 
     What `accepts` says cannot be launched takes no room; it is asked until there is no room left.
     """
+    now = from_milliseconds(now_ms)
     firings: list[Firing] = []
-    blocked_keys: list[str] = []
+    hindered: list[str] = []
     waiting: list[str] = []
     expired: list[str] = []
-    done = busy = 0
-    kept = False  # late events, requests, or an open step, that a blocked consumer must not forget
+    busy = 0
+    kept = False  # late events, requests, or an open execution, that a blocked consumer must not forget
     for evidence in keys:
-        if evidence.consumer.open and evidence.consumer.blocked:
-            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
-            kept = True
-        elif evidence.consumer.open:
+        consumer, text = evidence.consumer, evidence.key.text
+        hindrance = consumer.requests.held_back or consumer.blocked
+        if consumer.open and not consumer.blocked:
             busy += 1
-        elif evidence.consumer.requests.held_back:
-            done += evidence.fired
-            blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.requests.held_back}")
-            kept = True
-        elif evidence.fired:
-            done += 1
-            is_ordered = bool(evidence.consumer.requests.ids)
-            if (trigger.late is Late.REFIRE or is_ordered) and evidence.consumer.blocked:
-                blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
-                kept = kept or bool(evidence.late_events) or is_ordered
-            elif is_ordered:
-                firings.append(_firing(evidence, f"{evidence.key.text} is {evidence.consumer.requests.sentence}"))
-            elif trigger.late is Late.REFIRE and evidence.late_events:
-                reason = f"{_events(evidence.late_events)} came late for {evidence.key.text}"
-                firings.append(_firing(evidence, reason))
-        elif all(evidence.atoms.get(atom, AtomState(available=False)).available for atom in evidence.key.atoms):
-            if evidence.consumer.blocked:
-                blocked_keys.append(f"{evidence.key.text}: {evidence.consumer.blocked}")
+        elif hindrance and _is_wanted(trigger, evidence):
+            hindered.append(f"{text}: {hindrance}")
+            kept = kept or bool(consumer.open or consumer.requests.ids or evidence.late_events)
+        elif reason := _reason(trigger, evidence):
+            firings.append(Firing(key=text, fire_key=evidence.key, reason=reason, completed=consumer.completed))
+        elif not evidence.fired:
+            end = _deadline(trigger, evidence.key, activated_ms)
+            if end is not None and end < now:
+                expired.append(f"{text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}")
             else:
-                reason = f"all {len(evidence.key.atoms)} partitions of {evidence.key.text} are there"
-                firings.append(_firing(evidence, reason))
-        elif (end := _deadline(trigger, evidence.key, activated_ms)) is not None and end < from_milliseconds(now_ms):
-            expired.append(f"{evidence.key.text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}")
-        else:
-            waiting.append(f"{evidence.key.text}: {_missing(trigger, evidence)}")
-    waiting = [*blocked_keys, *waiting]  # what only a person can move is said first
-    counts = (
-        f"{done} of {len(keys)} keys fired" + (f", {busy} in flight" if busy else "") + (f", {len(expired)} expired" if expired else "")
+                waiting.append(f"{text}: {_missing(trigger, evidence)}")
+    done = sum(evidence.fired and not evidence.consumer.open for evidence in keys)
+    counts = ", ".join(
+        [f"{done} of {len(keys)} keys fired"]
+        + [f"{count} {what}" for count, what in ((busy, "in flight"), (len(expired), "expired")) if count]
     )
     if blocked:
         return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)
-    room = max(0, trigger.max_in_flight - in_flight)
-    chosen, refused = _launchable(firings, room, accepts)
-    reasons = [firing.reason for firing in chosen]
+    chosen, refused = _launchable(firings, max(0, trigger.max_in_flight - in_flight), accepts)
     left = len(firings) - len(chosen) - len(refused)
-    if left:
-        reasons.append(f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may run at once")
-    reasons += waiting[:3]
-    if len(waiting) > 3:
-        reasons.append(f"{_keys(len(waiting) - 3)} more {'waits' if len(waiting) == 4 else 'wait'}")
-    reasons += reversed(expired[-3:])
+    more = [f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may run at once"] if left else []
+    lacking = _first([*hindered, *waiting])  # what only a person can move is said first
     return Decision(
         trigger=name,
         fires=bool(chosen),
-        reasons=(*reasons, counts),
+        reasons=(*(firing.reason for firing in chosen), *more, *lacking, *reversed(expired[-SHOWN:]), counts),
         firings=chosen,
         refused=refused,
         through=through,
         waits=bool(busy or firings or kept),
     )
+
+
+def _is_complete(evidence: KeyEvidence) -> bool:
+    return all(evidence.state(atom).available for atom in evidence.key.atoms)
+
+
+def _is_wanted(trigger: PartitionTrigger, evidence: KeyEvidence) -> bool:
+    """Whether a consumer that may not claim is missed: it is at work or requested, or would fire, or may have lost late changes."""
+    consumer = evidence.consumer
+    if consumer.open or consumer.requests.held_back:
+        return True
+    return trigger.late is Late.REFIRE or bool(consumer.requests.ids) if evidence.fired else _is_complete(evidence)
+
+
+def _reason(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
+    """Why a key fires whose consumer may claim; empty where it does not."""
+    text = evidence.key.text
+    if not evidence.fired:
+        return f"all {len(evidence.key.atoms)} partitions of {text} are there" if _is_complete(evidence) else ""
+    if evidence.consumer.requests.ids:
+        return f"{text} is {evidence.consumer.requests.sentence}"
+    if trigger.late is Late.REFIRE and evidence.late_events:
+        return f"{_events(evidence.late_events)} arrived late for {text}"
+    return ""
+
+
+def _first(sentences: Sequence[str]) -> list[str]:
+    left = len(sentences) - SHOWN
+    return [*sentences[:SHOWN], *([f"{_keys(left)} more {'waits' if left == 1 else 'wait'}"] if left > 0 else [])]
 
 
 def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing], bool]) -> tuple[tuple[Firing, ...], tuple[Firing, ...]]:
@@ -303,24 +318,19 @@ def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing]
     return tuple(chosen), tuple(refused)
 
 
-def _firing(evidence: KeyEvidence, reason: str) -> Firing:
-    return Firing(key=evidence.key.text, fire_key=evidence.key, reason=reason, completed=evidence.consumer.completed)
-
-
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
     """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag complete=true"."""
-    states = [(atom, evidence.atoms.get(atom, AtomState(available=False))) for atom in evidence.key.atoms]
+    states = [(atom, evidence.state(atom)) for atom in evidence.key.atoms]
     there = sum(state.available for _, state in states)
     atom, state = next((atom, state) for atom, state in states if not state.available)
     if state.dropped:
         lack = "was dropped"
     elif state.seen and trigger.tags:
         lack = f"lacks tag {', '.join(f'{key}={value}' for key, value in trigger.tags.items())}"
-        lack += f" ({COMPACTED})" if state.compacted else ""
     else:
         lack = "has no event yet"
-    near = f" (there is {state.near_miss}, of another type)" if state.near_miss else ""
-    return f"{there} of {len(states)} partitions; {atom} {lack}{near}"
+    newest = f" (its newest partition is {state.newest})" if state.newest else ""
+    return f"{there} of {len(states)} partitions; {atom} {lack}{newest}"
 
 
 def _deadline(trigger: PartitionTrigger, key: FireKey, activated_ms: int) -> dt.datetime | None:
@@ -333,7 +343,7 @@ def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
     tables = ", ".join(table.table for table in waiting) or ", ".join(trigger.tables)
     if unmatched and trigger.tags:
         wanted = ", ".join(f"{key}={value}" for key, value in trigger.tags.items())
-        return f"{_events(unmatched)} of {tables} came, none with {wanted}"
+        return f"{_events(unmatched)} of {tables} arrived, none with {wanted}"
     return f"nothing new in {tables}"
 
 

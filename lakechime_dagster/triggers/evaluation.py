@@ -11,11 +11,12 @@ from lakechime_dagster.dce.engine import among, now_ms, reading, writing
 from lakechime_dagster.dce.events import Position, TableFormat, version_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
-from lakechime_dagster.triggers import evidence, schema
+from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
+from lakechime_dagster.triggers import evidence
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import (
     NO_REQUESTS,
+    Action,
     Cause,
     Checkpoint,
     Committed,
@@ -23,14 +24,23 @@ from lakechime_dagster.triggers.consumers import (
     ConsumerRequests,
     ConsumerState,
     Execution,
-    ExecutionState,
 )
-from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Decision, Firing, KeyEvidence, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.decision import (
+    SHOWN,
+    AtomState,
+    ConsumerView,
+    Decision,
+    Firing,
+    KeyEvidence,
+    decide_partition,
+    decide_snapshot,
+)
 from lakechime_dagster.triggers.evidence import head_at
-from lakechime_dagster.triggers.interventions import Action, CheckpointAt
+from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.ledger import BLOCKED, MAX_ATTEMPTS, Claim, Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
+    IS_OPEN,
     Attempt,
     ConsumerRow,
     SubscriptionRow,
@@ -41,21 +51,22 @@ from lakechime_dagster.triggers.registry import (
 )
 from lakechime_dagster.triggers.requests import consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
+from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Moment:
-    """The time and head of the store, and a subscription as it stands at both."""
+    """The time and head of the store, and a subscription as it stands at both; consumers and what belongs to them by key."""
 
     subscription: str
     now: int  # milliseconds
     through: Position
-    consumers: Mapping[str, ConsumerRow]
-    opened: Mapping[str, Execution]  # by consumer
     blocked: str  # why the subscription may not fire at all
-    requests: Mapping[str, ConsumerRequests] = field(default_factory=dict)  # by consumer
+    consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    opened: dict[str, Execution] = field(default_factory=dict)
+    requests: dict[str, ConsumerRequests] = field(default_factory=dict)
 
     @property
     def views(self) -> dict[str, ConsumerView]:
@@ -75,50 +86,37 @@ class Moment:
 def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str, Moment]:
     """Subscriptions as they stand now, by the clock of the store."""
     now, through = now_ms(connection), head_within(connection)
-    names = {row.subscription_id: row.name for row in rows}
-    ids = list(names)
-    consumers: dict[str, dict[str, ConsumerRow]] = {row.name: {} for row in rows}
-    for consumer in connection.execute(sa.select(schema.consumer).where(among(connection, schema.consumer.c.subscription_id, ids))):
-        consumers[names[consumer.subscription_id]][consumer.key] = consumer_from(consumer)
-    opened: dict[str, dict[str, Execution]] = {row.name: {} for row in rows}
-    is_open = schema.execution.c.state == ExecutionState.OPEN.value
-    for execution in map(
-        execution_from, connection.execute(EXECUTIONS.where(among(connection, schema.consumer.c.subscription_id, ids), is_open))
-    ):
-        opened[execution.consumer.subscription][execution.consumer.key] = execution
-    requests: dict[str, dict[str, ConsumerRequests]] = {row.name: {} for row in rows}
-    for (subscription_id, key), request in consumer_requests(connection, ids).items():
-        requests[names[subscription_id]][key] = request
-    return {
-        row.name: Moment(
-            subscription=row.name,
-            now=now,
-            through=through,
-            consumers=consumers[row.name],
-            opened=opened[row.name],
-            blocked=row.blocked_sentence,
-            requests=requests[row.name],
-        )
-        for row in rows
-    }
+    moments = {row.subscription_id: Moment(subscription=row.name, now=now, through=through, blocked=row.blocked_sentence) for row in rows}
+    is_own = among(connection, lc_consumer.c.subscription_id, list(moments))
+    for row in connection.execute(sa.select(lc_consumer).where(is_own)):
+        moments[row.subscription_id].consumers[row.key] = consumer_from(row)
+    for row in connection.execute(EXECUTIONS.add_columns(lc_consumer.c.subscription_id).where(is_own, IS_OPEN)):
+        moments[row.subscription_id].opened[row.key] = execution_from(row)
+    for (subscription_id, key), requests in consumer_requests(connection, list(moments)).items():
+        moments[subscription_id].requests[key] = requests
+    return {moment.subscription: moment for moment in moments.values()}
+
+
+# A subscription as it stood at a past time
 
 
 def past(connection: Connection, row: SubscriptionRow, at_ms: int) -> Moment:
     """A past time in milliseconds, as far as it is kept."""
+    attempted = _attempted(connection, row, at_ms)
     return Moment(
         subscription=row.name,
         now=at_ms,
         through=head_at(connection, at_ms),
-        consumers=consumers_at(connection, row, at_ms),
-        opened=_open_at(connection, row, at_ms),
         blocked=_paused_at(connection, row, at_ms),
+        consumers=_consumers_at(connection, row, at_ms, attempted),
+        opened={key: _as_of(execution, attempt, at_ms) for key, (execution, attempt) in attempted.items()},
     )
 
 
 def _open_sentence(execution: Execution) -> str:
-    who = f"run {execution.run_id}" if execution.run_id else "a run that has not begun"
     key = f" for {execution.consumer.key}" if execution.consumer.key else ""
-    return f"step {execution.step}{key} is with {who} (attempt {execution.attempt})"
+    state = f"is running in run {execution.run_id}" if execution.run_id else "waits for its run to start"
+    return f"execution {execution.step}{key} {state} (attempt {execution.attempt})"
 
 
 @dataclass(frozen=True)
@@ -134,31 +132,27 @@ class _Move:
 def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
     """A sentence when the subscription was paused then."""
     query = (
-        sa.select(schema.intervention.c.action, schema.intervention.c.reason)
+        sa.select(lc_intervention.c.action, lc_intervention.c.reason)
         .where(
-            schema.intervention.c.subscription_id == row.subscription_id,
-            schema.intervention.c.ts <= at_ms,
-            schema.intervention.c.action.in_([Action.PAUSE.value, Action.RESUME.value]),
+            lc_intervention.c.subscription_id == row.subscription_id,
+            lc_intervention.c.ts <= at_ms,
+            lc_intervention.c.action.in_([Action.PAUSE, Action.RESUME]),
         )
-        .order_by(schema.intervention.c.intervention_id.desc())
+        .order_by(lc_intervention.c.intervention_id.desc())
         .limit(1)
     )
     newest = connection.execute(query).one_or_none()
-    return f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE.value else ""
+    return f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE else ""
 
 
-def _open_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, Execution]:
-    """The executions that were open then, by consumer, each with the attempt and the run of then."""
-    return {execution.consumer.key: _as_of(execution, attempt, at_ms) for execution, attempt in _attempted(connection, row, at_ms)}
-
-
-def consumers_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, ConsumerRow]:
+def _consumers_at(
+    connection: Connection, row: SubscriptionRow, at_ms: int, attempted: Mapping[str, tuple[Execution, Attempt | None]]
+) -> dict[str, ConsumerRow]:
     """The consumers that were there then: their checkpoints, whether they had fired, and their states as far as that is kept."""
-    attempted = {execution.consumer.key: (execution, attempt) for execution, attempt in _attempted(connection, row, at_ms)}
-    settlings = list(_settlings(connection, row))
-    moves = sorted([*settlings, *_seeks(connection, row)], key=lambda move: move.ts)
-    steps = Counter(move.key for move in settlings)
-    claims = _last_claims(connection, row, at_ms)
+    executions = [execution_from(one) for one in connection.execute(EXECUTIONS.where(lc_consumer.c.subscription_id == row.subscription_id))]
+    completed = [_Move(one.completed_ts, one.consumer.key, one.start, one.end) for one in executions if one.completed_ts is not None]
+    moves = sorted([*completed, *_seeks(connection, row)], key=lambda move: move.ts)
+    numbers = Counter(move.key for move in completed)
     consumers: dict[str, ConsumerRow] = {}
     for key, consumer in consumers_of(connection, row.subscription_id).items():
         if consumer.created_ts > at_ms:
@@ -166,10 +160,12 @@ def consumers_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> di
         own = [move for move in moves if move.key == key]
         checkpoint = next((move.before for move in own if move.ts > at_ms), consumer.checkpoint)
         put_back = max((move.ts for move in own if move.ts <= at_ms and move.after.position < move.before.position), default=-1)
-        # one rebuilt from its target has completed steps that the ledger lost: it had fired when it was made
-        fired_ts = claims.get(key, consumer.created_ts if consumer.completed > steps[key] else -1)
+        # one rebuilt from its target has completed executions that the ledger lost: it had fired when it was made
+        fired_ts = [consumer.created_ts] if consumer.completed > numbers[key] else []
+        fired_ts += [one.claimed_ts for one in executions if one.consumer.key == key and one.claimed_ts <= at_ms]
         state, reason = _state_at(consumer, *attempted.get(key, (None, None)), at_ms)
-        consumers[key] = replace(consumer, checkpoint=checkpoint, fired=fired_ts > put_back, state=state, state_reason=reason)
+        fired = max(fired_ts, default=-1) > put_back
+        consumers[key] = replace(consumer, checkpoint=checkpoint, fired=fired, state=state, state_reason=reason)
     return consumers
 
 
@@ -181,7 +177,7 @@ def _state_at(consumer: ConsumerRow, execution: Execution | None, attempt: Attem
     is_last_lost = attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
     if execution is not None and attempt is not None and attempt.ended_ts is not None and attempt.ended_ts <= at_ms:
         if is_last_lost:
-            return ConsumerState.BLOCKED, f"attempt {attempt.number} of step {execution.step} failed: {attempt.error}"
+            return ConsumerState.BLOCKED, f"attempt {attempt.number} of execution {execution.step} failed: {attempt.error}"
         if attempt.outcome == BLOCKED:
             return ConsumerState.BLOCKED, attempt.error or ""
     is_same = execution is not None and attempt is not None and execution.completed_ts is None and execution.attempt == attempt.number
@@ -197,34 +193,29 @@ def _as_of(execution: Execution, attempt: Attempt | None, at_ms: int) -> Executi
     return replace(execution, attempt=attempt.number, run_id=attempt.run_id if has_begun else None)
 
 
-def _attempted(connection: Connection, row: SubscriptionRow, at_ms: int) -> Iterator[tuple[Execution, Attempt | None]]:
-    """The executions that were open then, each with its newest attempt that was due then."""
+def _attempted(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, tuple[Execution, Attempt | None]]:
+    """The executions that were open then, by consumer, each with its newest attempt that was due then."""
     was_open = (
-        schema.consumer.c.subscription_id == row.subscription_id,
-        schema.execution.c.claimed_ts <= at_ms,
-        sa.or_(schema.execution.c.completed_ts.is_(None), schema.execution.c.completed_ts > at_ms),
+        lc_consumer.c.subscription_id == row.subscription_id,
+        lc_execution.c.claimed_ts <= at_ms,
+        sa.or_(lc_execution.c.completed_ts.is_(None), lc_execution.c.completed_ts > at_ms),
     )
-    of_subscription = schema.attempt.join(schema.execution).join(schema.consumer)
-    query = sa.select(schema.attempt).select_from(of_subscription).where(*was_open, schema.attempt.c.due_ts <= at_ms)
-    attempts = {attempt.execution_id: attempt_from(attempt) for attempt in connection.execute(query.order_by(schema.attempt.c.number))}
-    for execution in map(execution_from, connection.execute(EXECUTIONS.where(*was_open))):
-        yield execution, attempts.get(execution.execution_id)
-
-
-def _settlings(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
-    query = EXECUTIONS.where(schema.consumer.c.subscription_id == row.subscription_id, schema.execution.c.completed_ts.is_not(None))
-    for execution in map(execution_from, connection.execute(query)):
-        yield _Move(execution.completed_ts or 0, execution.consumer.key, execution.start, execution.end)
+    query = (
+        sa.select(lc_attempt).select_from(lc_attempt.join(lc_execution).join(lc_consumer)).where(*was_open, lc_attempt.c.due_ts <= at_ms)
+    )
+    attempts = {attempt.execution_id: attempt_from(attempt) for attempt in connection.execute(query.order_by(lc_attempt.c.number))}
+    opened = [execution_from(execution) for execution in connection.execute(EXECUTIONS.where(*was_open))]
+    return {execution.consumer.key: (execution, attempts.get(execution.execution_id)) for execution in opened}
 
 
 def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
     """Where people put consumers, by `seek` or by `resume` from another checkpoint."""
-    actions = [Action.SEEK.value, Action.RESUME.value]
-    query = sa.select(schema.intervention).where(
-        schema.intervention.c.subscription_id == row.subscription_id, schema.intervention.c.action.in_(actions)
+    actions = [Action.SEEK, Action.RESUME]
+    query = sa.select(lc_intervention).where(
+        lc_intervention.c.subscription_id == row.subscription_id, lc_intervention.c.action.in_(actions)
     )
-    for one in connection.execute(query.order_by(schema.intervention.c.intervention_id)):
-        if one.action == Action.SEEK.value:
+    for one in connection.execute(query.order_by(lc_intervention.c.intervention_id)):
+        if one.action == Action.SEEK:
             yield _Move(
                 one.ts, one.consumer_key, Checkpoint.from_json(one.before["checkpoint"]), Checkpoint.from_json(one.after["checkpoint"])
             )
@@ -234,18 +225,6 @@ def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
             yield _Move(one.ts, key, Checkpoint.from_json(before), Checkpoint.from_json(after[key]))
 
 
-def _last_claims(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, int]:
-    """When each consumer was claimed last, until then."""
-    query = (
-        sa.select(schema.consumer.c.key, sa.func.max(schema.execution.c.claimed_ts).label("claimed"))
-        .select_from(schema.execution.join(schema.consumer))
-        .where(schema.consumer.c.subscription_id == row.subscription_id, schema.execution.c.claimed_ts <= at_ms)
-        .group_by(schema.consumer.c.key)
-    )
-    return {row.key: row.claimed for row in connection.execute(query)}
-
-
-EXPLAINED = 3  # keys of which is told what they lack
 AskTarget = Callable[[ConsumerId], Committed | None]  # the newest commit of a consumer in the subscription's target
 Accepts = Callable[[str], bool]  # whether a partition key can be launched
 
@@ -266,7 +245,7 @@ class Evaluator:
         """The subscription's row; a new subscription starts where its declaration says, which is asked once.
 
         Raises:
-            InvalidValueError: for a new subscription that starts from a time that has not come yet.
+            InvalidValueError: for a new subscription that starts from a time in the future.
         """
         return self.ledger.ensure_subscription(subscription, lambda connection: self._start(connection, subscription))
 
@@ -278,38 +257,31 @@ class Evaluator:
     def checkpoint_at(self, subscription: Subscription, where: StartFrom) -> CheckpointAt:
         """How to find the checkpoint of a point in the past, or of now, in the transaction that puts a consumer there.
 
-        It raises InvalidValueError for a position or a time that the store has not come to yet.
+        It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
 
         def checkpoint(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
             head = head_within(connection)
             if where.position is not None and where.position > head:
-                raise InvalidValueError("position", where.where, f"the store has come to {head} only; give a position up to that, or now")
+                raise InvalidValueError("position", where.where, f"the store has reached {head} only; give a position up to that, or now")
             _check_past(connection, "time", where)
             return self._checkpoint(connection, subscription, where)
 
         return checkpoint
 
-    def consumers(self, row: SubscriptionRow, at_ms: int | None = None) -> dict[str, ConsumerRow]:
-        """The consumers of a subscription by key, now or as they stood at a past time."""
+    def moment(self, row: SubscriptionRow, at_ms: int | None = None) -> Moment:
+        """The time of the store, and how the subscription's consumers stand now, or stood at a past time (milliseconds)."""
         with reading(self.engine) as connection:
-            return consumers_of(connection, row.subscription_id) if at_ms is None else consumers_at(connection, row, at_ms)
+            return present(connection, [row])[row.name] if at_ms is None else past(connection, row, at_ms)
 
-    def moment(self, row: SubscriptionRow) -> Moment:
-        """The time of the store, and how the subscription's consumers stand now."""
-        with reading(self.engine) as connection:
-            return present(connection, [row])[row.name]
-
-    def evaluate(
-        self, subscription: Subscription, row: SubscriptionRow, *, at_ms: int | None = None, accepts: Accepts = any_key
-    ) -> Decision:
+    def evaluate(self, subscription: Subscription, row: SubscriptionRow, *, at_ms: int | None = None) -> Decision:
         """Whether the subscription fires, now or as it was at a past time (milliseconds), and why."""
-        if at_ms is not None:
-            row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
         with reading(self.engine) as connection:
-            moments = present(connection, [row]) if at_ms is None else {row.name: past(connection, row, at_ms)}
-            decision = self._decided(connection, [(subscription, row)], moments, {subscription.name: accepts})[subscription.name]
-            held_back = evidence.held_back_events(connection) if at_ms is None and not decision.fires else ""
+            if at_ms is not None:
+                row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
+                return self.evaluate_all(connection, [(subscription, row)], {}, {row.name: past(connection, row, at_ms)})[row.name]
+            decision = self.evaluate_all(connection, [(subscription, row)], {})[row.name]
+            held_back = "" if decision.fires else evidence.held_back_events(connection)
             return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
 
     def with_requests(self, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
@@ -336,12 +308,6 @@ class Evaluator:
         return Firing(
             reason=due[0], completed=consumer.completed, offsets=consumer.checkpoint.offsets, has_more=consumer.checkpoint.has_more
         )
-
-    def evaluate_all(
-        self, connection: Connection, subscriptions: Sequence[tuple[Subscription, SubscriptionRow]], accepts: Mapping[str, Accepts]
-    ) -> dict[str, Decision]:
-        """What `evaluate` says of each subscription now, by name: a few statements for all of them. `accepts` is by subscription."""
-        return self._decided(connection, subscriptions, present(connection, [row for _, row in subscriptions]), accepts)
 
     def fire(self, subscription: Subscription, row: SubscriptionRow, decision: Decision, ask_target: AskTarget) -> list[Execution]:
         """Claim what the decision fires. What another daemon claimed first is left out."""
@@ -398,7 +364,7 @@ class Evaluator:
     def end_of(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, most: int | None = None) -> Checkpoint:
         """The checkpoint that a claim of this consumer ends at, now: the newest position, and per source the snapshot to read up to.
 
-        With `most` it is that after so many commits, where more came.
+        With `most` it is that after so many commits, where more arrived.
         """
         with reading(self.engine) as connection:
             through = head_within(connection)
@@ -426,7 +392,7 @@ class Evaluator:
         return bool(self.ready(subscription, row, [key]))
 
     def ready(self, subscription: Subscription, row: SubscriptionRow, keys: Sequence[FireKey]) -> list[FireKey]:
-        """Those of the keys for which something waits, as `waits` says: first all that have not fired, then what came late."""
+        """Those of the keys for which something waits, as `waits` says: first all that have not fired, then what arrived late."""
         with reading(self.engine) as connection:
             through = head_within(connection)
             consumers = consumers_of(connection, row.subscription_id)
@@ -439,12 +405,11 @@ class Evaluator:
         complete = [key for key in pending if all(_available(states, atom) for atom in key.atoms)]
         return [*complete, *(key for key in keys if key.text in late)]
 
-    def looked_through(self, row: SubscriptionRow, position: Position) -> None:
-        """Remember that nothing up to a position can fire this subscription any more, but for what its consumers' checkpoints say."""
-        self.all_looked_through([row], position)
+    def looked_through(self, rows: Iterable[SubscriptionRow], position: Position) -> None:
+        """Remember that nothing up to a position can fire these subscriptions any more, but for what their consumers' checkpoints say.
 
-    def all_looked_through(self, rows: Iterable[SubscriptionRow], position: Position) -> None:
-        """Remember the same of many subscriptions, in a statement for those that were looked through up to the same position before."""
+        It is a statement for those that were looked through up to the same position before.
+        """
         behind: dict[Position, list[int]] = {}
         for row in rows:
             if row.looked < position:
@@ -453,39 +418,44 @@ class Evaluator:
             return
         with writing(self.engine) as connection:
             for looked, subscription_ids in behind.items():
-                connection.execute(
-                    sa.update(schema.subscription)
-                    .where(
-                        among(connection, schema.subscription.c.subscription_id, subscription_ids),
-                        schema.subscription.c.looked_tx == looked.tx_id,
-                        schema.subscription.c.looked_seq == looked.seq,  # a seek between evaluation and here starts the search anew
-                    )
-                    .values(looked_tx=position.tx_id, looked_seq=position.seq)
+                is_still = (  # a seek between evaluation and here begins the search again
+                    among(connection, lc_subscription.c.subscription_id, subscription_ids),
+                    lc_subscription.c.looked_tx == looked.tx_id,
+                    lc_subscription.c.looked_seq == looked.seq,
                 )
+                moving = sa.update(lc_subscription).where(*is_still)
+                connection.execute(moving.values(looked_tx=position.tx_id, looked_seq=position.seq))
 
-    def _decided(
+    def evaluate_all(
         self,
         connection: Connection,
         subscriptions: Sequence[tuple[Subscription, SubscriptionRow]],
-        moments: Mapping[str, Moment],
         accepts: Mapping[str, Accepts],
+        moments: Mapping[str, Moment] | None = None,
     ) -> dict[str, Decision]:
+        """The decisions by subscription, now or at these moments: a few statements for all of them.
+
+        A subscription whose keys cannot be resolved says so, waits, and hinders no other.
+        """
+        moments = present(connection, [row for _, row in subscriptions]) if moments is None else moments
         found: dict[str, Decision] = {}
         snapshots: list[tuple[str, SnapshotTrigger, ConsumerView]] = []
         questions: list[evidence.Question] = []
         through = Position.ORIGIN
         for subscription, row in subscriptions:
-            moment, trigger = moments[subscription.name], subscription.trigger
+            name, trigger = subscription.name, subscription.trigger
+            moment = moments[name]
             through = moment.through
             if blocked := moment.blocked or _unreadable(connection, subscription, moment):
                 moment = replace(moment, blocked=blocked)
             if isinstance(trigger, PartitionTrigger):
-                found[subscription.name] = self._partition(
-                    connection, subscription, trigger, row, moment, accepts.get(subscription.name, any_key)
-                )
+                try:
+                    found[name] = self._partition(connection, subscription, trigger, row, moment, accepts.get(name, any_key))
+                except (DeclarationError, InvalidValueError) as error:
+                    found[name] = Decision(trigger=name, fires=False, reasons=(str(error),), through=through, waits=True)
                 continue
             consumer = moment.views.get("") or ConsumerView(checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS))
-            snapshots.append((subscription.name, trigger, replace(consumer, blocked=moment.blocked) if moment.blocked else consumer))
+            snapshots.append((name, trigger, replace(consumer, blocked=moment.blocked) if moment.blocked else consumer))
             since = max(consumer.checkpoint.position, row.looked)
             questions += [
                 evidence.Question((subscription.cluster, table), since, trigger.tags, subscription.unread.get(table, frozenset()))
@@ -512,8 +482,9 @@ class Evaluator:
         atoms = [atom for key in pending for atom in key.atoms]
         states = evidence.atom_states(connection, atoms, trigger.tags, through)
         absent = [missing for key in pending if (missing := next((a for a in key.atoms if not _available(states, a)), None))]
-        for atom, near in evidence.near_misses(connection, [atom for atom in absent if atom not in states][:EXPLAINED]).items():
-            states[atom] = AtomState(available=False, near_miss=near)
+        unseen = [atom for atom in absent if atom not in states]
+        for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
+            states[atom] = AtomState(available=False, newest=newest)
         late = evidence.late_consumers(connection, row.subscription_id, row.looked, through) if trigger.late is Late.REFIRE else {}
         start = ConsumerView(checkpoint=row.start)
         new = {text: replace(start, requests=requests) for text, requests in moment.requests.items()}  # which have no consumer yet
@@ -549,10 +520,10 @@ class Evaluator:
         head = head_within(connection)
         if where.where == "now":
             position = head
+        elif where.position is not None:
+            position = min(where.position, head)
         else:
-            position = (
-                min(where.position, head) if where.position is not None else evidence.checkpoint_before(connection, where.time_ms, head)
-            )
+            position = evidence.checkpoint_before(connection, where.time_ms, head)
         if position == Position.ORIGIN:
             return Checkpoint()
         return Checkpoint(position=position, sources=self._sources(connection, subscription, Checkpoint(), Position.ORIGIN, position))
@@ -564,11 +535,8 @@ class Evaluator:
         sources: dict[str, SnapshotCheckpoint] = {}
         for table in subscription.pinned:
             stands = checkpoint.sources.get(table)
-            tags = (
-                subscription.trigger.tags
-                if table in subscription.trigger.tables and isinstance(subscription.trigger, SnapshotTrigger)
-                else {}
-            )
+            is_tagged = not subscription.is_partitioned and table in subscription.trigger.tables
+            tags = subscription.trigger.tags if is_tagged else {}
             since = after if stands is not None else Position.ORIGIN
             found = newest_snapshot(connection, (subscription.cluster, table), tags, since, through)
             chosen = stands if found is None else newer(stands, *found)
@@ -578,7 +546,7 @@ class Evaluator:
 
 
 def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
-    """Refuse a time that has not come yet by the store's clock: nobody knows the position that will be the newest then."""
+    """Refuse a time in the future by the store's clock: nobody knows the position that will be the newest then."""
     if where.where != "now" and where.position is None and where.time_ms > now_ms(connection):
         raise InvalidValueError(field, where.where, "lies in the future; give `now` or a time that has passed, or wait until it has")
 

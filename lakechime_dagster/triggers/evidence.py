@@ -3,7 +3,6 @@
 import datetime as dt
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.engine import PARAMETERS, VisibleBelow, slices
 from lakechime_dagster.dce.events import Position, Tags, changed_columns
-from lakechime_dagster.dce.partitions import UNPARTITIONED, canonical_json
+from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     TableKey,
     carries,
@@ -30,16 +29,16 @@ from lakechime_dagster.dce.queries import (
     is_through,
     table_ids,
 )
-from lakechime_dagster.dce.schema import HISTORY, consumer_partition, dce_availability, dce_event, dce_folded, dce_table
-from lakechime_dagster.triggers import schema as ledger
+from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import NOTHING_UNREAD, AtomState, Unread, Waiting
+from lakechime_dagster.triggers.schema import lc_consumer
 
 NO_TAGS = Tags()
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
-    """The newest position of the events registered before a time, folded ones too: information about the past, never a checkpoint."""
+    """The newest position of the events registered before a time, compacted ones too: information about the past, never a checkpoint."""
     queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY]
     before = sa.union_all(*queries).subquery()
     row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
@@ -47,9 +46,9 @@ def head_at(connection: Connection, time_ms: int) -> Position:
 
 
 def checkpoint_before(connection: Connection, time_ms: int, head: Position) -> Position:
-    """The newest position, up to the head, before whatever was registered at a time or later, folded events too.
+    """The newest position, up to the head, before whatever was registered at a time or later, compacted events too.
 
-    Positions do not follow the clock: what was registered earlier may come after it.
+    Positions do not follow the clock: what was registered earlier may follow it.
     """
     queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in HISTORY]
     since = sa.union_all(*queries).subquery()
@@ -90,11 +89,11 @@ class Question:
 
 
 def waiting_events(connection: Connection, questions: Sequence[Question], through: Position) -> list[Waiting]:
-    """Per question the events in (after, through], folded ones too: how many match, when they came, how many do not match.
+    """Per question the events in (after, through], compacted ones too: how many match, when they arrived, how many do not match.
 
-    Without tags only changes of data match: a mark says nothing to who did not ask for its tags. An amendment of an event that had
-    the tags before says nothing new. Those that match and changed only columns that are unread are told apart; of folded ones nobody
-    knows that. However many questions there are, they are a few statements.
+    Without tags only changes of data match: a marker says nothing to who did not ask for its tags. An amendment of an event that
+    had the tags before says nothing new. Those that match and changed only columns that are unread are counted apart. However many
+    questions there are, they are a few statements.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
     known = [(number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids]
@@ -110,7 +109,7 @@ def waiting_events(connection: Connection, questions: Sequence[Question], throug
 def _counting(
     connection: Connection, event: sa.FromClause, asked: Sequence[tuple[int, int, Question]], through: Position, *, is_by_columns: bool
 ) -> sa.Select[Any]:
-    """Events, or folded ones, that each question asks for, by its number, by whether they match, and by changed columns where asked."""
+    """Events that each question asks for, by its number, by whether they match, and by changed columns where asked."""
     if connection.dialect.name == "postgresql":
         kinds = {"number": sa.Integer, "table_id": sa.BigInteger, "tx": sa.BigInteger, "seq": sa.BigInteger, "tags": JSONB}
         records = [dict(zip(kinds, _record(*one), strict=True)) for one in asked]
@@ -129,8 +128,8 @@ def _counting(
         is_asked = sa.and_(event.c.tx_id == 0, event.c.seq > seq, event.c.seq <= through.seq)
     matches = sa.case((has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)).label("matches")
     grouped: list[sa.ColumnElement[Any]] = [matches]
-    if is_by_columns and event is dce_event:
-        grouped.append(changed_tag(connection.dialect.name))
+    if is_by_columns:
+        grouped.append(changed_tag(connection.dialect.name, event))
     first, last = sa.func.min(event.c.event_ts).label("first_ts"), sa.func.max(event.c.event_ts).label("last_ts")
     counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(event.c.table_id == table_id, is_asked)
     if connection.dialect.name == "postgresql":
@@ -158,7 +157,7 @@ def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElem
 
 
 def through_commits(connection: Connection, tables: Sequence[TableKey], checkpoint: Position, through: Position, most: int) -> Position:
-    """The position up to which at most so many changes of data came to the tables after a checkpoint; `through` where there are no more."""
+    """The position up to which at most so many changes of data arrived after a checkpoint; `through` where there are no more."""
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
         sa.select(event.c.tx_id, event.c.seq).where(
@@ -172,7 +171,7 @@ def through_commits(connection: Connection, tables: Sequence[TableKey], checkpoi
 
 
 def _waiting_of(question: Question, rows: Iterable[sa.Row[Any]]) -> Waiting:
-    """The answer, from the counts of what is there and of what was folded, by changed columns where these matter."""
+    """The answer, from the counts of events, by changed columns where these matter."""
     needed: list[sa.Row[Any]] = []
     passed: list[sa.Row[Any]] = []
     columns: set[str] = set()
@@ -198,7 +197,7 @@ def _summed(rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
 def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
     """What is known of each partition: there with all tags on one event, only seen, dropped, or (absent) nothing.
 
-    Searches the whole history, folded history too.
+    Searches the whole history, compacted events too.
     """
     ids = table_ids(connection, list({(atom.cluster, atom.table) for atom in atoms}))
     by_table: dict[int, dict[str, Atom]] = {}
@@ -215,115 +214,88 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
 def _states(
     connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
 ) -> Iterator[tuple[str, AtomState]]:
-    matches = sa.and_(carries(connection.dialect.name, dict(tags)), sa.not_(is_delete()))
-    query = (
-        sa.select(
-            dce_event.c.partition_key,
-            sa.func.max(sa.case((matches, 1), else_=0)).label("matched"),
-            sa.func.max(sa.case((is_drop(), 1), else_=0)).label("dropped"),
+    found: dict[str, AtomState] = {}
+    for event in HISTORY:
+        query = (
+            sa.select(
+                event.c.partition_key,
+                sa.func.max(sa.case((_matches(connection, event, tags), 1), else_=0)).label("matched"),
+                sa.func.max(sa.case((is_drop(event), 1), else_=0)).label("dropped"),
+            )
+            .where(event.c.table_id == table_id, event.c.partition_key.in_(keys), is_through(through, event))
+            .group_by(event.c.partition_key)
         )
-        .where(dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(keys), is_through(through))
-        .group_by(dce_event.c.partition_key)
-    )
-    folded = _folded(connection, table_id, keys, tags, through)
-    seen = {row.partition_key: row for row in connection.execute(query)}
-    for key in keys:
-        row = seen.get(key)
-        if row is not None and row.dropped:
-            yield key, _after_drops(connection, table_id, key, matches, through)
-        elif row is not None or key in folded:
-            is_there = bool((row is not None and row.matched) or folded.get(key))
-            yield key, AtomState(available=is_there, seen=True, compacted=key in folded)
+        for row in connection.execute(query):
+            before = found.get(row.partition_key, AtomState(available=False))
+            available, dropped = before.available or bool(row.matched), before.dropped or bool(row.dropped)
+            found[row.partition_key] = AtomState(available=available, seen=True, dropped=dropped)
+    for key, state in found.items():
+        yield key, _after_drops(connection, table_id, key, tags, through) if state.dropped else state
 
 
-def _after_drops(connection: Connection, table_id: int, key: str, matches: sa.ColumnElement[bool], through: Position) -> AtomState:
-    """The state of a partition that was dropped at least once: whether something is there that no drop came after."""
-    mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key == key, is_through(through))
-    newest_first = sa.select(sa.literal(1)).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc()).limit(1)
-    available = connection.execute(newest_first.where(*mine, matches, sa.not_(is_dropped(through)))).scalar() is not None
+def _matches(connection: Connection, event: sa.FromClause, tags: Mapping[str, str]) -> sa.ColumnElement[bool]:
+    return sa.and_(carries(connection.dialect.name, dict(tags), event), sa.not_(is_delete(event)))
+
+
+def _after_drops(connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position) -> AtomState:
+    """The state of a partition that was dropped at least once: whether something is there that no drop followed."""
+    there = [
+        sa.exists(event.c.seq).where(
+            event.c.table_id == table_id,
+            event.c.partition_key == key,
+            is_through(through, event),
+            _matches(connection, event, tags),
+            sa.not_(is_dropped(through, event)),
+        )
+        for event in HISTORY
+    ]
+    available = bool(connection.execute(sa.select(sa.or_(*there))).scalar())
     return AtomState(available=available, seen=True, dropped=not available)
 
 
-def _folded(connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position) -> dict[str, bool]:
-    """Per partition of which something was folded whether it was available with the tags; folding keeps which were on one event."""
-    c = dce_availability.c
-    mine = sa.select(c.partition_key, c.tag_positions, c.newest_tx, c.newest_seq).where(c.table_id == table_id, c.partition_key.in_(keys))
-    found: dict[str, bool] = {}
-    for row in connection.execute(mine):
-        newest = Position(row.newest_tx, row.newest_seq)
-        tagged = [Position.parse(position) for together, position in row.tag_positions if tags.items() <= together.items()]
-        is_there = any(position <= through for position in tagged or ([] if tags else [newest]))
-        if newest > through and not is_there:  # asked of a time before it was folded: its newest events say nothing of then
-            is_there = _was_there(connection, table_id, row.partition_key, tags, through)
-            if not is_there:
-                continue
-        found[row.partition_key] = found.get(row.partition_key, False) or is_there
-    return found
-
-
-def _was_there(connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position) -> bool:
-    of_partition = (dce_folded.c.table_id == table_id, dce_folded.c.partition_key == key, is_through(through, dce_folded))
-    matching = sa.select(1).where(*of_partition, carries(connection.dialect.name, dict(tags), dce_folded)).limit(1)
-    return connection.execute(matching).scalar() is not None
-
-
-def near_misses(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:
-    """Of partitions that have no event, those of which one is there that differs by the type of a value only (`5`, `"5"`)."""
+def newest_partitions(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:
+    """Of partitions that have no event, the newest partition of the same table that has one: how its values are written, and up to when."""
     ids = table_ids(connection, [(atom.cluster, atom.table) for atom in atoms])
     found: dict[Atom, str] = {}
     for atom in atoms:
-        if (atom.cluster, atom.table) not in ids or atom.canonical == UNPARTITIONED:
-            continue
-        table_id, _ = ids[atom.cluster, atom.table]
-        mine = (dce_event.c.table_id == table_id, dce_event.c.partition_key.in_(retyped(atom.canonical)))
-        other = connection.execute(sa.select(dce_event.c.partition_key).where(*mine).limit(1)).scalar()
-        found |= {atom: other} if other is not None else {}
+        if (atom.cluster, atom.table) in ids:
+            mine = (dce_event.c.table_id == ids[atom.cluster, atom.table][0], dce_event.c.partition_key != UNPARTITIONED)
+            query = sa.select(dce_event.c.partition_key).where(*mine).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+            newest = connection.execute(query.limit(1)).scalar()
+            found |= {} if newest is None else {atom: newest}
     return found
-
-
-def retyped(canonical: str) -> list[str]:
-    """The partitions that look the same but for the type of some values; at most four levels are varied."""
-    values = json.loads(canonical)
-    choices = [[value, *_retyped_value(value)] if index < 4 else [value] for index, value in enumerate(values)]
-    return [text for text in (canonical_json(list(row)) for row in itertools.product(*choices)) if text != canonical]
-
-
-def _retyped_value(value: object) -> list[object]:
-    if isinstance(value, str):
-        return [int(value)] if re.fullmatch(r"-?\d+", value, re.ASCII) else []
-    return [canonical_json(value)] if isinstance(value, int | float) else []
 
 
 def late_consumers(
     connection: Connection, subscription_id: int, looked: Position, through: Position, of: TableKey | None = None
 ) -> dict[str, int]:
-    """Per fired consumer of a subscription the data-changing events in its partitions after its checkpoint: what came late.
+    """Per fired consumer of a subscription the data-changing events in its partitions after its checkpoint: what arrived late.
 
     Only events in (looked, through] are looked at, of one table or of all.
     """
-    checkpoint = sa.tuple_(ledger.consumer.c.checkpoint_tx, ledger.consumer.c.checkpoint_seq)
+    checkpoint = sa.tuple_(lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)
     query = (
-        sa.select(ledger.consumer.c.key, sa.func.count().label("events"))
+        sa.select(lc_consumer.c.key, sa.func.count().label("events"))
         .select_from(dce_event)
         .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
         .join(
-            consumer_partition,
+            lc_consumer_partition,
             sa.and_(
-                consumer_partition.c.table_name == dce_table.c.name,
-                consumer_partition.c.cluster == dce_table.c.cluster,
-                consumer_partition.c.partition_key == dce_event.c.partition_key,
+                lc_consumer_partition.c.table_name == dce_table.c.name,
+                lc_consumer_partition.c.cluster == dce_table.c.cluster,
+                lc_consumer_partition.c.partition_key == dce_event.c.partition_key,
             ),
         )
-        .join(ledger.consumer, ledger.consumer.c.consumer_id == consumer_partition.c.consumer_id)
+        .join(lc_consumer, lc_consumer.c.consumer_id == lc_consumer_partition.c.consumer_id)
         .where(
-            ledger.consumer.c.subscription_id == subscription_id,
-            ledger.consumer.c.fired,
+            lc_consumer.c.subscription_id == subscription_id,
+            lc_consumer.c.fired,
             is_data,
             is_after(looked),
             is_through(through),
             sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > checkpoint,
             sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
-        .group_by(ledger.consumer.c.key)
+        .group_by(lc_consumer.c.key)
     )
     return {row.key: row.events for row in connection.execute(query)}

@@ -3,40 +3,44 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import now_ms, reading, writing
+from lakechime_dagster.dce.engine import among, now_ms, reading, writing
 from lakechime_dagster.dce.events import RegisteredEvent
 from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.dce.queries import event_of, in_order, is_after, is_data, is_new, is_through, select_events
-from lakechime_dagster.dce.schema import consumer_partition, dce_event, dce_table
+from lakechime_dagster.dce.schema import dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
-from lakechime_dagster.triggers import requests, schema
-from lakechime_dagster.triggers import schema as ledger
+from lakechime_dagster.triggers import requests
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import Cause, Checkpoint, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.registry import (
+    ACTIVE,
     EXECUTIONS,
+    IS_OPEN,
     Attempt,
     ConsumerRow,
     Registry,
     SubscriptionRow,
     attempt_from,
+    change,
     consumer_at,
     consumer_from,
     execution_from,
     remember_atoms,
+    standing_at,
 )
+from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import Late, PartitionTrigger
 
 Beside = Callable[[Connection], None]
 
 LEASE_MS = 60_000
 MAX_ATTEMPTS = 5
-BLOCKED = "held"  # the outcome of an attempt that asked for a person
+BLOCKED = "blocked"  # the outcome of an attempt that asked for a person
 BACKOFF_MS = (0, 10_000, 30_000, 120_000, 300_000)  # before attempts 2, 3, 4, 5
 
 
@@ -62,82 +66,49 @@ class Ledger(Registry):
     # Claims
 
     def claim(self, subscription: SubscriptionRow, consumer: ConsumerRow, claim: Claim) -> Execution:
-        """Take the next step of a consumer, as seen in `consumer`, with its range frozen.
+        """Take the next execution of a consumer, as seen in `consumer`, with its range frozen.
 
         A consumer that was rebuilt from its target begins with attempt 2: an attempt that the lost ledger knew may still be
-        at work, so that nothing but a commit may complete this step.
+        at work, so that nothing but a commit may complete this execution.
 
         Raises:
             ConsumerConflictError: when the consumer has moved since, is not active, has an open execution, or other requests than were
-            seen, or
-                when the trigger fired and was paused since.
+                seen, or when the trigger fired and was paused since.
         """
         with writing(self.engine) as connection:
             if claim.cause is Cause.TRIGGER and (paused := self.subscription_in(connection, subscription.name).blocked_sentence):
                 raise ConsumerConflictError(f"{subscription.name} is {paused}")
             current = consumer_at(connection, subscription.subscription_id, consumer.key, lock=True)
-            if (current.completed, current.checkpoint) != (
-                consumer.completed,
-                consumer.checkpoint,
-            ) or current.state is not ConsumerState.ACTIVE:
-                raise ConsumerConflictError(
-                    f"consumer {subscription.name} {consumer.key} moved on (step {current.completed}, {current.state.value})"
-                )
-            if _open_of(connection, current.consumer_id) is not None:
-                raise ConsumerConflictError(f"consumer {subscription.name} {consumer.key} has an open execution")
+            if not current.is_still(consumer) or current.state is not ConsumerState.ACTIVE:
+                found = f"{current.completed} executions, {current.state.value}"
+                raise ConsumerConflictError(f"consumer {consumer.shown(subscription.name)} moved on ({found})")
+            if _is_busy(connection, current):
+                raise ConsumerConflictError(f"consumer {consumer.shown(subscription.name)} has an open execution")
             now = now_ms(connection)
-            attempt = 2 if current.completed and not _has_history(connection, current.consumer_id) else 1
+            attempt = 2 if current.completed and not _has_history(connection, current) else 1
             execution_id = uuid.uuid4().hex
             connection.execute(
-                sa.insert(schema.execution).values(
+                sa.insert(lc_execution).values(
                     execution_id=execution_id,
                     consumer_id=current.consumer_id,
                     step=current.completed + 1,
-                    state=ExecutionState.OPEN.value,
-                    cause=claim.cause.value,
-                    start_checkpoint=current.checkpoint.to_json(),
-                    end_checkpoint=claim.end.to_json(),
+                    state=ExecutionState.OPEN,
+                    cause=claim.cause,
+                    start_checkpoint=current.checkpoint,
+                    end_checkpoint=claim.end,
                     attempt=attempt,
                     partition_key=claim.partition_key,
                     claimed_ts=now,
                     reason=claim.reason,
                 )
             )
-            connection.execute(sa.insert(schema.attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
+            connection.execute(sa.insert(lc_attempt).values(execution_id=execution_id, number=attempt, due_ts=now))
             requests.take(connection, subscription.subscription_id, consumer.key, claim.requests, execution_id)
             if claim.atoms:
                 remember_atoms(connection, current.consumer_id, claim.atoms)
             if claim.fired and not current.fired:
-                connection.execute(
-                    sa.update(schema.consumer).where(schema.consumer.c.consumer_id == current.consumer_id).values(fired=True)
-                )
+                change(connection, lc_consumer, current.consumer_id, fired=True)
             return self._execution(connection, execution_id)
-
-    def execution(self, execution_id: str) -> Execution | None:
-        """The execution of that id, or None."""
-        with reading(self.engine) as connection:
-            return self._find(connection, execution_id)
-
-    def has_committed(self, execution: Execution) -> bool:
-        """Whether an earlier step of the execution's consumer was completed by a commit."""
-        of_consumer = sa.select(schema.execution.c.consumer_id).where(schema.execution.c.execution_id == execution.execution_id)
-        earlier = sa.select(schema.execution.c.step).where(
-            schema.execution.c.consumer_id == of_consumer.scalar_subquery(),
-            schema.execution.c.step < execution.step,
-            schema.execution.c.version.is_not(None),
-        )
-        with reading(self.engine) as connection:
-            return connection.execute(earlier.limit(1)).first() is not None
-
-    def open_executions(self, subscription: SubscriptionRow) -> list[Execution]:
-        """The open executions of a subscription, oldest claim first."""
-        conditions = (
-            schema.consumer.c.subscription_id == subscription.subscription_id,
-            schema.execution.c.state == ExecutionState.OPEN.value,
-        )
-        with reading(self.engine) as connection:
-            query = EXECUTIONS.where(*conditions).order_by(schema.execution.c.claimed_ts, schema.execution.c.execution_id)
-            return [execution_from(row) for row in connection.execute(query)]
 
     # Attempts
 
@@ -148,7 +119,7 @@ class Ledger(Registry):
         run is of is kept, for the runs of later attempts.
 
         Raises:
-            ConsumerConflictError: when it is completed, skipped or held, or another run is at it; the message names what to do.
+            ConsumerConflictError: when it is completed, skipped or BLOCKED, or another run is at it; the message names what to do.
         """
         with writing(self.engine) as connection:
             execution = self.locked(connection, execution_id)
@@ -159,120 +130,83 @@ class Ledger(Registry):
                 )
             consumer = self.consumer_of(connection, execution)
             if consumer.state is not ConsumerState.ACTIVE:
-                raise ConsumerConflictError(f"{consumer.blocked_sentence(execution.consumer.subscription)}")
+                raise ConsumerConflictError(consumer.blocked_sentence(execution.consumer.subscription))
             now = now_ms(connection)
             if execution.run_id not in (None, run_id):
                 if execution.lease_until is not None and execution.lease_until > now:
                     raise ConsumerConflictError(f"run {execution.run_id} is at execution {execution_id} (attempt {execution.attempt})")
                 _end_attempt(connection, execution, "lost", "its lease was over when another run came", now)
                 execution = self.next_attempt(connection, execution, execution.end, due_ts=now)
-            connection.execute(
-                sa.update(schema.attempt)
-                .where(schema.attempt.c.execution_id == execution_id, schema.attempt.c.number == execution.attempt)
-                .values(run_id=run_id, begun_ts=sa.func.coalesce(schema.attempt.c.begun_ts, now), lease_until=now + LEASE_MS)
-            )
+            begun = sa.func.coalesce(lc_attempt.c.begun_ts, now)
+            _change_attempt(connection, execution, run_id=run_id, begun_ts=begun, lease_until=now + LEASE_MS)
             if dagster_backfill is not None:
-                this = schema.execution.c.execution_id == execution_id
-                connection.execute(sa.update(schema.execution).where(this).values(dagster_backfill=dagster_backfill))
+                change(connection, lc_execution, execution_id, dagster_backfill=dagster_backfill)
             return self._execution(connection, execution_id)
 
     def renew(self, execution_id: str, attempt: int, run_id: str) -> bool:
         """Renew the lease of a running attempt; False when it is not the newest any more, so that the run should end."""
-        newest = (
-            sa.select(schema.execution.c.execution_id)
-            .where(
-                schema.execution.c.execution_id == execution_id,
-                schema.execution.c.attempt == attempt,
-                schema.execution.c.state == ExecutionState.OPEN.value,
-            )
-            .exists()
+        newest = sa.exists(lc_execution.c.execution_id).where(
+            lc_execution.c.execution_id == execution_id, lc_execution.c.attempt == attempt, IS_OPEN
         )
+        mine = (lc_attempt.c.execution_id == execution_id, lc_attempt.c.number == attempt, lc_attempt.c.run_id == run_id)
         with writing(self.engine) as connection:
-            changed = connection.execute(
-                sa.update(schema.attempt)
-                .where(
-                    schema.attempt.c.execution_id == execution_id,
-                    schema.attempt.c.number == attempt,
-                    schema.attempt.c.run_id == run_id,
-                    newest,
-                )
-                .values(lease_until=now_ms(connection) + LEASE_MS)
-            )
-            return bool(changed.rowcount)
+            renewing = sa.update(lc_attempt).where(*mine, newest).values(lease_until=now_ms(connection) + LEASE_MS)
+            return bool(connection.execute(renewing).rowcount)
 
     def note_error(self, execution: Execution, error: str) -> None:
         """Keep why an attempt fails, for the reason of the next one; changes nothing else."""
         with writing(self.engine) as connection:
-            same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
-            connection.execute(sa.update(schema.attempt).where(*same).values(error=storable(error)[:2000]))
-
-    def executions(self, *, subscription: str | None = None, state: ExecutionState | None = None, limit: int = 50) -> list[Execution]:
-        """Executions of the deployment, newest claim first."""
-        query = EXECUTIONS.where(schema.subscription.c.deployment == self.deployment)
-        query = query.where(schema.subscription.c.name == subscription) if subscription is not None else query
-        query = query.where(schema.execution.c.state == state.value) if state is not None else query
-        with reading(self.engine) as connection:
-            newest = query.order_by(schema.execution.c.claimed_ts.desc(), schema.execution.c.execution_id).limit(limit)
-            return [execution_from(row) for row in connection.execute(newest)]
-
-    def attempts(self, execution_id: str) -> list[Attempt]:
-        """The attempts at an execution, first one first."""
-        query = sa.select(schema.attempt).where(schema.attempt.c.execution_id == execution_id).order_by(schema.attempt.c.number)
-        with reading(self.engine) as connection:
-            return [attempt_from(row) for row in connection.execute(query)]
+            _change_attempt(connection, execution, error=storable(error)[:2000])
 
     def lose(self, execution: Execution, error: str, end: Checkpoint | None = None, *, immediately: bool = False) -> Execution | None:
         """Call the newest attempt lost: the next one is due after a pause and may read further; after the fifth the consumer is BLOCKED.
 
-        The target must have been asked before. Returns the execution at its next attempt, or None when it is held.
+        The target must have been asked before. Returns the execution at its next attempt, or None when the consumer is BLOCKED.
 
         Raises:
             ConsumerConflictError: when the attempt is not the newest any more.
         """
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
-            if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
-                raise ConsumerConflictError(
-                    f"execution {execution.execution_id} moved on (attempt {current.attempt}, {current.state.value})"
-                )
+            if not current.is_at(execution.attempt):
+                found = f"attempt {current.attempt}, {current.state.value}"
+                raise ConsumerConflictError(f"execution {execution.execution_id} moved on ({found})")
             now = now_ms(connection)
             _end_attempt(connection, current, "lost", storable(error), now)
-            error = _error_of(connection, current) or storable(error)
             if current.attempt >= MAX_ATTEMPTS:
-                reason = f"attempt {current.attempt} of step {current.step} failed: {error}"
-                _hold(connection, self.consumer_of(connection, current), reason)
+                error = connection.execute(sa.select(lc_attempt.c.error).where(*_attempt_of(current))).scalar_one()
+                reason = f"attempt {current.attempt} of execution {current.step} failed: {error}"
+                _block(connection, self.consumer_of(connection, current), reason)
                 return None
             pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
             return self.next_attempt(connection, current, end or current.end, due_ts=now + pause)
 
-    def hold(self, subscription: SubscriptionRow, consumer: ConsumerRow, reason: str) -> bool:
-        """Let a consumer, as seen in `consumer`, wait for a person; False when it moved on since, or a step of it is open."""
+    def block(self, subscription: SubscriptionRow, consumer: ConsumerRow, reason: str) -> bool:
+        """Let a consumer, as seen in `consumer`, wait for a person; False when it moved on since, or an execution of it is open."""
         with writing(self.engine) as connection:
             current = consumer_at(connection, subscription.subscription_id, consumer.key, lock=True)
-            if (current.completed, current.checkpoint) != (consumer.completed, consumer.checkpoint) or _open_of(
-                connection, current.consumer_id
-            ) is not None:
+            if not current.is_still(consumer) or _is_busy(connection, current):
                 return False
-            _hold(connection, current, reason)
+            _block(connection, current, reason)
             return True
 
-    def hold_step(self, execution: Execution, reason: str) -> bool:
-        """End an attempt whose step asks for a person, and let its consumer wait; False when another attempt has followed it.
+    def block_execution(self, execution: Execution, reason: str) -> bool:
+        """End an attempt that asks for a person, and let its consumer wait; False when another attempt has followed it.
 
         `Interventions.resume` makes the next one, however many there were.
         """
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
-            if current.state is not ExecutionState.OPEN or current.attempt != execution.attempt:
+            if not current.is_at(execution.attempt):
                 return False
             _end_attempt(connection, current, BLOCKED, storable(reason), now_ms(connection))
-            _hold(connection, self.consumer_of(connection, current), storable(reason))
+            _block(connection, self.consumer_of(connection, current), storable(reason))
             return True
 
-    # Settling
+    # Completing
 
     def complete(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
-        """Close a step: its consumer's checkpoint becomes the end recorded in the commit, else the attempt's own end.
+        """Close an execution: its consumer's checkpoint becomes the end recorded in the commit, else the attempt's own end.
 
         What is to be kept of it `beside` is written in the same transaction.
 
@@ -288,23 +222,11 @@ class Ledger(Registry):
             current = self.locked(connection, execution.execution_id)
             if current.state is not ExecutionState.OPEN:
                 return False
-            if committed is None and current.attempt != execution.attempt:
-                raise ConsumerConflictError(
-                    f"attempt {current.attempt} of step {current.step} exists; attempt {execution.attempt} may not complete without a "
-                    f"commit"
-                )
-            if (
-                committed is None
-                and current.attempt > 1
-                and self.subscription_in(connection, current.consumer.subscription).target is not None
-            ):
-                raise ConsumerConflictError(
-                    f"attempt {current.attempt} of step {current.step} has nothing to write, but an earlier attempt may still commit; "
-                    "let it make an empty commit, which keeps the others out"
-                )
+            if committed is None:
+                self._check_may_be_empty(connection, current, execution.attempt)
             is_end_unknown = committed is not None and committed.is_commit_metadata_lost and current.attempt > 1
             if is_end_unknown:
-                _hold(connection, self.consumer_of(connection, current), _end_unknown(current))
+                _block(connection, self.consumer_of(connection, current), _end_unknown(current))
             else:
                 end = committed.commit_metadata.end if committed and not committed.is_commit_metadata_lost else current.end
                 version = committed.version if committed else None
@@ -316,37 +238,75 @@ class Ledger(Registry):
             raise ConsumerConflictError(_end_unknown(current))
         return True
 
+    def _check_may_be_empty(self, connection: Connection, current: Execution, attempt: int) -> None:
+        where = f"attempt {current.attempt} of execution {current.step}"
+        if current.attempt != attempt:
+            raise ConsumerConflictError(f"{where} exists; attempt {attempt} may not complete without a commit")
+        if current.attempt > 1 and self.subscription_in(connection, current.consumer.subscription).target is not None:
+            raise ConsumerConflictError(
+                f"{where} has nothing to write, but an earlier attempt may still commit; "
+                "let it make an empty commit, which keeps the others out"
+            )
+
     def close(
         self, connection: Connection, execution: Execution, state: ExecutionState, end: Checkpoint, version: str | None, reason: str
     ) -> None:
-        """Close a step; its consumer goes on, but a STALE one only when a person gives the step up: its events are still lost."""
-        connection.execute(
-            sa.update(schema.execution)
-            .where(schema.execution.c.execution_id == execution.execution_id)
-            .values(state=state.value, end_checkpoint=end.to_json(), completed_ts=now_ms(connection), version=version, reason=reason)
-        )
+        """Close an execution; its consumer goes on, but a STALE one only when a person gives it up: its events are still lost."""
+        closed = {"state": state, "end_checkpoint": end, "completed_ts": now_ms(connection), "version": version, "reason": reason}
+        change(connection, lc_execution, execution.execution_id, **closed)
         requests.close(connection, execution.execution_id, is_done=state is ExecutionState.COMPLETED)
         consumer = self.consumer_of(connection, execution)
-        values = {
-            "completed": execution.step,
-            "checkpoint": end.to_json(),
-            "checkpoint_tx": end.position.tx_id,
-            "checkpoint_seq": end.position.seq,
-        }
-        if consumer.state is not ConsumerState.STALE or state is ExecutionState.SKIPPED:
-            values |= {"state": ConsumerState.ACTIVE.value, "state_reason": ""}
-        connection.execute(sa.update(schema.consumer).where(schema.consumer.c.consumer_id == consumer.consumer_id).values(**values))
+        goes_on = ACTIVE if consumer.state is not ConsumerState.STALE or state is ExecutionState.SKIPPED else {}
+        change(connection, lc_consumer, consumer.consumer_id, completed=execution.step, **standing_at(end), **goes_on)
+
+    # Reading
+
+    def execution(self, execution_id: str) -> Execution | None:
+        """The execution of that id, or None."""
+        with reading(self.engine) as connection:
+            return self._find(connection, execution_id)
+
+    def executions(self, *, subscription: str | None = None, state: ExecutionState | None = None, limit: int = 50) -> list[Execution]:
+        """Executions of the deployment, newest claim first."""
+        query = EXECUTIONS.where(lc_subscription.c.deployment == self.deployment)
+        query = query.where(lc_subscription.c.name == subscription) if subscription is not None else query
+        query = query.where(lc_execution.c.state == state) if state is not None else query
+        newest = query.order_by(lc_execution.c.claimed_ts.desc(), lc_execution.c.execution_id).limit(limit)
+        with reading(self.engine) as connection:
+            return [execution_from(row) for row in connection.execute(newest)]
+
+    def open_executions(self, *subscriptions: SubscriptionRow) -> list[Execution]:
+        """The open executions of subscriptions, oldest claim first."""
+        query = EXECUTIONS.where(IS_OPEN).order_by(lc_execution.c.claimed_ts, lc_execution.c.execution_id)
+        with reading(self.engine) as connection:
+            mine = among(connection, lc_consumer.c.subscription_id, [one.subscription_id for one in subscriptions])
+            return [execution_from(row) for row in connection.execute(query.where(mine))]
+
+    def attempts(self, execution_id: str) -> list[Attempt]:
+        """The attempts at an execution, first one first."""
+        query = sa.select(lc_attempt).where(lc_attempt.c.execution_id == execution_id).order_by(lc_attempt.c.number)
+        with reading(self.engine) as connection:
+            return [attempt_from(row) for row in connection.execute(query)]
+
+    def has_committed(self, execution: Execution) -> bool:
+        """Whether an earlier execution of the same consumer was completed by a commit."""
+        earlier = sa.select(lc_execution.c.step).where(
+            lc_execution.c.consumer_id == _consumer_of(execution.execution_id),
+            lc_execution.c.step < execution.step,
+            lc_execution.c.version.is_not(None),
+        )
+        with reading(self.engine) as connection:
+            return connection.execute(earlier.limit(1)).first() is not None
 
     # Reading rows inside a transaction
 
-    def held_steps(self, connection: Connection, subscription: SubscriptionRow) -> dict[int, Execution]:
+    def blocked_executions(self, connection: Connection, subscription: SubscriptionRow) -> dict[int, Execution]:
         """The open executions of a subscription whose newest attempt asked for a person, by consumer."""
-        asked = (schema.execution.c.state == ExecutionState.OPEN.value, schema.attempt.c.outcome == BLOCKED)
-        rows = connection.execute(EXECUTIONS.where(schema.consumer.c.subscription_id == subscription.subscription_id, *asked))
-        return {row.consumer_id: execution_from(row) for row in rows}
+        query = EXECUTIONS.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN, lc_attempt.c.outcome == BLOCKED)
+        return {row.consumer_id: execution_from(row) for row in connection.execute(query)}
 
     def _find(self, connection: Connection, execution_id: str) -> Execution | None:
-        this = (schema.subscription.c.deployment == self.deployment, schema.execution.c.execution_id == execution_id)
+        this = (lc_subscription.c.deployment == self.deployment, lc_execution.c.execution_id == execution_id)
         row = connection.execute(EXECUTIONS.where(*this)).one_or_none()
         return execution_from(row) if row else None
 
@@ -359,76 +319,66 @@ class Ledger(Registry):
         return found
 
     def locked(self, connection: Connection, execution_id: str) -> Execution:
-        """The execution, its consumer's row held until the transaction ends."""
-        of_execution = sa.select(schema.execution.c.consumer_id).where(schema.execution.c.execution_id == execution_id).scalar_subquery()
-        connection.execute(sa.select(schema.consumer.c.consumer_id).where(schema.consumer.c.consumer_id == of_execution).with_for_update())
+        """The execution, its consumer's row locked until the transaction ends."""
+        this = lc_consumer.c.consumer_id == _consumer_of(execution_id)
+        connection.execute(sa.select(lc_consumer.c.consumer_id).where(this).with_for_update())
         return self._execution(connection, execution_id)
 
     def consumer_of(self, connection: Connection, execution: Execution) -> ConsumerRow:
-        of_execution = (
-            sa.select(schema.execution.c.consumer_id).where(schema.execution.c.execution_id == execution.execution_id).scalar_subquery()
-        )
-        return consumer_from(connection.execute(sa.select(schema.consumer).where(schema.consumer.c.consumer_id == of_execution)).one())
+        this = lc_consumer.c.consumer_id == _consumer_of(execution.execution_id)
+        return consumer_from(connection.execute(sa.select(lc_consumer).where(this)).one())
 
     def next_attempt(self, connection: Connection, execution: Execution, end: Checkpoint, *, due_ts: int) -> Execution:
         number = execution.attempt + 1
-        connection.execute(
-            sa.update(schema.execution)
-            .where(schema.execution.c.execution_id == execution.execution_id)
-            .values(attempt=number, end_checkpoint=end.to_json())
-        )
-        connection.execute(sa.insert(schema.attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
+        change(connection, lc_execution, execution.execution_id, attempt=number, end_checkpoint=end)
+        connection.execute(sa.insert(lc_attempt).values(execution_id=execution.execution_id, number=number, due_ts=due_ts))
         return self._execution(connection, execution.execution_id)
 
 
-def _hold(connection: Connection, consumer: ConsumerRow, reason: str) -> None:
+def _block(connection: Connection, consumer: ConsumerRow, reason: str) -> None:
     """Let a consumer wait for a person; one that is STALE waits already, for what is worse."""
     if consumer.state is not ConsumerState.STALE and (consumer.state, consumer.state_reason) != (ConsumerState.BLOCKED, reason):
-        held = {"state": ConsumerState.BLOCKED.value, "state_reason": reason}
-        connection.execute(sa.update(schema.consumer).where(schema.consumer.c.consumer_id == consumer.consumer_id).values(**held))
+        change(connection, lc_consumer, consumer.consumer_id, state=ConsumerState.BLOCKED, state_reason=reason)
 
 
 def _end_unknown(execution: Execution) -> str:
-    where = f"step {execution.step} of {execution.consumer.subscription} {execution.consumer.key}".strip()
+    subscription = execution.consumer.subscription
+    where = f"execution {execution.step} of {subscription} {execution.consumer.key}".strip()
     return (
         f"{where} has committed, but its target's log no longer says up to where; "
-        f"`lakechime execution skip {execution.execution_id}`, then `lakechime trigger seek {execution.consumer.subscription} --to …` "
-        f"tell the consumer "
-        "where to go on"
+        f"run `lakechime execution skip {execution.execution_id}`, then `lakechime trigger seek {subscription} --to …`"
     )
 
 
-def _has_history(connection: Connection, consumer_id: int) -> bool:
-    """Whether the ledger knows of an earlier step of the consumer."""
-    return (
-        connection.execute(sa.select(schema.execution.c.step).where(schema.execution.c.consumer_id == consumer_id).limit(1)).first()
-        is not None
-    )
+def _has_history(connection: Connection, consumer: ConsumerRow) -> bool:
+    """Whether the ledger knows of an earlier execution of the consumer."""
+    query = sa.select(lc_execution.c.step).where(lc_execution.c.consumer_id == consumer.consumer_id)
+    return connection.execute(query.limit(1)).first() is not None
 
 
-def _open_of(connection: Connection, consumer_id: int) -> str | None:
-    query = sa.select(schema.execution.c.execution_id)
-    return connection.execute(
-        query.where(schema.execution.c.consumer_id == consumer_id, schema.execution.c.state == ExecutionState.OPEN.value)
-    ).scalar()
+def _is_busy(connection: Connection, consumer: ConsumerRow) -> bool:
+    query = sa.select(lc_execution.c.execution_id).where(lc_execution.c.consumer_id == consumer.consumer_id, IS_OPEN)
+    return connection.execute(query).first() is not None
+
+
+def _attempt_of(execution: Execution) -> tuple[sa.ColumnElement[bool], ...]:
+    return lc_attempt.c.execution_id == execution.execution_id, lc_attempt.c.number == execution.attempt
+
+
+def _change_attempt(connection: Connection, execution: Execution, **values: Any) -> None:
+    connection.execute(sa.update(lc_attempt).where(*_attempt_of(execution)).values(**values))
 
 
 def _end_attempt(connection: Connection, execution: Execution, outcome: str, error: str | None, now: int) -> None:
-    same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
-    values = {"outcome": outcome, "ended_ts": now, "lease_until": None}
-    values |= {"error": sa.func.coalesce(schema.attempt.c.error, error)} if error else {}
-    connection.execute(sa.update(schema.attempt).where(*same).values(**values))
-
-
-def _error_of(connection: Connection, execution: Execution) -> str | None:
-    same = (schema.attempt.c.execution_id == execution.execution_id, schema.attempt.c.number == execution.attempt)
-    return connection.execute(sa.select(schema.attempt.c.error).where(*same)).scalar()
+    """An error that was kept before stays: it says more than that of who found the attempt lost."""
+    kept = {"error": sa.func.coalesce(lc_attempt.c.error, error)} if error else {}
+    _change_attempt(connection, execution, outcome=outcome, ended_ts=now, lease_until=None, **kept)
 
 
 def events_of(engine: Engine, subscription: Subscription, execution: Execution) -> list[RegisteredEvent]:
     """The events of an execution in commit order: those of its subscription's tables that say something new to its trigger.
 
-    Of a partition trigger those alone in the partitions that its consumer fired for; where that fires again for what came late,
+    Of a partition trigger those alone in the partitions that its consumer fired for; where that fires again for what arrived late,
     all changes of data are news to it, whatever their tags.
     """
     start, end = execution.start.position, execution.end.position
@@ -438,30 +388,30 @@ def events_of(engine: Engine, subscription: Subscription, execution: Execution) 
             new = sa.or_(new, is_data)
         query = in_order(select_events().where(is_after(start), is_through(end), new))
         if subscription.is_partitioned:
-            query = query.join(consumer_partition, _is_partition_of(execution))
+            query = query.join(lc_consumer_partition, _is_partition_of(execution))
         else:
             query = query.where(dce_table.c.cluster == subscription.cluster, dce_table.c.name.in_(subscription.trigger.tables))
         return [event_of(row) for row in connection.execute(query)]
 
 
 def _fires_again(connection: Connection, subscription: Subscription, execution: Execution) -> bool:
-    """Whether a key fires for what came late: it goes on from where it fired before, and was not put back."""
-    if not isinstance(subscription.trigger, PartitionTrigger) or subscription.trigger.late is not Late.REFIRE or execution.step == 1:
+    """Whether a key fires for what arrived late: it goes on from where it fired before, and was not put back."""
+    if not subscription.refires or execution.step == 1:
         return False
-    of_consumer, step = ledger.execution.c.consumer_id == _consumer_of(execution), ledger.execution.c.step == execution.step - 1
-    before = connection.execute(sa.select(ledger.execution.c.start_checkpoint).where(of_consumer, step)).scalar_one_or_none()
-    return before is None or Checkpoint.from_json(before).position < execution.start.position
+    before = (lc_execution.c.consumer_id == _consumer_of(execution.execution_id), lc_execution.c.step == execution.step - 1)
+    start = connection.execute(sa.select(lc_execution.c.start_checkpoint).where(*before)).scalar_one_or_none()
+    return start is None or start.position < execution.start.position
 
 
-def _consumer_of(execution: Execution) -> sa.ScalarSelect[int]:
-    return sa.select(ledger.execution.c.consumer_id).where(ledger.execution.c.execution_id == execution.execution_id).scalar_subquery()
+def _consumer_of(execution_id: str) -> sa.ScalarSelect[int]:
+    return sa.select(lc_execution.c.consumer_id).where(lc_execution.c.execution_id == execution_id).scalar_subquery()
 
 
 def _is_partition_of(execution: Execution) -> sa.ColumnElement[bool]:
     """Whether the event is in a partition that the execution's consumer remembers from its claim."""
-    partition = consumer_partition.c
+    partition = lc_consumer_partition.c
     return sa.and_(
-        partition.consumer_id == _consumer_of(execution),
+        partition.consumer_id == _consumer_of(execution.execution_id),
         partition.cluster == dce_table.c.cluster,
         partition.table_name == dce_table.c.name,
         partition.partition_key == dce_event.c.partition_key,

@@ -12,18 +12,18 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.queries import is_after, is_data, is_visible
 from lakechime_dagster.dce.schema import dce_event, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, Execution, ExecutionState, SourceLag
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
+    IS_OPEN,
     SUBSCRIPTIONS,
-    ConsumerRow,
     SubscriptionRow,
     consumers_of,
     execution_from,
     subscription_from,
 )
+from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 
 MESSAGES = "messages"  # topics or files outside of the lake
 
@@ -50,31 +50,20 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     """Of each consumer of the deployment and each source that it reads, by their names.
 
     What an evaluation has found to start nothing is consumed; what an open execution reads is not, until it is complete. Of a source it
-    is what the last look at it told.
+    is what the last poll of it found.
     """
-    subscription, consumer = schema.subscription.c, schema.consumer.c
-    columns = (
-        subscription.name,
-        subscription.tables,
-        subscription.cluster,
-        subscription.is_partitioned,
-        subscription.tag_keys,
-        subscription.start,
-        subscription.looked_tx,
-        subscription.looked_seq,
-    )
-    own_consumer = sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
+    own = sa.and_(lc_consumer.c.subscription_id == lc_subscription.c.subscription_id, lc_consumer.c.key == "")
     consumers = (
-        sa.select(*columns, subscription.source_lag, consumer.checkpoint_tx, consumer.checkpoint_seq)
-        .select_from(schema.subscription.outerjoin(schema.consumer, own_consumer))
-        .where(subscription.deployment == deployment, subscription.forgotten_ts.is_(None))
-        .order_by(subscription.name)
+        SUBSCRIPTIONS.add_columns(lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)
+        .select_from(lc_subscription.outerjoin(lc_consumer, own))
+        .where(lc_subscription.c.deployment == deployment)
+        .order_by(lc_subscription.c.name)
     )
     return [one for row in connection.execute(consumers).all() for one in _lags_of(connection, row)]
 
 
 def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
-    started = Position.parse(row.start["position"]) if row.checkpoint_tx is None else Position(row.checkpoint_tx, row.checkpoint_seq)
+    started = row.start.position if row.checkpoint_tx is None else Position(row.checkpoint_tx, row.checkpoint_seq)
     consumed = max(started, Position(row.looked_tx, row.looked_seq))
     unread = (
         sa.select(
@@ -89,7 +78,7 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
     )
     if not row.tag_keys:  # an amendment matters only to a consumer that asks for tags
         unread = unread.where(is_data)
-    if row.cluster is not None and not row.is_partitioned:
+    if not row.is_partitioned:
         unread = unread.where(dce_table.c.cluster == row.cluster)
     found = {one.name: one for one in connection.execute(unread)} if row.tables else {}
     for table in row.tables:
@@ -97,7 +86,7 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
         amounts = {"events": one.events, "versions": one.versions} if one else {"events": 0, "versions": 0}
         yield ConsumerLag(consumer=row.name, source=table, amounts=amounts, since_ts=one.since_ts if one else None)
     if row.source_lag is not None:
-        lag = SourceLag.from_json(row.source_lag)
+        lag = row.source_lag
         yield ConsumerLag(consumer=row.name, source=MESSAGES, amounts={lag.unit: lag.unread}, since_ts=lag.since_ms)
 
 
@@ -105,26 +94,26 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
 class SubscriptionOverview:
     """A subscription: its consumers, how many of them have an open execution, wait for a person, or lost events.
 
-    `waiting` counts the events of its tables that it has not consumed, as `lag.consumer_lags` says. Those of a partition trigger,
+    `waiting` counts the events of its tables that it has not consumed, as `consumer_lags` says. Those of a partition trigger,
     whose conditions may name clusters of their own, are counted in all clusters.
     """
 
     row: SubscriptionRow
     consumers: int
     open: int
-    held: int
+    blocked: int
     stale: int
     waiting: int
 
 
 def overview(ledger: Ledger) -> list[SubscriptionOverview]:
     """The subscriptions of the deployment by name."""
+    subscriptions = ledger.subscriptions()
     with reading(ledger.engine) as connection:
-        query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == ledger.deployment).order_by(schema.subscription.c.name)
         waiting = Counter[str]()
         for lag in consumer_lags(connection, ledger.deployment):
             waiting[lag.consumer] += lag.amounts["events"] if lag.source != MESSAGES else 0
-        return [_overview(connection, ledger, subscription_from(row), waiting) for row in connection.execute(query)]
+        return [_overview(connection, ledger, row, waiting) for row in subscriptions]
 
 
 def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, waiting: Mapping[str, int]) -> SubscriptionOverview:
@@ -134,7 +123,7 @@ def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, wait
         row=row,
         consumers=len(consumers),
         open=len(ledger.open_consumers(connection, row)),
-        held=states.count(ConsumerState.BLOCKED),
+        blocked=states.count(ConsumerState.BLOCKED),
         stale=states.count(ConsumerState.STALE),
         waiting=waiting[row.name],
     )
@@ -144,7 +133,7 @@ def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, wait
 class ConsumerAt:
     """A consumer at a table.
 
-    `read` is up to where it has read the table: what came after is still to be read; None for a consumer that reads its whole state
+    `read` is up to where it has read the table: what arrived after is still to be read; None for a consumer that reads its whole state
     next, or only writes it. Of an open execution `pinned` is the snapshot that it reads, and `open_since` when it was claimed, in
     milliseconds.
     """
@@ -160,11 +149,9 @@ class ConsumerAt:
 
 def consumers_at(engine: Engine, table: str, cluster: str = "") -> list[ConsumerAt]:
     """The consumers at a table of a cluster, by subscription and key."""
+    query = SUBSCRIPTIONS.order_by(lc_subscription.c.deployment, lc_subscription.c.name)
     with reading(engine) as connection:
-        subscriptions = [
-            subscription_from(row)
-            for row in connection.execute(SUBSCRIPTIONS.order_by(schema.subscription.c.deployment, schema.subscription.c.name))
-        ]
+        subscriptions = [subscription_from(row) for row in connection.execute(query)]
         return [
             found
             for subscription in subscriptions
@@ -174,39 +161,32 @@ def consumers_at(engine: Engine, table: str, cluster: str = "") -> list[Consumer
 
 
 def _is_at(subscription: SubscriptionRow, table: str, cluster: str) -> bool:
-    """A partition trigger may wait for tables of other clusters, and of an old subscription it is not known: both may be at it."""
-    is_of_cluster = subscription.cluster in (None, cluster) or subscription.is_partitioned is not False
+    """A partition trigger may wait for tables of other clusters."""
+    is_of_cluster = subscription.cluster == cluster or subscription.is_partitioned
     return is_of_cluster and (table in subscription.tables or table == subscription.target)
 
 
 def _consumers(connection: Connection, subscription: SubscriptionRow, table: str) -> Iterator[ConsumerAt]:
+    is_own = lc_consumer.c.subscription_id == subscription.subscription_id
+    opened = {row.key: execution_from(row) for row in connection.execute(EXECUTIONS.where(is_own, IS_OPEN))}
+    writes = table == subscription.target
+
+    def named(key: str) -> ConsumerId:
+        return ConsumerId(subscription.deployment, subscription.name, key)
+
     consumers = consumers_of(connection, subscription.subscription_id)
-    of_subscription = (
-        schema.consumer.c.subscription_id == subscription.subscription_id,
-        schema.execution.c.state == ExecutionState.OPEN.value,
-    )
-    opened = {
-        execution.consumer.key: execution for execution in map(execution_from, connection.execute(EXECUTIONS.where(*of_subscription)))
-    }
     if not consumers and not subscription.is_partitioned:
-        yield _consumer_at(subscription, table, "", subscription.start, None, None)
+        yield ConsumerAt(consumer=named(""), writes=writes, read=subscription.start.sources.get(table))
     for key, consumer in consumers.items():
-        execution = opened.get(key)
+        execution, checkpoint = opened.get(key), consumer.checkpoint
         if subscription.is_partitioned:  # a key that was done is read again only by a later change, and then from where that is
-            yield _consumer_at(subscription, table, key, execution.start if execution else Checkpoint(), consumer, execution)
-        else:
-            yield _consumer_at(subscription, table, key, consumer.checkpoint, consumer, execution)
-
-
-def _consumer_at(
-    subscription: SubscriptionRow, table: str, key: str, checkpoint: Checkpoint, consumer: ConsumerRow | None, execution: Execution | None
-) -> ConsumerAt:
-    return ConsumerAt(
-        consumer=ConsumerId(subscription.deployment, subscription.name, key),
-        writes=table == subscription.target,
-        state=consumer.state if consumer else ConsumerState.ACTIVE,
-        state_reason=consumer.state_reason if consumer else "",
-        read=checkpoint.sources.get(table),
-        pinned=execution.end.sources.get(table) if execution else None,
-        open_since=execution.claimed_ts if execution else None,
-    )
+            checkpoint = execution.start if execution else Checkpoint()
+        yield ConsumerAt(
+            consumer=named(key),
+            writes=writes,
+            state=consumer.state,
+            state_reason=consumer.state_reason,
+            read=checkpoint.sources.get(table),
+            pinned=execution.end.sources.get(table) if execution else None,
+            open_since=execution.claimed_ts if execution else None,
+        )

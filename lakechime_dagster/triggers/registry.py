@@ -1,28 +1,19 @@
 """Subscriptions of a deployment and their consumers, as the ledger keeps them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, insert_if_absent, now_ms, reading, writing
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.schema import consumer_partition
+from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import (
-    Cause,
-    Checkpoint,
-    Committed,
-    ConsumerId,
-    ConsumerState,
-    Execution,
-    ExecutionState,
-    SourceLag,
-)
+from lakechime_dagster.triggers.consumers import Checkpoint, Committed, ConsumerId, ConsumerState, Execution, ExecutionState, SourceLag
+from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 
 
@@ -30,8 +21,8 @@ from lakechime_dagster.triggers.subscription import Subscription
 class SubscriptionRow:
     """A subscription as the ledger keeps it.
 
-    `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which late changes were looked for.
-    `cluster`, `is_partitioned` and `refires` are None for a subscription that only an older program has activated.
+    `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which no event can fire it any more, but for what
+    the checkpoints of its consumers say.
     """
 
     subscription_id: int
@@ -44,30 +35,36 @@ class SubscriptionRow:
     asset_keys: tuple[str, ...]
     activated_ts: int
     start: Checkpoint
-    paused_ts: int | None
-    paused_reason: str | None
-    looked: Position
+    cluster: str
+    is_partitioned: bool
+    refires: bool
+    paused_ts: int | None = None
+    paused_reason: str | None = None
+    looked: Position = Position.ORIGIN
     ticked_ts: int | None = None
-    cluster: str | None = None
-    is_partitioned: bool | None = None
-    refires: bool | None = None
     source_lag: SourceLag | None = None
 
     def describes(self, subscription: Subscription) -> bool:
         """Whether the declaration is the one that the ledger knows."""
-        known = (self.description, self.cluster, self.tables, self.target, self.job, self.asset_keys)
-        return known == (
-            subscription.condition,
-            subscription.cluster,
-            subscription.pinned,
-            subscription.target,
-            subscription.job,
-            subscription.asset_keys,
-        )
+        return all(getattr(self, name) == value for name, value in declared(subscription).items())
 
     @property
     def blocked_sentence(self) -> str:
         return f"paused: {self.paused_reason}" if self.paused_ts is not None else ""
+
+
+def declared(subscription: Subscription) -> dict[str, Any]:
+    """The columns of a subscription that its declaration says."""
+    return {
+        "description": subscription.condition,
+        "tables": subscription.pinned,
+        "target": subscription.target,
+        "job": subscription.job,
+        "asset_keys": subscription.asset_keys,
+        "cluster": subscription.cluster,
+        "is_partitioned": subscription.is_partitioned,
+        "refires": subscription.refires,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +82,21 @@ class ConsumerRow:
 
     def blocked_sentence(self, subscription: str) -> str:
         """Why the consumer may not claim, with the remedy; empty when it may."""
+        if self.state is ConsumerState.ACTIVE:
+            return ""
         move = "seek" if self.checkpoint.offsets is None else "resume"
-        return blocked_sentence(f"{subscription} {self.key}".strip(), subscription, self.state, self.state_reason, move)
+        remedy = f"`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime trigger {move} {subscription}`"
+        if self.state is ConsumerState.STALE:
+            remedy = f"`lakechime trigger seek {subscription}` goes on, after `lakechime execution skip` where an execution is open"
+        return f"{self.shown(subscription)} is {self.state.value}: {self.state_reason}; {remedy}"
 
+    def is_still(self, seen: "ConsumerRow") -> bool:
+        """Whether nothing was completed or put back since it was seen so."""
+        return (self.completed, self.checkpoint) == (seen.completed, seen.checkpoint)
 
-def blocked_sentence(consumer: str, subscription: str, state: ConsumerState, reason: str, move: str = "seek") -> str:
-    """Why a consumer in this state may not claim, with the remedy; empty when it may. `move` lets one go on that has no open step."""
-    if state is ConsumerState.ACTIVE:
-        return ""
-    remedy = f"`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger {move} {subscription}`"
-    if state is ConsumerState.STALE:
-        remedy = f"`lakechime trigger seek {subscription}` goes on, after `lakechime execution skip` where a step is open"
-    return f"{consumer} is {state.value}: {reason}; {remedy}"
+    def shown(self, subscription: str) -> str:
+        """The consumer of this subscription in messages."""
+        return f"{subscription} {self.key}".strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,100 +113,75 @@ class Attempt:
     error: str | None
 
 
-IS_KNOWN = schema.subscription.c.forgotten_ts.is_(None)
-SUBSCRIPTIONS = sa.select(schema.subscription).where(IS_KNOWN)
+IS_KNOWN = lc_subscription.c.forgotten_ts.is_(None)
+SUBSCRIPTIONS = sa.select(lc_subscription).where(IS_KNOWN)
 
 EXECUTIONS = (
     sa.select(
-        schema.execution,
-        schema.consumer.c.key,
-        schema.subscription.c.name.label("subscription"),
-        schema.subscription.c.deployment,
-        schema.attempt.c.run_id,
-        schema.attempt.c.due_ts,
-        schema.attempt.c.lease_until,
+        lc_execution,
+        lc_consumer.c.key,
+        lc_subscription.c.name.label("subscription"),
+        lc_subscription.c.deployment,
+        lc_attempt.c.run_id,
+        lc_attempt.c.due_ts,
+        lc_attempt.c.lease_until,
     )
-    .join(schema.consumer, schema.consumer.c.consumer_id == schema.execution.c.consumer_id)
-    .join(schema.subscription, schema.subscription.c.subscription_id == schema.consumer.c.subscription_id)
+    .join(lc_consumer, lc_consumer.c.consumer_id == lc_execution.c.consumer_id)
+    .join(lc_subscription, lc_subscription.c.subscription_id == lc_consumer.c.subscription_id)
     .join(
-        schema.attempt,
-        sa.and_(schema.attempt.c.execution_id == schema.execution.c.execution_id, schema.attempt.c.number == schema.execution.c.attempt),
+        lc_attempt,
+        sa.and_(lc_attempt.c.execution_id == lc_execution.c.execution_id, lc_attempt.c.number == lc_execution.c.attempt),
     )
 )
 
 
+OF_EXECUTION = lc_consumer.c.consumer_id == lc_execution.c.consumer_id
+IS_OPEN = lc_execution.c.state == ExecutionState.OPEN
+
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+Record = TypeVar("Record", bound=_Dataclass)
+
+
+def record_of(kind: type[Record], row: sa.Row[Any], **others: Any) -> Record:
+    """A record from the columns of a row that its fields are named after, and from the `others`."""
+    columns = row._asdict()
+    return kind(**{name: columns[name] for name in kind.__dataclass_fields__ if name in columns} | others)
+
+
 def subscription_from(row: sa.Row[Any]) -> SubscriptionRow:
-    return SubscriptionRow(
-        subscription_id=row.subscription_id,
-        deployment=row.deployment,
-        name=row.name,
-        description=row.description,
-        tables=tuple(row.tables),
-        target=row.target,
-        job=row.job,
-        asset_keys=tuple(row.asset_keys),
-        activated_ts=row.activated_ts,
-        start=Checkpoint.from_json(row.start),
-        paused_ts=row.paused_ts,
-        paused_reason=row.paused_reason,
-        looked=Position(row.looked_tx, row.looked_seq),
-        ticked_ts=row.ticked_ts,
-        cluster=row.cluster,
-        is_partitioned=row.is_partitioned,
-        refires=row.refires,
-        source_lag=None if row.source_lag is None else SourceLag.from_json(row.source_lag),
-    )
+    lists = {"tables": tuple(row.tables), "asset_keys": tuple(row.asset_keys)}
+    return record_of(SubscriptionRow, row, **lists, looked=Position(row.looked_tx, row.looked_seq))
 
 
 def consumer_from(row: sa.Row[Any]) -> ConsumerRow:
-    return ConsumerRow(
-        consumer_id=row.consumer_id,
-        key=row.key,
-        state=ConsumerState(row.state),
-        state_reason=row.state_reason,
-        completed=row.completed,
-        checkpoint=Checkpoint.from_json(row.checkpoint),
-        fired=row.fired,
-        created_ts=row.created_ts,
-    )
+    return record_of(ConsumerRow, row)
 
 
 def execution_from(row: sa.Row[Any]) -> Execution:
-    return Execution(
-        execution_id=row.execution_id,
-        consumer=ConsumerId(row.deployment, row.subscription, row.key),
-        step=row.step,
-        state=ExecutionState(row.state),
-        cause=Cause(row.cause),
-        start=Checkpoint.from_json(row.start_checkpoint),
-        end=Checkpoint.from_json(row.end_checkpoint),
-        attempt=row.attempt,
-        run_id=row.run_id,
-        partition_key=row.partition_key,
-        claimed_ts=row.claimed_ts,
-        lease_until=row.lease_until,
-        next_attempt_ts=row.due_ts,
-        completed_ts=row.completed_ts,
-        reason=row.reason,
-        version=row.version,
-        backfill=row.backfill or "",
-        dagster_backfill=row.dagster_backfill or "",
-    )
+    consumer = ConsumerId(row.deployment, row.subscription, row.key)
+    return record_of(Execution, row, consumer=consumer, start=row.start_checkpoint, end=row.end_checkpoint, next_attempt_ts=row.due_ts)
 
 
 def attempt_from(row: sa.Row[Any]) -> Attempt:
-    return Attempt(
-        number=row.number,
-        run_id=row.run_id,
-        due_ts=row.due_ts,
-        begun_ts=row.begun_ts,
-        ended_ts=row.ended_ts,
-        lease_until=row.lease_until,
-        outcome=row.outcome,
-        error=row.error,
-    )
+    return record_of(Attempt, row)
 
 
+def change(connection: Connection, table: sa.Table, key: int | str, **values: Any) -> None:
+    """Set columns of the row that has this primary key."""
+    (primary_key,) = table.primary_key
+    connection.execute(sa.update(table).where(primary_key == key).values(**values))
+
+
+def standing_at(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The columns of a consumer that stands at a checkpoint."""
+    return {"checkpoint": checkpoint, "checkpoint_tx": checkpoint.position.tx_id, "checkpoint_seq": checkpoint.position.seq}
+
+
+ACTIVE = {"state": ConsumerState.ACTIVE, "state_reason": ""}  # the columns of a consumer that may claim
 TICK_NOTE_MS = 60_000
 _CHECKPOINTS = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
 
@@ -225,26 +200,15 @@ class Registry:
             return found
         with writing(self.engine) as connection:
             hold_checkpoints(connection)
-            values = {
-                "description": subscription.condition,
-                "tables": list(subscription.pinned),
-                "target": subscription.target,
-                "job": subscription.job,
-                "asset_keys": list(subscription.asset_keys),
-                "cluster": subscription.cluster,
-                "tag_keys": sorted(subscription.trigger.tags),
-                "is_partitioned": subscription.is_partitioned,
-                "refires": subscription.refires,
-            }
-            values |= nothing_looked(connection)  # what was looked through for another declaration must be looked at again
-            update = sa.update(schema.subscription).where(
-                schema.subscription.c.deployment == self.deployment, schema.subscription.c.name == subscription.name
+            # what was looked through for another declaration must be looked at again
+            values = {**declared(subscription), "tag_keys": sorted(subscription.trigger.tags), **nothing_looked(connection)}
+            update = sa.update(lc_subscription).where(
+                lc_subscription.c.deployment == self.deployment, lc_subscription.c.name == subscription.name
             )
             if not connection.execute(update.where(IS_KNOWN).values(**values)).rowcount:
-                checkpoint = start(connection) if start else Checkpoint()
-                values |= {"activated_ts": now_ms(connection), "start": checkpoint.to_json(), "forgotten_ts": None}
+                values |= {"activated_ts": now_ms(connection), "start": start(connection) if start else Checkpoint(), "forgotten_ts": None}
                 if not connection.execute(update.where(~IS_KNOWN).values(**values)).rowcount:
-                    insert = insert_if_absent(connection, schema.subscription)
+                    insert = insert_if_absent(connection, lc_subscription)
                     connection.execute(insert.values(deployment=self.deployment, name=subscription.name, **values))
         found = self.subscription(subscription.name)
         assert found is not None
@@ -255,50 +219,34 @@ class Registry:
         with reading(self.engine) as connection:
             return self._find_subscription(connection, name)
 
-    def subscriptions(self) -> list[SubscriptionRow]:
-        """All subscriptions of the deployment, by name."""
+    def subscriptions(self, *which: sa.ColumnElement[bool]) -> list[SubscriptionRow]:
+        """The subscriptions of the deployment, all or those for which these conditions hold, by name."""
+        query = SUBSCRIPTIONS.where(lc_subscription.c.deployment == self.deployment, *which).order_by(lc_subscription.c.name)
         with reading(self.engine) as connection:
-            query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == self.deployment).order_by(schema.subscription.c.name)
             return [subscription_from(row) for row in connection.execute(query)]
 
-    def subscriptions_held_for(self, reason: str) -> list[SubscriptionRow]:
-        """The subscriptions of which a consumer is held for a reason that begins so, by name."""
-        consumer = schema.consumer.c
-        is_held = sa.select(1).where(
-            consumer.subscription_id == schema.subscription.c.subscription_id,
-            consumer.state == ConsumerState.BLOCKED.value,
-            consumer.state_reason.startswith(reason, autoescape=True),
+    def subscriptions_blocked_for(self, reason: str) -> list[SubscriptionRow]:
+        """The subscriptions of which a consumer is BLOCKED for a reason that begins so, by name."""
+        is_blocked = sa.exists(lc_consumer.c.consumer_id).where(
+            lc_consumer.c.subscription_id == lc_subscription.c.subscription_id,
+            lc_consumer.c.state == ConsumerState.BLOCKED,
+            lc_consumer.c.state_reason.startswith(reason, autoescape=True),
         )
-        with reading(self.engine) as connection:
-            query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == self.deployment, is_held.exists()).order_by(
-                schema.subscription.c.name
-            )
-            return [subscription_from(row) for row in connection.execute(query)]
+        return self.subscriptions(is_blocked)
 
     def note_tick(self, subscriptions: Sequence[SubscriptionRow], now: int) -> None:
         """Remember that the sensor of these subscriptions ticked; written once a minute, so that a tick without news stays a read."""
-        stale = [
-            subscription.subscription_id
-            for subscription in subscriptions
-            if subscription.ticked_ts is None or now - subscription.ticked_ts >= TICK_NOTE_MS
-        ]
+        stale = [one.subscription_id for one in subscriptions if one.ticked_ts is None or now - one.ticked_ts >= TICK_NOTE_MS]
         if stale:
             with writing(self.engine) as connection:
-                connection.execute(
-                    sa.update(schema.subscription)
-                    .where(among(connection, schema.subscription.c.subscription_id, stale))
-                    .values(ticked_ts=now)
-                )
+                these = among(connection, lc_subscription.c.subscription_id, stale)
+                connection.execute(sa.update(lc_subscription).where(these).values(ticked_ts=now))
 
     def note_source(self, subscription: SubscriptionRow, lag: SourceLag) -> None:
-        """Remember what the source of a subscription was seen to hold, where that is news."""
+        """Remember what a poll of the subscription's source found, where that is news."""
         if lag != subscription.source_lag:
             with writing(self.engine) as connection:
-                connection.execute(
-                    sa.update(schema.subscription)
-                    .where(schema.subscription.c.subscription_id == subscription.subscription_id)
-                    .values(source_lag=lag.to_json())
-                )
+                change(connection, lc_subscription, subscription.subscription_id, source_lag=lag)
 
     def consumers(self, subscription: SubscriptionRow) -> dict[str, ConsumerRow]:
         """The consumers of a subscription by key."""
@@ -335,19 +283,11 @@ class Registry:
 
     def open_consumers(self, connection: Connection, subscription: SubscriptionRow) -> set[int]:
         """The consumers of a subscription that have an open execution."""
-        query = sa.select(schema.execution.c.consumer_id).join(
-            schema.consumer, schema.consumer.c.consumer_id == schema.execution.c.consumer_id
-        )
-        return set(
-            connection.execute(
-                query.where(
-                    schema.consumer.c.subscription_id == subscription.subscription_id, schema.execution.c.state == ExecutionState.OPEN.value
-                )
-            ).scalars()
-        )
+        query = sa.select(lc_execution.c.consumer_id).join(lc_consumer, OF_EXECUTION)
+        return set(connection.execute(query.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN)).scalars())
 
     def _find_subscription(self, connection: Connection, name: str) -> SubscriptionRow | None:
-        query = SUBSCRIPTIONS.where(schema.subscription.c.deployment == self.deployment, schema.subscription.c.name == name)
+        query = SUBSCRIPTIONS.where(lc_subscription.c.deployment == self.deployment, lc_subscription.c.name == name)
         row = connection.execute(query).one_or_none()
         return subscription_from(row) if row else None
 
@@ -372,50 +312,38 @@ def make_consumer(connection: Connection, subscription: SubscriptionRow, key: st
 
     Where that commit no longer says up to where it read, the consumer is BLOCKED: from the start, all of it would be read again.
     """
-    checkpoint = committed.commit_metadata.end if committed else subscription.start
-    state, reason = ConsumerState.ACTIVE, ""
-    if committed and committed.is_commit_metadata_lost:
-        state, reason = (
-            ConsumerState.BLOCKED,
-            f"its target holds step {committed.commit_metadata.step}, but its log no longer says up to where",
-        )
-    values = {
-        "subscription_id": subscription.subscription_id,
-        "key": key,
-        "state": state.value,
-        "state_reason": reason,
-        "completed": committed.commit_metadata.step if committed else 0,
-        "fired": committed is not None,
-        "created_ts": now_ms(connection),
-        "checkpoint": checkpoint.to_json(),
-        "checkpoint_tx": checkpoint.position.tx_id,
-        "checkpoint_seq": checkpoint.position.seq,
-    }
-    return bool(connection.execute(insert_if_absent(connection, schema.consumer).values(**values)).rowcount)
+    metadata = committed.commit_metadata if committed else None
+    values: dict[str, Any] = {"subscription_id": subscription.subscription_id, "key": key, "created_ts": now_ms(connection)}
+    values |= {"completed": metadata.step if metadata else 0, "fired": metadata is not None, **ACTIVE}
+    values |= standing_at(metadata.end if metadata else subscription.start)
+    if metadata and committed and committed.is_commit_metadata_lost:
+        reason = f"its target holds execution {metadata.step}, but its log no longer says up to where"
+        values |= {"state": ConsumerState.BLOCKED, "state_reason": reason}
+    return bool(connection.execute(insert_if_absent(connection, lc_consumer).values(**values)).rowcount)
 
 
 def consumers_of(
     connection: Connection, subscription_id: int, keys: Sequence[str] | None = None, *, lock: bool = False
 ) -> dict[str, ConsumerRow]:
     """The consumers of a subscription by key, all of them or some; `lock` holds their rows until the transaction ends."""
-    query = sa.select(schema.consumer).where(schema.consumer.c.subscription_id == subscription_id)
-    query = query.order_by(schema.consumer.c.consumer_id).with_for_update() if lock else query
+    query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id)
+    query = query.order_by(lc_consumer.c.consumer_id).with_for_update() if lock else query
     if keys is not None:
-        query = query.where(schema.consumer.c.key.in_(keys))
+        query = query.where(lc_consumer.c.key.in_(keys))
     return {row.key: consumer_from(row) for row in connection.execute(query)}
 
 
 def consumer_at(connection: Connection, subscription_id: int, key: str, *, lock: bool) -> ConsumerRow:
     """One consumer, which is there."""
-    query = sa.select(schema.consumer).where(schema.consumer.c.subscription_id == subscription_id, schema.consumer.c.key == key)
+    query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id, lc_consumer.c.key == key)
     return consumer_from(connection.execute(query.with_for_update() if lock else query).one())
 
 
 def remember_atoms(connection: Connection, consumer_id: int, atoms: Sequence[Atom]) -> None:
     """Keep the partitions that a consumer's claim takes events of; a change in them after the consumer has fired is late."""
-    connection.execute(sa.delete(consumer_partition).where(consumer_partition.c.consumer_id == consumer_id))
-    rows = [
-        {"consumer_id": consumer_id, "cluster": atom.cluster, "table_name": atom.table, "partition_key": atom.canonical} for atom in atoms
-    ]
-    if rows:
-        connection.execute(sa.insert(consumer_partition), rows)
+    connection.execute(sa.delete(lc_consumer_partition).where(lc_consumer_partition.c.consumer_id == consumer_id))
+    if atoms:
+        rows = [
+            {"consumer_id": consumer_id, "cluster": one.cluster, "table_name": one.table, "partition_key": one.canonical} for one in atoms
+        ]
+        connection.execute(sa.insert(lc_consumer_partition).values(consumer_id=consumer_id), rows)

@@ -7,19 +7,20 @@ from sqlalchemy import Connection
 
 from lakechime_dagster.dce.engine import TransactionId, VisibleBelow, among, now_ms
 from lakechime_dagster.errors import ConsumerConflictError
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerRequests, RequestState
+from lakechime_dagster.triggers.registry import change
+from lakechime_dagster.triggers.schema import lc_backfill, lc_execution, lc_request, lc_subscription
 
-_WAITS = schema.request.c.state == RequestState.WAITING.value
-_IS_TAKEN = schema.request.c.state == RequestState.TAKEN.value
-_IS_UNCLAIMED = schema.request.c.state.in_([RequestState.WAITING.value, RequestState.LATER.value])
+_WAITS = lc_request.c.state == RequestState.WAITING
+_IS_TAKEN = lc_request.c.state == RequestState.TAKEN
+_IS_UNCLAIMED = lc_request.c.state.in_([RequestState.WAITING, RequestState.LATER])
 
 
 def consumer_requests(
     connection: Connection, subscription_ids: Sequence[int], key: str | None = None
 ) -> dict[tuple[int, str], ConsumerRequests]:
     """The requests that wait for each consumer of some subscriptions, or for those of one key, by subscription and key."""
-    request, backfill = schema.request.c, schema.backfill.c
+    request, backfill = lc_request.c, lc_backfill.c
     query = (
         sa.select(
             request.request_id,
@@ -30,7 +31,7 @@ def consumer_requests(
             request.state,
             backfill.max_in_flight,
         )
-        .join(schema.backfill, backfill.backfill_id == request.backfill_id)
+        .join(lc_backfill, backfill.backfill_id == request.backfill_id)
         .where(among(connection, request.subscription_id, subscription_ids), _IS_UNCLAIMED)
         .order_by(request.request_id)
     )
@@ -51,7 +52,7 @@ def consumer_requests(
 
 def subscriptions_with_requests(connection: Connection) -> set[int]:
     """The subscriptions for some consumer of which a request waits."""
-    return set(connection.execute(sa.select(schema.request.c.subscription_id).where(_WAITS).distinct()).scalars())
+    return set(connection.execute(sa.select(lc_request.c.subscription_id).where(_WAITS).distinct()).scalars())
 
 
 def take(connection: Connection, subscription_id: int, key: str, seen: Sequence[int], execution_id: str) -> None:
@@ -60,9 +61,9 @@ def take(connection: Connection, subscription_id: int, key: str, seen: Sequence[
     Requests that are void by now must have been seen too: what made them void is in no end that was read before them.
 
     Raises:
-        ConsumerConflictError: another request came since, or as many consumers of a backfill are in flight as may be.
+        ConsumerConflictError: another request was made since, or as many consumers of a backfill are in flight as may be.
     """
-    request = schema.request.c
+    request = lc_request.c
     query = sa.select(request.request_id, request.backfill_id, request.state).where(
         request.subscription_id == subscription_id, request.key == key, _IS_UNCLAIMED
     )
@@ -70,7 +71,7 @@ def take(connection: Connection, subscription_id: int, key: str, seen: Sequence[
     if not unclaimed:
         return
     if not {row.request_id for row in unclaimed} <= {*seen}:
-        raise ConsumerConflictError(f"a backfill has ordered consumer {key!r} since it was looked at; try again")
+        raise ConsumerConflictError(f"a backfill has requested consumer {key!r} since it was evaluated; try again")
     if waiting := {row.backfill_id for row in unclaimed if row.state == RequestState.WAITING}:
         _refuse_if_full(connection, waiting)
     under_way = {backfill_id for backfill_id, _ in _blocking(connection, {row.backfill_id for row in unclaimed})}
@@ -78,18 +79,15 @@ def take(connection: Connection, subscription_id: int, key: str, seen: Sequence[
     void = [row.request_id for row in unclaimed if row not in taken]
     cancel_unclaimed(connection, request.request_id.in_(void))
     mine = request.request_id.in_([row.request_id for row in taken])
-    values = {"state": RequestState.TAKEN.value, "execution_id": execution_id}
-    changed = connection.execute(sa.update(schema.request).where(mine, _IS_UNCLAIMED).values(**values))
-    if changed.rowcount != len(taken):
+    taking = sa.update(lc_request).where(mine, _IS_UNCLAIMED).values(state=RequestState.TAKEN, execution_id=execution_id)
+    if connection.execute(taking).rowcount != len(taken):
         raise ConsumerConflictError(f"a backfill of consumer {key!r} was cancelled at this moment; try again")
-    names = sorted({row.backfill_id for row in taken})
-    this = schema.execution.c.execution_id == execution_id
-    connection.execute(sa.update(schema.execution).where(this).values(backfill=",".join(names) or None))
+    change(connection, lc_execution, execution_id, backfill=",".join(sorted({row.backfill_id for row in taken})))
 
 
 def _refuse_if_full(connection: Connection, backfills: set[str]) -> None:
     """Hold the rows of the backfills, of none of which as many consumers are in flight as may be."""
-    request, backfill = schema.request.c, schema.backfill.c
+    request, backfill = lc_request.c, lc_backfill.c
     rooms = sa.select(backfill.backfill_id, backfill.max_in_flight).where(backfill.backfill_id.in_(backfills))
     for row in connection.execute(rooms.order_by(backfill.backfill_id).with_for_update()).all():
         taken = sa.select(sa.func.count()).where(request.backfill_id == row.backfill_id, _IS_TAKEN)
@@ -100,22 +98,22 @@ def _refuse_if_full(connection: Connection, backfills: set[str]) -> None:
 def close(connection: Connection, execution_id: str, *, is_done: bool) -> None:
     """Close what an execution took, in the transaction that closes its step."""
     state = RequestState.DONE if is_done else RequestState.SKIPPED
-    values = {"state": state.value, "closed_ts": now_ms(connection), "closed_tx": TransactionId()}
-    connection.execute(sa.update(schema.request).where(schema.request.c.execution_id == execution_id, _IS_TAKEN).values(**values))
+    closing = sa.update(lc_request).where(lc_request.c.execution_id == execution_id, _IS_TAKEN)
+    connection.execute(closing.values(state=state, closed_ts=now_ms(connection), closed_tx=TransactionId()))
 
 
 def cancel_unclaimed(connection: Connection, *of: sa.ColumnElement[bool]) -> int:
-    """Drop the requests that nobody has taken, and tell how many."""
-    values = {"state": RequestState.CANCELLED.value, "closed_ts": now_ms(connection)}
-    return connection.execute(sa.update(schema.request).where(_IS_UNCLAIMED, *of).values(**values)).rowcount
+    """Drop the requests that nobody has taken, and return how many."""
+    cancelling = sa.update(lc_request).where(_IS_UNCLAIMED, *of)
+    return connection.execute(cancelling.values(state=RequestState.CANCELLED, closed_ts=now_ms(connection))).rowcount
 
 
 def _blocking(connection: Connection, backfills: set[str]) -> Mapping[tuple[str, int], sa.Row]:
     """The requests of backfills that are open, or whose outcome may not be visible yet, by backfill and number."""
-    request = schema.request.c
+    request = lc_request.c
     query = (
-        sa.select(request.backfill_id, request.number, request.key, request.state, schema.subscription.c.name)
-        .join(schema.subscription, schema.subscription.c.subscription_id == request.subscription_id)
+        sa.select(request.backfill_id, request.number, request.key, request.state, lc_subscription.c.name)
+        .join(lc_subscription, lc_subscription.c.subscription_id == request.subscription_id)
         .where(request.backfill_id.in_(backfills), sa.or_(_WAITS, _IS_TAKEN, request.closed_tx >= VisibleBelow()))
     )
     return {(row.backfill_id, row.number): row for row in connection.execute(query)}
@@ -127,7 +125,7 @@ def _held_back(row: sa.Row, blocking: Mapping[tuple[str, int], sa.Row]) -> str:
     if awaited:
         first = f"{awaited[0].name} {awaited[0].key}".strip()
         others = f" and {len(awaited) - 1} more" if len(awaited) > 1 else ""
-        return f"backfill {row.backfill_id} ordered it, after {first}{others}"
+        return f"backfill {row.backfill_id} requested it, after {first}{others}"
     if row.state == RequestState.LATER:
         return ""
     taken = sum(1 for (name, _), one in blocking.items() if name == row.backfill_id and one.state == RequestState.TAKEN)

@@ -1,42 +1,29 @@
 """Retention: old events are compacted and removed, but none that a live consumer still needs."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine
 
-from lakechime_dagster.dce.compaction import PartitionUid, keep_availability, pages, remember
-from lakechime_dagster.dce.contract import Availability, TagSet
 from lakechime_dagster.dce.engine import among, high_water, reading, writing
-from lakechime_dagster.dce.events import Position, RegisteredEvent
-from lakechime_dagster.dce.queries import (
-    TableKey,
-    TableRow,
-    changed_table,
-    is_after,
-    is_delete,
-    is_drop,
-    is_dropped,
-    is_through,
-    locked_whole,
-    tables_by_id,
-)
-from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ConsumerState, ExecutionState
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.queries import TableKey, TableRow, changed_table, is_after, is_through, locked_whole, tables_by_id
+from lakechime_dagster.dce.schema import dce_compacted, dce_event
+from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.evidence import late_consumers
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
+    IS_OPEN,
     SUBSCRIPTIONS,
     ConsumerRow,
     SubscriptionRow,
     consumers_of,
-    execution_from,
     hold_checkpoints,
     make_consumer,
     subscription_from,
 )
+from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 
 Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 
@@ -46,17 +33,15 @@ class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
     `needed` events are old enough but come after the checkpoint of a live consumer: held back, or removed all the same when
-    `forced`; whoever needed them up to `through` is stale then. `lost_tags` are the keys of tags of expiring events that
-    are not kept: a trigger that asks for one of them later does not find it on these.
+    `forced`; whoever needed them up to `through` is stale then.
     """
 
     table: str
     cluster: str
-    folded: int
+    compacted: int
     needed: int = 0
     forced: bool = False
     through: Position | None = None
-    lost_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +53,8 @@ class Expired:
     tables: tuple[ExpiredTable, ...] = ()
 
     @property
-    def folded(self) -> int:
-        return sum(table.folded for table in self.tables)
+    def compacted(self) -> int:
+        return sum(table.compacted for table in self.tables)
 
     @property
     def held_back(self) -> int:
@@ -86,17 +71,16 @@ def expire(
     before_ms: int,
     *,
     needed: Needed,
-    tag_keys: Collection[str] | None = (),
     dry_run: bool = False,
     force: bool = False,
     when_forced: Callable[[Connection, ExpiredTable], None] | None = None,
 ) -> Expired:
-    """Fold and remove the events registered before a time, table by table, each in one transaction.
+    """Compact the events registered before a time, table by table, each in one transaction.
 
+    What was compacted is not fetched any more, and no execution gets it. Triggers still find it: partitions with their tags, and the
+    snapshots of tables. A repeat stays a duplicate.
     `needed` says per table name after which position live consumers still need events; None or absent: no consumer needs any. A
-    function is asked in the table's transaction, so that its answer may hold until the events are removed. Of each partition
-    the newest positions are kept, and the newest position of each set of tags in `tag_keys` (None: of all tags) that an event
-    had together.
+    function is asked in the table's transaction, so that its answer may hold until the events are removed.
     `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those consumers.
     """
     with reading(engine) as connection:
@@ -108,123 +92,46 @@ def expire(
             if not dry_run:
                 locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
             result, expiring = _expiring(connection, table, before_ms, position, force)
-            result = replace(result, lost_tags=() if tag_keys is None else _tags_beside(connection, expiring, tag_keys))
-            if result.folded and not dry_run:
+            if result.compacted and not dry_run:
                 if result.forced and when_forced is not None:
                     when_forced(connection, result)
-                _fold_and_remove(connection, table, expiring, tag_keys)
-        if result.folded or result.needed:
+                _compact(connection, table, expiring)
+        if result.compacted or result.needed:
             results.append(result)
     return Expired(before_ms=before_ms, dry_run=dry_run, tables=tuple(results))
 
 
-@dataclass
-class _Fold:
-    """What the expiring events of a table come to, by partition and uid."""
-
-    tag_keys: Collection[str] | None
-    kept: dict[PartitionUid, Availability] = field(default_factory=dict)
-
-    def add(self, event: RegisteredEvent) -> None:
-        """The next event in commit order of those that say that their partition is there."""
-        key = (event.canonical, event.event.table_uid or "")
-        before = self.kept.get(key)
-        self.kept[key] = self._with(before, event) if before else self._first(event)
-
-    def _first(self, event: RegisteredEvent) -> Availability:
-        return Availability(
-            table=event.event.table,
-            cluster=event.event.cluster,
-            canonical=event.canonical,
-            table_uid=event.event.table_uid,
-            newest=event.position,
-            newest_data=event.position if event.changes_data else None,
-            tag_positions=self._tags(event),
-            first_ts=event.event_ts,
-            last_ts=event.event_ts,
-            events=1,
-        )
-
-    def _with(self, before: Availability, event: RegisteredEvent) -> Availability:
-        return replace(
-            before,
-            newest=event.position,
-            newest_data=event.position if event.changes_data else before.newest_data,
-            tag_positions={**before.tag_positions, **self._tags(event)},
-            last_ts=max(before.last_ts, event.event_ts),
-            events=before.events + 1,
-        )
-
-    def _tags(self, event: RegisteredEvent) -> dict[TagSet, Position]:
-        """Together, since all tags that a trigger wants must be on one event."""
-        keys = event.event.tags if self.tag_keys is None else self.tag_keys
-        kept = tuple(sorted((key, value) for key, value in event.event.tags.items() if key in keys))
-        return {kept: event.position} if kept else {}
-
-
 def _expiring(
     connection: Connection, table: TableRow, before_ms: int, checkpoint: Position | None, force: bool
-) -> tuple[ExpiredTable, list[ColumnElement[bool]]]:
-    """What expires of a table, in numbers, and by which conditions."""
-    visible_below = high_water(connection)
-
-    def is_old(event: FromClause) -> ColumnElement[bool]:
-        return and_(event.c.table_id == table.table_id, event.c.event_ts < before_ms, event.c.tx_id < visible_below)
-
-    def may_go(event: FromClause) -> ColumnElement[bool]:
-        return is_old(event) if checkpoint is None or force else and_(is_old(event), is_through(checkpoint, event))
-
-    needed = 0 if checkpoint is None else _count(connection, [is_old(dce_event), is_after(checkpoint)])
-    expiring = [may_go(dce_event), _goes_whole(may_go)]
-    folded, newest = _count(connection, expiring), _newest(connection, expiring)
-    forced = bool(needed) and force
-    return ExpiredTable(table=table.name, cluster=table.cluster, folded=folded, needed=needed, forced=forced, through=newest), expiring
-
-
-def _fold_and_remove(
-    connection: Connection, table: TableRow, expiring: list[ColumnElement[bool]], tag_keys: Collection[str] | None
-) -> None:
-    """Keep of the expiring events what partition triggers and repeats need of them, and remove them."""
-    fold = _Fold(tag_keys)
-    for event in pages(connection, [*expiring, ~is_delete(), ~is_dropped()]):
-        fold.add(event)
-    keep_availability(connection, table, fold.kept.values(), _dropped(connection, expiring))
-    remember(connection, expiring)
-    connection.execute(delete(dce_event).where(*expiring))
-    changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be folded now
+) -> tuple[ExpiredTable, ColumnElement[bool]]:
+    """What expires of a table, in numbers, and by which condition."""
+    event = dce_event.c
+    is_old = sa.and_(event.table_id == table.table_id, event.event_ts < before_ms, event.tx_id < high_water(connection))
+    expiring = is_old if checkpoint is None or force else sa.and_(is_old, is_through(checkpoint))
+    needed = 0 if checkpoint is None else _count(connection, sa.and_(is_old, is_after(checkpoint)))
+    newest = sa.select(event.tx_id, event.seq).where(expiring).order_by(event.tx_id.desc(), event.seq.desc()).limit(1)
+    row = connection.execute(newest).one_or_none()
+    result = ExpiredTable(
+        table=table.name,
+        cluster=table.cluster,
+        compacted=_count(connection, expiring),
+        needed=needed,
+        forced=bool(needed) and force,
+        through=Position(row.tx_id, row.seq) if row else None,
+    )
+    return result, expiring
 
 
-def _goes_whole(may_go: Callable[[FromClause], ColumnElement[bool]]) -> ColumnElement[bool]:
-    """Whether all versions of the event may go: what an amendment brings is known only beside the earlier versions."""
-    other = dce_event.alias("other")
-    first = func.coalesce(dce_event.c.amends_seq, dce_event.c.seq)
-    is_version = or_(other.c.seq == first, other.c.amends_seq == first)
-    return ~exists(select(1).select_from(other).where(is_version, ~may_go(other)))
+def _compact(connection: Connection, table: TableRow, expiring: ColumnElement[bool]) -> None:
+    kept = [column.name for column in dce_compacted.columns]
+    moving = sa.select(*(dce_event.c[name] for name in kept)).where(expiring)
+    connection.execute(sa.insert(dce_compacted).from_select(kept, moving))
+    connection.execute(sa.delete(dce_event).where(expiring))
+    changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be compacted now
 
 
-def _count(connection: Connection, conditions: list[ColumnElement[bool]]) -> int:
-    return connection.execute(select(func.count()).select_from(dce_event).where(*conditions)).scalar_one()
-
-
-def _tags_beside(connection: Connection, conditions: list[ColumnElement[bool]], kept: Collection[str]) -> tuple[str, ...]:
-    """The keys of tags of these events that are none of those that are kept, in order."""
-    if connection.dialect.name == "postgresql":
-        key = func.jsonb_object_keys(dce_event.c.tags)
-    else:
-        key = func.json_each(dce_event.c.tags).table_valued("key", name="given", joins_implicitly=True).c.key
-    found = connection.execute(select(key).where(*conditions).distinct()).scalars()
-    return tuple(sorted({*found} - {*kept}))
-
-
-def _newest(connection: Connection, conditions: list[ColumnElement[bool]]) -> Position | None:
-    newest = select(dce_event.c.tx_id, dce_event.c.seq).where(*conditions).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
-    row = connection.execute(newest.limit(1)).one_or_none()
-    return Position(row.tx_id, row.seq) if row else None
-
-
-def _dropped(connection: Connection, conditions: list[ColumnElement[bool]]) -> set[str]:
-    """The partitions that these events drop."""
-    return set(connection.execute(select(dce_event.c.partition_key).where(*conditions, is_drop()).distinct()).scalars())
+def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return connection.execute(sa.select(sa.func.count()).select_from(dce_event).where(condition)).scalar_one()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +147,8 @@ class Need:
 def needs(engine: Engine) -> dict[str, Need]:
     """Per table name the oldest need, and whose it is; a table that no subscription reads is not in it.
 
-    A snapshot trigger needs what is after its consumer's checkpoint, or after what was looked through in vain. A partition
-    trigger finds folded partitions too, so it needs what it has not looked through; any subscription what its open executions read.
+    A snapshot trigger needs what is after its consumer's checkpoint, or after what was evaluated without firing. A partition
+    trigger finds compacted partitions too, so it needs what it has not evaluated; any subscription what its open executions read.
     """
     found: dict[str, Need] = {}
     with reading(engine) as connection:
@@ -260,23 +167,16 @@ def needed_after(connection: Connection, table: str) -> Position | None:
     return min((_subscription_needs_after(connection, subscription) for subscription in readers), default=None)
 
 
-def tags_needed(engine: Engine) -> frozenset[str] | None:
-    """The tags that the triggers of all deployments ask for; None when it is not known of one, so that every tag is needed."""
-    with reading(engine) as connection:
-        declared = connection.execute(SUBSCRIPTIONS.with_only_columns(schema.subscription.c.tag_keys)).scalars().all()
-    return None if None in declared else frozenset(key for keys in declared for key in keys)
-
-
 def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
     """Mark the consumers that a forced expiry takes events from, before it does so in its transaction: they wait for a person."""
     if expiring.through is None:
         return
     reason = f"events of {expiring.table} up to {expiring.through} were expired by force before they were consumed"
-    values = {"state": ConsumerState.STALE.value, "state_reason": reason}
+    values = {"state": ConsumerState.STALE, "state_reason": reason}
     for subscription in _subscriptions(connection):
         if expiring.table in subscription.tables:
             lost = _losing(connection, subscription, (expiring.cluster, expiring.table), expiring.through)
-            connection.execute(sa.update(schema.consumer).where(among(connection, schema.consumer.c.consumer_id, lost)).values(**values))
+            connection.execute(sa.update(lc_consumer).where(among(connection, lc_consumer.c.consumer_id, lost)).values(**values))
 
 
 def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
@@ -309,10 +209,9 @@ def _needs(consumer: ConsumerRow, starts: dict[str, Position], subscription: Sub
 
 def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:
     """Where the ranges of the subscription's open executions begin, by consumer key."""
-    conditions = (schema.consumer.c.subscription_id == subscription.subscription_id, schema.execution.c.state == ExecutionState.OPEN.value)
-    rows = connection.execute(EXECUTIONS.where(*conditions))
-    return {execution.consumer.key: execution.start.position for execution in map(execution_from, rows)}
+    rows = connection.execute(EXECUTIONS.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN))
+    return {row.key: row.start_checkpoint.position for row in rows}
 
 
 def _subscriptions(connection: Connection) -> Sequence[SubscriptionRow]:
-    return [subscription_from(row) for row in connection.execute(SUBSCRIPTIONS.order_by(schema.subscription.c.subscription_id))]
+    return [subscription_from(row) for row in connection.execute(SUBSCRIPTIONS.order_by(lc_subscription.c.subscription_id))]

@@ -41,7 +41,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if isinstance(self.frequency, bool) or not isinstance(self.frequency, int) or self.frequency < 1:
-            raise InvalidValueError("frequency", self.frequency, "is not a positive whole number")
+            raise InvalidValueError(self.unit.value, self.frequency, "is not a positive whole number; write such as every(minutes=5)")
         checked_zone("zone", self.zone)
         if self.until is not None and self.until < self.start:
             raise InvalidValueError("until", str(self.until), f"is before start {self.start}; swap them")
@@ -118,7 +118,8 @@ def every(
     """A schedule: `every(minutes=5)`, `every(days=1, start="2013-01-02", until="2014-01-01", zone="America/New_York")`."""
     given = [(unit, value) for unit, value in zip(Unit, (minutes, hours, days), strict=True) if value is not None]
     if len(given) != 1:
-        raise InvalidValueError("every", [unit.value for unit, _ in given], "needs exactly one of minutes, hours, days")
+        remedy = "needs exactly one of minutes, hours, days; write such as every(minutes=5)"
+        raise InvalidValueError("every", [unit.value for unit, _ in given], remedy)
     checked_zone("zone", zone)
     return Schedule(
         unit=given[0][0],
@@ -164,7 +165,7 @@ HALF_HOUR = dt.timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Tick:
-    """The grid point moved by a calendar offset in the schedule's zone, as text if a format is given.
+    """The tick moved by a calendar offset in the schedule's zone, as text if a format is given.
 
     Without a format it gives a local time, which a `date` level reads as its date and a `timestamp` level as the
     moment; any other level reads its date as text.
@@ -180,7 +181,7 @@ class Tick:
             raise InvalidValueError("tick", self.offset, "is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'")
 
     def local(self, moment: dt.datetime, zone: str) -> dt.datetime:
-        """The moved grid point as an aware local time."""
+        """The moved tick as an aware local time."""
         moved = moment.astimezone(ZoneInfo(zone))
         for amount, unit in OFFSET.findall(self.offset):
             moved = shifted(moved, int(amount), unit)
@@ -223,7 +224,7 @@ def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[in
 
 
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
-    """The local hours between two midnights, each as often as it came; counted in half hours, by which some zones put the clock."""
+    """The local hours between two midnights, each as often as it occurred; counted in half hours, by which some zones put the clock."""
     info = ZoneInfo(zone)
     start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.timezone.utc)
     end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(dt.timezone.utc)

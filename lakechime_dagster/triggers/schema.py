@@ -1,15 +1,50 @@
 """Tables of the ledger: subscriptions, consumers, executions, attempts, interventions."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.engine import BIG
 from lakechime_dagster.dce.schema import metadata
+from lakechime_dagster.triggers.consumers import Action, Cause, Checkpoint, ConsumerState, ExecutionState, RequestState, SourceLag
 
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-subscription = sa.Table(
+class CheckpointJson(sa.types.TypeDecorator[Checkpoint]):
+    """A checkpoint as JSON."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Checkpoint | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else value.to_json()
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Checkpoint | None:
+        return None if value is None else Checkpoint.from_json(value)
+
+
+class SourceLagJson(sa.types.TypeDecorator[SourceLag]):
+    """What a poll of a source found, as JSON."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: SourceLag | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else value.to_json()
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> SourceLag | None:
+        return None if value is None else SourceLag.from_json(value)
+
+
+def _one_of(kind: type[StrEnum], length: int) -> sa.Enum:
+    """A text that is one of these."""
+    return sa.Enum(kind, native_enum=False, length=length, values_callable=lambda kind: [one.value for one in kind])
+
+
+lc_subscription = sa.Table(
     "lc_subscription",
     metadata,
-    sa.Column("subscription_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("subscription_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("deployment", sa.String(64), nullable=False),
     sa.Column("name", sa.String(128), nullable=False),
     sa.Column("description", sa.Text, nullable=False),
@@ -17,35 +52,33 @@ subscription = sa.Table(
     sa.Column("target", sa.String(512)),
     sa.Column("job", sa.String(512)),
     sa.Column("asset_keys", sa.JSON, nullable=False),
-    sa.Column("cluster", sa.String(128)),  # NULL, as the three that follow, until a program that knows the column ticks
-    sa.Column("tag_keys", sa.JSON),
-    sa.Column("is_partitioned", sa.Boolean),
-    sa.Column("refires", sa.Boolean),
+    sa.Column("cluster", sa.String(128), nullable=False),
+    sa.Column("tag_keys", sa.JSON, nullable=False),
+    sa.Column("is_partitioned", sa.Boolean, nullable=False),
+    sa.Column("refires", sa.Boolean, nullable=False),
     sa.Column("activated_ts", sa.BigInteger, nullable=False),
-    sa.Column("start", sa.JSON, nullable=False),
+    sa.Column("start", CheckpointJson, nullable=False),
     sa.Column("ticked_ts", sa.BigInteger),
     sa.Column("paused_ts", sa.BigInteger),
     sa.Column("paused_reason", sa.Text),
     sa.Column("forgotten_ts", sa.BigInteger),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column(
-        "source_lag", sa.JSON(none_as_null=True)
-    ),  # `SourceLag.to_json`; NULL of a subscription without a source, or before it was looked at
+    sa.Column("source_lag", SourceLagJson),
     sa.UniqueConstraint("deployment", "name", name="lc_subscription_name"),
     sqlite_autoincrement=True,
 )
 
-consumer = sa.Table(
+lc_consumer = sa.Table(
     "lc_consumer",
     metadata,
-    sa.Column("consumer_id", Id, sa.Identity(), primary_key=True),
-    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column("consumer_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
     sa.Column("key", sa.String(512), nullable=False),
-    sa.Column("state", sa.String(8), nullable=False),
+    sa.Column("state", _one_of(ConsumerState, 8), nullable=False),
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
-    sa.Column("completed", Id, nullable=False),
-    sa.Column("checkpoint", sa.JSON, nullable=False),
+    sa.Column("completed", BIG, nullable=False),
+    sa.Column("checkpoint", CheckpointJson, nullable=False),
     sa.Column("checkpoint_tx", sa.BigInteger, nullable=False),
     sa.Column("checkpoint_seq", sa.BigInteger, nullable=False),
     sa.Column("fired", sa.Boolean, nullable=False),
@@ -54,24 +87,24 @@ consumer = sa.Table(
     sqlite_autoincrement=True,
 )
 
-execution = sa.Table(
+lc_execution = sa.Table(
     "lc_execution",
     metadata,
     sa.Column("execution_id", sa.String(36), primary_key=True),
-    sa.Column("consumer_id", Id, sa.ForeignKey("lc_consumer.consumer_id"), nullable=False),
-    sa.Column("step", Id, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("cause", sa.String(8), nullable=False),
-    sa.Column("start_checkpoint", sa.JSON, nullable=False),
-    sa.Column("end_checkpoint", sa.JSON, nullable=False),
+    sa.Column("consumer_id", BIG, sa.ForeignKey("lc_consumer.consumer_id"), nullable=False),
+    sa.Column("step", BIG, nullable=False),
+    sa.Column("state", _one_of(ExecutionState, 16), nullable=False),
+    sa.Column("cause", _one_of(Cause, 8), nullable=False),
+    sa.Column("start_checkpoint", CheckpointJson, nullable=False),
+    sa.Column("end_checkpoint", CheckpointJson, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("partition_key", sa.String(512)),
     sa.Column("claimed_ts", sa.BigInteger, nullable=False),
     sa.Column("completed_ts", sa.BigInteger),
     sa.Column("version", sa.String(128)),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
-    sa.Column("backfill", sa.Text),
-    sa.Column("dagster_backfill", sa.String(64)),
+    sa.Column("backfill", sa.Text, nullable=False, server_default=""),
+    sa.Column("dagster_backfill", sa.String(64), nullable=False, server_default=""),
     sa.UniqueConstraint("consumer_id", "step", name="lc_execution_step"),
     sa.Index(
         "lc_execution_open", "consumer_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
@@ -79,7 +112,7 @@ execution = sa.Table(
     sa.Index("lc_execution_claimed", "claimed_ts"),
 )
 
-attempt = sa.Table(
+lc_attempt = sa.Table(
     "lc_attempt",
     metadata,
     sa.Column("execution_id", sa.String(36), sa.ForeignKey("lc_execution.execution_id"), primary_key=True),
@@ -94,7 +127,7 @@ attempt = sa.Table(
     sa.Index("lc_attempt_run", "run_id"),
 )
 
-backfill = sa.Table(
+lc_backfill = sa.Table(
     "lc_backfill",
     metadata,
     sa.Column("backfill_id", sa.String(36), primary_key=True),
@@ -108,18 +141,18 @@ backfill = sa.Table(
     sa.Index("lc_backfill_created", "deployment", "created_ts"),
 )
 
-request = sa.Table(
+lc_request = sa.Table(
     "lc_request",
     metadata,
-    sa.Column("request_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("request_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
     sa.Column("key", sa.String(512), nullable=False),
     sa.Column("waits_for", sa.JSON, nullable=False),
     sa.Column("span", sa.JSON(none_as_null=True)),
     sa.Column("why", sa.Text, nullable=False, server_default=""),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", _one_of(RequestState, 16), nullable=False),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("closed_ts", sa.BigInteger),
     sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
@@ -135,14 +168,14 @@ request = sa.Table(
     sqlite_autoincrement=True,
 )
 
-intervention = sa.Table(
+lc_intervention = sa.Table(
     "lc_intervention",
     metadata,
-    sa.Column("intervention_id", Id, sa.Identity(), primary_key=True),
+    sa.Column("intervention_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("ts", sa.BigInteger, nullable=False),
     sa.Column("who", sa.String(128), nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("subscription_id", Id, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column("action", _one_of(Action, 16), nullable=False),
+    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
     sa.Column("consumer_key", sa.String(512)),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("reason", sa.Text, nullable=False),

@@ -85,7 +85,7 @@ class PartitionTrigger:
         if not several or not all(isinstance(condition, PartitionCondition) for condition in several):
             raise DeclarationError("PartitionTrigger", "conditions", "needs at least one table.partitions(…)")
         if not _schedule("PartitionTrigger", every).has_start:
-            raise DeclarationError("PartitionTrigger", "every", "needs a start: the first grid point to fire for")
+            raise DeclarationError("PartitionTrigger", "every", "needs a start: the first tick to fire for")
         if not isinstance(max_in_flight, int) or max_in_flight < 1:
             raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
         try:
@@ -108,9 +108,9 @@ class PartitionTrigger:
         return moved
 
     def key_at(self, point: dt.datetime) -> FireKey:
-        """The key of a grid point: its single-valued levels, and a digest where those do not tell all.
+        """The key of a tick: its single-valued levels, and a digest where those are not enough.
 
-        Beside sets that change the text is the digest alone, as the ledger knows such keys; the values are there all the same.
+        With sets that change, the text is the digest alone; the values are there all the same.
 
         Raises:
             InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
@@ -118,13 +118,13 @@ class PartitionTrigger:
         zone = self.every.zone
         atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
         values: dict[str, object] = {}
-        told: dict[str, object] = {}
+        shown: dict[str, object] = {}
         clash = any(condition.has_changing_sets for condition in self.conditions)
         for condition in self.conditions:
             for name, value in condition.constants(point, zone).items():
                 values.setdefault(name, value)
-                clash = clash or told.setdefault(name, value) != value
-        text = "/".join(f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}" for name, value in told.items())
+                clash = clash or shown.setdefault(name, value) != value
+        text = "/".join(f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}" for name, value in shown.items())
         if clash or not text:
             digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"
@@ -134,7 +134,7 @@ class PartitionTrigger:
         return FireKey(text, tuple(values.items()), point, atoms)
 
     def keys(self, now: dt.datetime) -> list[FireKey]:
-        """The distinct keys of all grid points up to now, oldest first."""
+        """The distinct keys of all ticks up to now, oldest first."""
         keys: dict[str, FireKey] = {}
         for point in self.every.points(now):
             key = self.key_at(point)

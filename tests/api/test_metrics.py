@@ -17,9 +17,9 @@ from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint, learned
 from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
 from lakechime_dagster.tables.events import Contract
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
+from lakechime_dagster.triggers.schema import lc_consumer
 from tests.store.test_event_types import prototype, result
 from tests.support.world import World, a_subscription, checkpoint
 
@@ -133,5 +133,5 @@ def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: S
     world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=checkpoint(2)))
     assert state() == ["live"]
     with writing(types.engine) as connection:
-        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))
+        connection.execute(sa.update(lc_consumer).values(state=ConsumerState.BLOCKED))
     assert state() == ["failed"]

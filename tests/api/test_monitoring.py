@@ -15,8 +15,8 @@ from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.store_schema import event_type
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import ConsumerState
+from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 from tests.api.test_metrics import complete, further_kinds, new_type
 from tests.store.test_event_types import result
 from tests.support.processes import await_found
@@ -44,7 +44,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     for version in (0, 1):
         world.change(version=version)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(ticked_ts=schema.subscription.c.activated_ts))
+        connection.execute(sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts))
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
 
@@ -54,15 +54,15 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
 
     world.let_pass(HOUR_MS)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(ticked_ts=schema.subscription.c.activated_ts))
-        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.BLOCKED))
+        connection.execute(sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts))
+        connection.execute(sa.update(lc_consumer).values(state=ConsumerState.BLOCKED))
     late = {"LakechimeGroupFailed", "LakechimeGroupLate", "LakechimeTypeWaits", "LakechimeConsumerBlocked", "LakechimeNoTick"}
     await_found(lambda: prometheus.firing() == late, "what is late is told", 30)
 
     now = measures(types).now
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(ticked_ts=now))
-        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.ACTIVE))
+        connection.execute(sa.update(lc_subscription).values(ticked_ts=now))
+        connection.execute(sa.update(lc_consumer).values(state=ConsumerState.ACTIVE))
         connection.execute(sa.update(event_type).where(event_type.c.behind_ts.is_not(None)).values(behind_ts=now - HOUR_MS))
     claimed = world.claim(row, 1_000)
     world.ledger.complete(claimed, None)

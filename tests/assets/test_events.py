@@ -26,8 +26,8 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.schema import lc_attempt
 from tests.assets.test_table import Location
 from tests.support.replica import read
 from tests.support.streams import event
@@ -83,7 +83,7 @@ class Game(Location):
 
     def let_pass(self) -> None:
         """All that waits for its time may be tried again."""
-        types, attempts = event_schema.event_type, schema.attempt
+        types, attempts = event_schema.event_type, lc_attempt
         with writing(self.platform.store.engine) as connection:
             connection.execute(sa.update(types).where(types.c.due_ts > 0).values(due_ts=1))
             connection.execute(sa.update(attempts).where(attempts.c.due_ts > 0).values(due_ts=1))

@@ -13,7 +13,7 @@ from lakechime_dagster.assets.cdc import same
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Fault, Monitored
 from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Message, bronze_row
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.tables.databases import Database, Limits, Monitor
 from lakechime_dagster.tables.lake import Lake
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Sets the store's clock to so many minutes after the newest change."""
 
     def to(minutes: float) -> None:
-        monkeypatch.setattr(SqlDCEStore, "now", lambda _: int(MARIADB["ts_ms"] + minutes * MINUTE))
+        monkeypatch.setattr(DCEStore, "now", lambda _: int(MARIADB["ts_ms"] + minutes * MINUTE))
 
     to(1)
     return to

@@ -72,7 +72,9 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     assert (kept.state, str(kept.change.refs[0])) == (ChangeState.DRAFT, "bronze.orders.amount")
     reason = str(location.tick("silver_paid").skip_message)
     assert "is BLOCKED" in reason
-    assert "; it goes on by itself once schema or code fit, or `lakechime trigger resume silver.paid --reason …` tries step 2" in reason
+    assert (
+        "; it goes on by itself once schema or code fit, or `lakechime trigger resume silver.paid --reason …` tries execution 2" in reason
+    )
     assert location.run_of("silver_ids").success
 
     assert "goes on" not in str(location.tick("shop__events").skip_message)

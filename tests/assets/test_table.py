@@ -127,7 +127,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     location.commit((1, MAY[0], 10), (2, MAY[0], 20), (3, MAY[0], -1))
     first = location.run_of("silver_orders")
     seen = shown(first)
-    assert seen["last fired because"] == "1 event came (1 of bronze.orders)"
+    assert seen["last fired because"] == "1 event arrived (1 of bronze.orders)"
     assert rows_of(seen) == {"returned": 3, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "deduplicated": 0, "quarantined": 1}
     assert "`bronze.orders` from nothing up to snapshot 0" in seen["range"]
     assert dt.datetime.fromtimestamp(seen["watermark"], dt.timezone.utc).date() == MAY[0]
@@ -164,7 +164,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
 
     idle = location.run_alone("silver.orders")
-    assert "nothing to do: there are no new events for silver.orders since step 2" in shown(idle)["last fired because"]
+    assert "nothing to do: silver.orders: no new events since execution 2" in shown(idle)["last fired because"]
     assert checks(idle)["fresh_by_watermark"] is False
 
 
@@ -180,7 +180,7 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(locatio
     }
     assert (executions["silver.orders"].cause.value, executions["gold.totals"].cause.value) == ("trigger", "manual")
     late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
-    assert "step 1 of silver.orders is completed" in shown(late)["last fired because"]
+    assert "execution 1 of silver.orders is completed" in shown(late)["last fired because"]
     assert location.rows("silver.orders") == [(1, MAY[0], 10)]
 
 

@@ -92,7 +92,7 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     game.append(buy(2), b"{damaged")
     first = game.step()
     seen = shown(first)
-    assert (first.success, seen["rows inserted"], seen["last fired because"]) == (True, 4, "2 events came (2 of bronze.raw)")
+    assert (first.success, seen["rows inserted"], seen["last fired because"]) == (True, 4, "2 events arrived (2 of bronze.raw)")
     assert "`bronze.raw` from nothing up to snapshot 1" in seen["range"]
     (told,) = LineageStandings(game.platform.store.engine).of_targets(["game.events"])
     assert {one.column: [str(source.ref) for source in one.sources] for one in told.statement.columns} == {"payload": ["bronze.raw.value"]}

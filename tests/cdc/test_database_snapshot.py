@@ -14,7 +14,7 @@ from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BinlogPosition, TransactionSnapshot
-from lakechime_dagster.cdc.compare import Differences, Fault, QueriedSide, compare, comparison_of
+from lakechime_dagster.cdc.compare import Fault, QueriedSide, compare, comparison_of
 from lakechime_dagster.cdc.database import column_types, database_side, taken
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
 from tests.support.mariadb import CAPTURE_USER, MariaDB
@@ -199,7 +199,7 @@ def test_the_two_databases_are_one_table_to_a_comparison(mariadb: MariaDB, postg
         one.run("CREATE TABLE words (id VARCHAR(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
         other.run("CREATE TABLE words (id VARCHAR(9) PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
         with taken(one.url) as mine, taken(other.url) as theirs:
-            assert compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")) == Differences({})
+            assert compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")).is_equal
         other.run("UPDATE words SET n = 7 WHERE id = 'Z'", "DELETE FROM words WHERE id = ''", "INSERT INTO words VALUES ('ö', 1)")
         with taken(one.url) as mine, taken(other.url) as theirs:
             found = compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words"), leaf=1)

@@ -20,11 +20,10 @@ from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.monitor_service import keeping_up
 from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.cdc.spark_compare import monitored
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
-from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Limits
 from lakechime_dagster.tables.options import Storage
@@ -32,6 +31,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from tests.sensors.test_tick import ToldRuns
 from tests.support.mariadb import MariaDB
 from tests.support.shop import TOLD_MS, Shop, a_shop
+from tests.support.world import ticked
 
 pytestmark = [pytest.mark.tier3, pytest.mark.spark, pytest.mark.services]
 
@@ -59,7 +59,7 @@ class Watched:
         """The sensor of the table ticks, and the ledger knows that all that came is read."""
         bronze = self.platform.log_at(self.shop.lake.bronze, self.table.bronze.name)
         reconcile_table(self.platform, bronze, self.table.bronze.levels)
-        for execution in run_tick(self.platform, subscription_of(self.table), ToldRuns()).launches:
+        for execution in ticked(self.platform, subscription_of(self.table), ToldRuns()).launches:
             self.platform.ledger.complete(execution, None)
 
     def compared(self, *later: int) -> tuple[dg.AssetCheckResult, dict[str, Fault]]:
@@ -97,7 +97,7 @@ def watched(mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.Temp
         )
 
         def clock(minutes: float) -> None:
-            patch.setattr(SqlDCEStore, "now", lambda _: int(TOLD_MS + minutes * MINUTE))
+            patch.setattr(DCEStore, "now", lambda _: int(TOLD_MS + minutes * MINUTE))
 
         clock(1)
         yield Watched(shop, table, open_platform(), clock)
@@ -170,7 +170,7 @@ def of_streams(watched: Watched) -> dict[str, str]:
         shop.refresh()
     row = watched.platform.ledger.subscription(NAME)
     assert row is not None
-    watched.platform.ledger.hold(row, watched.platform.ledger.consumers(row)[""], str(held.value))
+    watched.platform.ledger.block(row, watched.platform.ledger.consumers(row)[""], str(held.value))
     shop.lake.tell([at(late, "west", TOLD_MS + 59 * MINUTE)])  # no longer late
     faults["re-snapshot"] = words(watched, watched.keeps_up())
     return faults

@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.monitor import Counted
 from lakechime_dagster.cdc.monitor_service import transactions_counted
 from lakechime_dagster.cdc.record import Message, Record, bronze_row
 from lakechime_dagster.cdc.service import Replica
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.tables.databases import UNDECLARED
 from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.captures import captures
@@ -61,7 +61,7 @@ def orders(request: pytest.FixtureRequest, lakechime: Cli, monkeypatch: pytest.M
 
 def of(name: str, lakechime: Cli, monkeypatch: pytest.MonkeyPatch, **declared: Any) -> Orders:
     source = JsonLines("in", records=True, transactions="*.transaction", **declared)
-    return Orders(Shop.declared(lakechime, source=source), name, lambda at: monkeypatch.setattr(SqlDCEStore, "now", lambda _: at))
+    return Orders(Shop.declared(lakechime, source=source), name, lambda at: monkeypatch.setattr(DCEStore, "now", lambda _: at))
 
 
 def payload(record: Record) -> dict[str, Any]:

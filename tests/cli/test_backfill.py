@@ -178,8 +178,8 @@ def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
     backfill = done["backfill"]
     assert "running" in flights("backfill", "show").out
     explained = flights("trigger", "show", "silver.flights")
-    assert f"ordered by backfill {backfill}" in explained.out
-    assert f"backfill {backfill} ordered it, after silver.flights" in flights("trigger", "show", "gold.daily").out
+    assert f"requested by backfill {backfill}" in explained.out
+    assert f"backfill {backfill} requested it, after silver.flights" in flights("trigger", "show", "gold.daily").out
     cancelled = flights("backfill", "cancel", backfill, "--reason", "not needed")
     assert f"of {backfill} dropped" in cancelled.out
     assert flights("backfill", "show", backfill, "--json").json["is"] == "cancelled"

@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.spark_remembered import Seen
 from lakechime_dagster.cli.common import subscription_declared
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
-from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
+from lakechime_dagster.sensors.tick import RunState, Tick
 from lakechime_dagster.tables.cdc import CHANGES, STATE
 from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
 from lakechime_dagster.tables.databases import Database as SourceTable
@@ -25,6 +25,7 @@ from tests.cli.shop import NAME, Shop, counted
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Answer, Cli
 from tests.support.mariadb import MariaDB
+from tests.support.world import ticked
 
 SCHEMA = envelope_schema(("id", "int64", False), ("name", "string", True), ("amount", "int64", True))
 MARIADB = {"connector": "mariadb", "name": "m", "db": "shop", "table": "orders", "file": "mysql-bin.000003", "ts_ms": 1_700_000_000_000}
@@ -171,7 +172,7 @@ def runs() -> ToldRuns:
 def ticked(lakechime: Cli, runs: ToldRuns) -> Tick:
     """The commits of the bronze table are captured, and the sensor of the table looks."""
     lakechime("table", "reconcile", NAME + CHANGES)
-    return run_tick(lakechime.platform, subscription_declared(NAME, None), runs)
+    return ticked(lakechime.platform, subscription_declared(NAME, None), runs)
 
 
 def completed(lakechime: Cli, runs: ToldRuns) -> Execution:

@@ -146,7 +146,7 @@ def test_what_should_not_happen_is_one_line_unless_asked_for_more(lakechime: Cli
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("lakechime_dagster.dce.store.SqlDCEStore.fetch", broken)
+    monkeypatch.setattr("lakechime_dagster.dce.store.DCEStore.fetch", broken)
     answer = lakechime("dce", "list")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err == "error: this should not have happened (ZeroDivisionError); LAKECHIME_LOG_LEVEL=DEBUG shows where\n"

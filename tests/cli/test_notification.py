@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.governance import notifications as service
 from lakechime_dagster.governance.notifications import notifications
-from lakechime_dagster.governance.store import change_table, message_table
+from lakechime_dagster.governance.store import cdc_table, message_table
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.recording import SqlLineage, keep_reads
 from tests.lineage.factories import make_record, make_statement
@@ -154,7 +154,7 @@ def test_no_secret_of_a_url_is_shown_or_logged(
     webhook.closed = True
     answers = [send(cli, "--yes"), cli("notification", "show", "1"), send(cli, "--json")]
     with cli.platform.store.engine.connect() as connection:
-        kept = [str(row) for table in (message_table, change_table) for row in connection.execute(sa.select(table))]
+        kept = [str(row) for table in (message_table, cdc_table) for row in connection.execute(sa.select(table))]
     everything = [*(text for one in answers for text in (one.out, one.err)), *kept, caplog.text]
     assert "json://… did not take it" in answers[0].out
     assert not any("secret-path" in one for one in everything)

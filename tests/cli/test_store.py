@@ -4,15 +4,10 @@ import sqlite3
 from pathlib import Path
 
 from lakechime_dagster.dce.upgrade import newest_version
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import needs
-from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.cli import subscriptions
 from tests.cli.test_trigger import change, claim, complete, subscriptions_by_name
 from tests.support.cli import Cli
-from tests.support.world import World
 
 MODULE = ["--module", "tests.cli.subscriptions"]
 ALL = ["--before", "2999-01-01T00:00Z"]
@@ -31,12 +26,12 @@ def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
     complete(lakechime)
     change(lakechime, 2)
     lakechime("dce", "register", "--table", "other.table", "--snapshot-id", "1")
-    would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run", "--json").json
-    assert (would["folded"], would["held_back"]) == (2, 1)
+    would = lakechime("store", "expire", *ALL, "--dry-run", "--json").json
+    assert (would["compacted"], would["held_back"]) == (2, 1)
     assert len(lakechime("dce", "list", "--json").json["events"]) == 3
-    done = lakechime("store", "expire", *ALL, *MODULE, "--json").json
-    held_back = {"table": "bronze.orders", "cluster": "", "folded": 1, "needed": 1, "forced": False, "needed_by": subscriptions.ORDERS}
-    assert held_back | {"lost_tags": []} in done["tables"]
+    done = lakechime("store", "expire", *ALL, "--json").json
+    held_back = {"table": "bronze.orders", "cluster": "", "compacted": 1, "needed": 1, "forced": False, "needed_by": subscriptions.ORDERS}
+    assert held_back in done["tables"]
     assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
     assert lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
 
@@ -45,7 +40,7 @@ def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(la
     change(lakechime, 1)
     complete(lakechime)
     change(lakechime, 2)
-    assert lakechime("store", "expire", *ALL, *MODULE, "--force", "--json").json["tables"][0]["forced"] is True
+    assert lakechime("store", "expire", *ALL, "--force", "--json").json["tables"][0]["forced"] is True
     shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
     assert [consumer["state"] for consumer in shown["consumers"]] == ["STALE"]
     reasons = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
@@ -74,44 +69,24 @@ def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgot
 def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
-    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["held_back"] == 1
+    assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 1
     assert needs(lakechime.platform.store.engine)["bronze.orders"].position == lakechime.platform.ledger.subscriptions()[0].start.position
 
 
-def test_a_partition_trigger_still_finds_what_was_folded(lakechime: Cli) -> None:
+def test_a_partition_trigger_still_finds_what_was_compacted(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
     lakechime("trigger", "show", *MODULE)
     subscription = subscriptions_by_name()[subscriptions.DAYS]
     row = lakechime.platform.evaluator.activate(subscription)
-    lakechime.platform.evaluator.looked_through(row, lakechime.platform.store.head())
-    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
+    lakechime.platform.evaluator.looked_through([row], lakechime.platform.store.head())
+    assert lakechime("store", "expire", *ALL, "--json").json["compacted"] == 1
     assert lakechime("trigger", "show", subscriptions.DAYS, *MODULE, "--json").json["decision"] == "fire"
-
-
-def test_expire_keeps_the_tags_of_a_trigger_that_is_declared_elsewhere(lakechime: Cli) -> None:
-    two = [PartitionCondition.of(f"bronze.{name}", {"day": "2013-01-01"}) for name in ("weather", "planes")]
-    trigger = PartitionTrigger(two, every(days=1, start="2013-01-02", until="2013-01-02"), tags={"ready": "yes"})
-    lakechime("store", "upgrade")
-    world = World(lakechime.platform.store.engine, "another deployment")
-    complete = ["--partition", '["2013-01-01"]', "--tag", "ready=yes"]
-    lakechime("dce", "register", "--table", "bronze.weather", *complete)
-    world.tick_of_the_sensor(Subscription(name="own", trigger=trigger))
-    assert lakechime("store", "expire", *ALL, *MODULE, "--json").json["folded"] == 1
-    lakechime("dce", "register", "--table", "bronze.planes", *complete)
-    assert world.decide(Subscription(name="own", trigger=trigger)).fires
-
-
-def test_expire_says_which_tags_go(lakechime: Cli) -> None:
-    lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1", "--tag", "ready=yes", "--tag", "complete=true")
-    would = lakechime("store", "expire", *ALL, *MODULE, "--dry-run")
-    assert "tags that no trigger asks for would go with them: ready\n" in would.out
-    assert lakechime("store", "expire", *ALL, *MODULE, "--keep-tag", "ready", "--json").json["tables"][0]["lost_tags"] == []
 
 
 def test_expire_takes_an_age(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "a.b", "--snapshot-id", "1")
-    assert lakechime("store", "expire", "--before", "30d", *MODULE, "--json").json["folded"] == 0
-    assert lakechime("store", "expire", "--before", "soon", *MODULE).code == 2
+    assert lakechime("store", "expire", "--before", "30d", "--json").json["compacted"] == 0
+    assert lakechime("store", "expire", "--before", "soon").code == 2
 
 
 def write_version(store: Path, version: str) -> None:

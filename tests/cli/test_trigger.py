@@ -71,7 +71,7 @@ def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
     assert answer.code == 0
     assert (answer.json["trigger"]["name"], answer.json["decision"]) == (subscriptions.ORDERS, "fire")
     assert answer.json["events"] == events
-    assert "2 events came (2 of bronze.orders)" in answer.json["reasons"][0]
+    assert "2 events arrived (2 of bronze.orders)" in answer.json["reasons"][0]
     assert lakechime.platform.ledger.subscriptions() == []  # asking activates nothing
 
 

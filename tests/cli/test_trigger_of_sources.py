@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.sensors.tick import run_tick
 from tests.cli.fed import NAME, fed
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Answer, Cli
+from tests.support.world import ticked
 
 WHY = ["--reason", "the file was written anew", "--who", "ops"]
 
@@ -26,7 +26,7 @@ def trigger(lakechime: Cli, verb: str, *arguments: str) -> Answer:
 
 def ticked(lakechime: Cli) -> str:
     """A tick of the sensor, with a run that ends at once."""
-    tick = run_tick(lakechime.platform, fed, ToldRuns())
+    tick = ticked(lakechime.platform, fed, ToldRuns())
     for execution in tick.launches:
         lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)

@@ -6,12 +6,12 @@ from types import ModuleType
 import pytest
 
 from lakechime_dagster.runtime.resource import declare_subscription
-from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.sensors.test_tick import ToldRuns
 from tests.support.cli import Cli
 from tests.support.topics import ENVIRONMENT, Topics
+from tests.support.world import ticked
 
 NAME = "shop.orders__changes"
 WHY = ["--reason", "a new snapshot is on its way", "--who", "ops", "--module", "declares_topics"]
@@ -33,7 +33,7 @@ def subscription(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Subscriptio
 
 def ticked(lakechime: Cli, subscription: Subscription) -> str:
     """A tick of the sensor, with a run that ends at once."""
-    tick = run_tick(lakechime.platform, subscription, ToldRuns())
+    tick = ticked(lakechime.platform, subscription, ToldRuns())
     for execution in tick.launches:
         lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)

@@ -15,7 +15,7 @@ import lakechime_dagster
 from lakechime_dagster.dce.engine import at_once
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 
 WRITERS = 8
 EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "40000")) // WRITERS  # of each writer
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.tier2, pytest.mark.several_connections]  # a file: pro
 class FeedReader:
     """Reads as triggers do: page by page after the last position."""
 
-    def __init__(self, store: SqlDCEStore) -> None:
+    def __init__(self, store: DCEStore) -> None:
         self.store, self.checkpoint, self.seen = store, Position.ORIGIN, Seen()
         self.in_order = True
 
@@ -48,7 +48,7 @@ class NaiveReader:
     It reads all that is there: far behind the writers, as pages would leave it on a busy machine, there is nothing to lose.
     """
 
-    def __init__(self, store: SqlDCEStore) -> None:
+    def __init__(self, store: DCEStore) -> None:
         self.store, self.last, self.seen = store, 0, Seen()
 
     def read(self) -> int:
@@ -61,7 +61,7 @@ class NaiveReader:
 
 
 def test_a_reader_of_the_feed_loses_and_doubles_nothing_while_eight_processes_write(engine: Engine) -> None:
-    reader, naive = FeedReader(SqlDCEStore(engine)), NaiveReader(SqlDCEStore(engine))
+    reader, naive = FeedReader(DCEStore(engine)), NaiveReader(DCEStore(engine))
 
     _write_and_read(engine, lambda: reader.read() + naive.read())
 

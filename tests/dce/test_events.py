@@ -19,10 +19,8 @@ from lakechime_dagster.dce.events import (
     to_json,
     version_of,
 )
-from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError
 from tests.dce.strategies import events, names, positions, texts
-from tests.factories import make_event
 
 
 @given(events())
@@ -65,15 +63,6 @@ def test_an_event_survives_its_json(event: DataChangeEvent) -> None:
 def test_what_breaks_a_rule_is_refused_by_the_name_of_its_field(wire: object, named: str) -> None:
     with pytest.raises(InvalidValueError, match=named):
         from_json(wire)
-
-
-def test_the_identity_compares_partitions_by_their_levels() -> None:
-    levels = PartitionLevels.of({"hour": "int"})
-    five, padded = (make_event(partition=[hour], snapshot_id="1") for hour in (5, "05"))
-
-    assert five.identity(levels) == padded.identity(levels)
-    assert five.identity() != padded.identity()
-    assert five.identity(levels) == five.identity_at(canonical_partition((5,), levels))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, text
 import lakechime_dagster
 from lakechime_dagster.dce.engine import open_engine, reading, writing
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from lakechime_dagster.errors import StoreVersionError
 from tests.factories import make_event
@@ -65,7 +65,7 @@ def test_eight_processes_upgrade_at_once(empty_url: str) -> None:
     outputs = [process.communicate("go\n", timeout=120)[0] for process in processes]
 
     assert [output.strip() for output in outputs] == [newest_version()] * 8
-    store = SqlDCEStore(open_engine(empty_url))
+    store = DCEStore(open_engine(empty_url))
     assert len(store.register([make_event()]).registered) == 1
     store.engine.dispose()
 
@@ -77,7 +77,7 @@ def test_a_store_without_tables_asks_for_an_upgrade(empty_url: str) -> None:
     with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
         check(engine)
     with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
-        SqlDCEStore(engine).tables()
+        DCEStore(engine).tables()
     upgrade(engine)
     assert check(engine) == newest_version()
     engine.dispose()
@@ -100,11 +100,11 @@ USE = """
 import sys
 from lakechime_dagster.dce.events import DataChangeEvent
 from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import upgrade
 engine = open_engine(sys.argv[1])
 upgrade(engine)
-(event,) = SqlDCEStore(engine).register([DataChangeEvent(table="bronze.orders")]).registered
+(event,) = DCEStore(engine).register([DataChangeEvent(table="bronze.orders")]).registered
 print(event.event.table, [name for name in ("alembic", "psycopg") if name in sys.modules])
 """
 

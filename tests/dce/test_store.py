@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from lakechime_dagster.dce.contract import DCEStore, EventQuery, OvertakenError, Seen
+from lakechime_dagster.dce.contract import EventQuery, OvertakenError, Seen
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError
 from tests.factories import make_event
 
@@ -141,7 +141,7 @@ def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store:
     store.register([make_event(snapshot_id="0", table_uid="u")])
     mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
 
-    with pytest.raises(OvertakenError, match=r"bronze\.orders: an event of it was registered since .*; look again"):
+    with pytest.raises(OvertakenError, match=r"bronze\.orders: an event of it was registered since .*; capture again"):
         store.register([make_event(snapshot_id="0", table_uid="u", tags={"baseline": "true"})], [mark])
 
     record = store.table("bronze.orders")
@@ -306,7 +306,7 @@ def test_a_capture_that_fails_leaves_neither_event_nor_what_was_seen(store: DCES
 
 
 def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) -> None:
-    store = SqlDCEStore(engine)
+    store = DCEStore(engine)
     kept = store.register([make_event(ORDERS, snapshot_id="1")]).registered
     before = store.tables()
     repeat, new = make_event(ORDERS, snapshot_id="1"), make_event("bronze.new", snapshot_id="1")
@@ -328,7 +328,7 @@ def full_engine(tmp_path: Path, upgraded_sqlite: Path) -> Engine:
 
 
 def test_a_full_disk_is_told_in_one_sentence_and_keeps_what_is_there(full_engine: Engine) -> None:
-    store = SqlDCEStore(full_engine)
+    store = DCEStore(full_engine)
     with pytest.raises(StoreUnreachableError) as refused:
         store.register([make_event(snapshot_id=str(number), tags={"x": "y" * 4_000}) for number in range(400)])
     assert str(refused.value).endswith("has no space left on its disk; free some and try again.")
@@ -346,7 +346,7 @@ def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -
     events = [make_event(snapshot_id=str(number)) for number in range(15)]
 
     def register(writer: int) -> int:
-        store = SqlDCEStore(engine)
+        store = DCEStore(engine)
         store.table("bronze.orders")
         new = sum(len(store.register([event]).registered) for event in events)
         return new + len(store.register(events if writer % 2 else events[::-1]).registered)
@@ -355,18 +355,18 @@ def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -
         registered = sum(writers.map(register, range(WRITERS)))
 
     assert registered == len(events)
-    assert sorted(int(one.event.snapshot_id or -1) for one in SqlDCEStore(engine).fetch(EventQuery())) == list(range(15))
+    assert sorted(int(one.event.snapshot_id or -1) for one in DCEStore(engine).fetch(EventQuery())) == list(range(15))
 
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
 def test_concurrent_amendments_are_all_merged(engine: Engine) -> None:
-    SqlDCEStore(engine).register([make_event(snapshot_id="1")])
+    DCEStore(engine).register([make_event(snapshot_id="1")])
 
     with ThreadPoolExecutor(WRITERS) as writers:
-        list(writers.map(lambda name: SqlDCEStore(engine).register([make_event(snapshot_id="1", tags={name: "1"})]), "abcdef"))
+        list(writers.map(lambda name: DCEStore(engine).register([make_event(snapshot_id="1", tags={name: "1"})]), "abcdef"))
 
-    first, *amendments = SqlDCEStore(engine).fetch(EventQuery())
+    first, *amendments = DCEStore(engine).fetch(EventQuery())
     assert dict(amendments[-1].event.tags) == dict.fromkeys("abcdef", "1")
     assert {one.amends for one in amendments} == {first.position}
 
@@ -374,17 +374,17 @@ def test_concurrent_amendments_are_all_merged(engine: Engine) -> None:
 @pytest.mark.dialect
 @pytest.mark.several_connections
 def test_levels_declared_while_others_register_hold_for_every_event(engine: Engine) -> None:
-    store = SqlDCEStore(engine)
+    store = DCEStore(engine)
     store.register([make_event(partition=["00"], snapshot_id="0")])
 
     def register(writer: int) -> None:
-        mine = SqlDCEStore(engine)
+        mine = DCEStore(engine)
         for number in range(10):
             mine.register([make_event(partition=[f"0{number}"], snapshot_id=str(writer))])
 
     with ThreadPoolExecutor(WRITERS) as writers:
         running = [writers.submit(register, writer) for writer in range(1, WRITERS)]
-        SqlDCEStore(engine).declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
+        DCEStore(engine).declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
         for one in running:
             one.result()
 

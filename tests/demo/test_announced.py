@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.flights import FOLDER, announced_tables, lake
 from lakechime_dagster.demo.plan import Plan
 from lakechime_dagster.demo.replay import Replayer
@@ -39,7 +39,7 @@ def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
     (stream,) = (one for one in announced_tables(Path(FOLDER)) if isinstance(one, EventStream))
     streams = [Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups]
     for hours in (14, HOURS - 14):
-        Replayer(tmp_path, SqlDCEStore(fresh_memory()), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
+        Replayer(tmp_path, DCEStore(fresh_memory()), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
         streams[0].ingest()
         for number, one in enumerate(streams):
             one.complete(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER
@@ -24,7 +24,7 @@ class World:
     def __init__(self, home: Path, days: int = 1) -> None:
         self.home, self.days = home, days
         self.warehouse, self.state = home / "warehouse", home / "demo" / "replay.json"
-        self.store = SqlDCEStore(fresh_memory())
+        self.store = DCEStore(fresh_memory())
 
     def replayer(self) -> Replayer:
         return Replayer(self.warehouse, self.store, self.state, days=self.days)
@@ -58,11 +58,11 @@ def test_each_commit_is_registered_once_and_each_hour_is_complete(world: World) 
     world.replayer().run()
     for table in TABLES:
         events = [registered.event for registered in world.store.fetch(EventQuery(table=table))]
-        commits = [event for event in events if not event.is_mark]
+        commits = [event for event in events if not event.is_marker]
         assert sorted(int(event.snapshot_id or -1) for event in commits) == list(range(world.table(table).version() + 1))
-        marks = collections.Counter(event.partition for event in events if event.is_mark)
+        marks = collections.Counter(event.partition for event in events if event.is_marker)
         assert marks == {("2013-01-01", hour): 1 for hour in range(24)}
-        assert all(event.tags == {"complete": "true"} for event in events if event.is_mark)
+        assert all(event.tags == {"complete": "true"} for event in events if event.is_marker)
 
 
 def test_a_replay_that_was_stopped_goes_on_where_it_was(world: World, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_replay_that_was_stopped_goes_on_where_it_was(world: World, tmp_path: 
 
 def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: World) -> None:
     world.replayer().run(hours=12)
-    world.store = SqlDCEStore(fresh_memory())
+    world.store = DCEStore(fresh_memory())
     world.replayer().run()
     commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
     assert len(commits) == world.table(FLIGHTS).version() + 1

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.flights import KAFKA, flights_lake
 from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
@@ -61,7 +61,7 @@ def told() -> dict[str, pa.Table]:
 def bronze(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse into which a day and a half were replayed."""
     home = tmp_path_factory.mktemp("bronze")
-    Replayer(home / "warehouse", SqlDCEStore(fresh_memory()), home / "replay.json", days=2).run(hours=HOURS)
+    Replayer(home / "warehouse", DCEStore(fresh_memory()), home / "replay.json", days=2).run(hours=HOURS)
     return home / "warehouse"
 
 

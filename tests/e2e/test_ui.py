@@ -12,7 +12,7 @@ from playwright.sync_api import Page, sync_playwright
 from playwright.sync_api import TimeoutError as NeverCame
 
 from lakechime_dagster.dce.engine import open_engine, writing
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.external import reload_outside
 from lakechime_dagster.lineage.recording import keep_reads
@@ -77,7 +77,7 @@ def keep_read(shop: DagsterDev, dashboard: str, column: ColumnRef) -> None:
     engine = open_engine(f"sqlite:///{shop.home / 'dce.sqlite'}")
     who = Consumer(ConsumerKind.DASHBOARD, "superset", dashboard)
     with writing(engine) as connection:
-        keep_reads(connection, [Read(consumer=who, refs=(column,), at_ms=SqlDCEStore(engine).now(), owners=("team:bi",))])
+        keep_reads(connection, [Read(consumer=who, refs=(column,), at_ms=DCEStore(engine).now(), owners=("team:bi",))])
     engine.dispose()
 
 

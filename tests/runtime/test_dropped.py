@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
@@ -57,7 +57,7 @@ def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(platform:
     assert remove_expired(platform) == []
     (table,) = [one for one in put if one.folder.name.startswith("orders__dropped")]
     table.folder.rename(folder(platform) / "orders")
-    monkeypatch.setattr(SqlDCEStore, "now", lambda _: now + 8 * 86_400_000)
+    monkeypatch.setattr(DCEStore, "now", lambda _: now + 8 * 86_400_000)
     assert names(remove_expired(platform)) == list(OWN[1:])
     assert sorted(one.name for one in folder(platform).iterdir()) == ["orders", "orders_of_day"]
 

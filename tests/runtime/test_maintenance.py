@@ -92,7 +92,7 @@ def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None
     assert [action.kind for action in looked.plan.actions] == [Kind.COMPACT]
     complete(platform, "gold.changes", 1)
     row = platform.evaluator.activate(a_subscription("gold.changes", ORDERS.name))
-    assert platform.ledger.hold(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
+    assert platform.ledger.block(row, platform.ledger.ensure_consumer(row, ""), "a column changed")
     (kept,) = keep(platform, LAKE, ORDERS, print)  # without anything to do there is no Spark
     assert [(one.action.kind, one.why) for one in kept.refused] == [(Kind.COMPACT, "gold.changes waits: it is BLOCKED: a column changed")]
     assert (kept.after, kept.maintained.done) == (kept.before.files, ())

@@ -101,7 +101,7 @@ def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(world: World
     assert commit_metadata is not None
     for registered in (1, 0):  # by each attempt, and whoever else finds the commit
         assert len(world.store.register(hours_of(commit_metadata, "shop.orders")).registered) == registered
-    assert explain(platform, refire).reasons[0] == "1 event came late for source_date=2013-05-01/source_hour=4"
+    assert explain(platform, refire).reasons[0] == "1 event arrived late for source_date=2013-05-01/source_hour=4"
     (again,) = world.fire(refire)
     (event,) = RunningExecution(platform, refire, again).events
     assert (again.step, event.event.partition, event.event.tags["late"]) == (2, ("2013-05-01", 4), "7")

@@ -100,7 +100,7 @@ def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webho
     watching.alarms = [webhook.url]
     watching.runs(False)
     assert watching.tick() == (
-        "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, for somebody to be told"
+        "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, to notify somebody"
     )
     assert webhook.told == []
     (alarm,) = lakechime("status", "--json").json["alarms"]

@@ -10,17 +10,17 @@ from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, ends_of_held
-from lakechime_dagster.sensors.tick import RunState, Tick, run_tick
+from lakechime_dagster.sensors.tick import RunState, Tick
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.subscription import Subscription
 from tests.sensors.test_tick import TARGET, ToldRuns, commit, one
-from tests.support.world import World, a_subscription
+from tests.support.world import World, a_subscription, ticked
 
 ADA = By(who="ada", reason="the server was replaced")
 EVIDENCE = "shop.orders: the position of shop goes back from [3, 120] to [1, 4]"
-REASON = f"{EVIDENCE}; then `lakechime trigger resume silver --reason …` tries step 1 again"
+REASON = f"{EVIDENCE}; then `lakechime trigger resume silver --reason …` tries execution 1 again"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ask_for_a_person(platform: Platform, subscription: Subscription, execution: 
 
 def held(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> Execution:
     world.change(version=0)
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     ask_for_a_person(platform, subscription, execution, runs)
     return execution
 
@@ -69,15 +69,15 @@ def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
     world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
 ) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     assert ask_for_a_person(platform, subscription, execution, runs) == [f"silver is BLOCKED: {REASON}"]
     row = world.evaluator.activate(subscription)
     consumer = world.ledger.consumers(row)[""]
     assert (consumer.state, consumer.state_reason) == (ConsumerState.BLOCKED, REASON)
-    assert [one.held for one in overview(world.ledger)] == [1]
+    assert [one.blocked for one in overview(world.ledger)] == [1]
     assert f"silver is BLOCKED: {EVIDENCE}" in explain(platform, subscription).reasons[0]
     (attempt,) = world.ledger.attempts(execution.execution_id)
-    assert (attempt.outcome, attempt.error, attempt.lease_until) == ("held", REASON, None)
+    assert (attempt.outcome, attempt.error, attempt.lease_until) == ("blocked", REASON, None)
 
 
 def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_read(
@@ -86,21 +86,21 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     held(world, platform, subscription, runs)
     world.change(version=1)
     for _ in range(6):
-        assert launched(run_tick(platform, subscription, runs)) == []
+        assert launched(ticked(platform, subscription, runs)) == []
     resume(world, platform, subscription)
-    tick = run_tick(platform, subscription, runs)
+    tick = ticked(platform, subscription, runs)
     assert launched(tick) == [(1, 2)]
     assert one(tick.launches).ranges()["bronze.orders"].end == "1"
     commit(platform, one(tick.launches))
     runs.tell(one(tick.launches), RunState.SUCCEEDED)
-    assert "completed by its commit" in run_tick(platform, subscription, runs).sentences[0]
+    assert "completed by its commit" in ticked(platform, subscription, runs).sentences[0]
 
 
 def test_an_attempt_that_another_has_followed_holds_nothing(
     world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
 ) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, "run-1"))
     world.ledger.lose(running.execution, "no sign of life", immediately=True)
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), [].append):

@@ -9,15 +9,15 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.many import Launch, many_sensor, run_many
-from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState, Tick, run_tick
+from lakechime_dagster.sensors.trigger import Launch, many_sensor
 from lakechime_dagster.silver.requests import event_reprocesses, requested_of_stream
 from lakechime_dagster.silver.results import Reprocessed
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS
 from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.schema import lc_intervention
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
@@ -50,26 +50,28 @@ def anything() -> None:
     """A job that the subscriptions launch."""
 
 
+def tick_of(platform: Platform, sweep: Sweep, runs: AllSucceed) -> Tick:
+    return run_tick(platform, sweep, {subscription.name: subscription for subscription in sweep.subscriptions}, runs)
+
+
 @pytest.fixture
-def launches() -> dict[str, Launch]:
-    subscriptions = [
+def subscriptions() -> list[Subscription]:
+    return [
         Subscription(name=f"subscription-{number}", trigger=SnapshotTrigger([f"lake.t{number}"]), job="anything")
         for number in range(SUBSCRIPTIONS)
     ]
-    return {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions}
 
 
 @pytest.mark.tier2
 def test_every_subscription_fires_once_although_a_tick_launches_a_bounded_number(
-    world: World, platform: Platform, launches: dict[str, Launch]
+    world: World, platform: Platform, subscriptions: list[Subscription]
 ) -> None:
-    sweep = Sweep(platform.evaluator, [launch.subscription for launch in launches.values()])
-    accepts = dict.fromkeys(launches, lambda key: True)
+    sweep = Sweep(platform.evaluator, subscriptions)
     for number in range(SUBSCRIPTIONS):
         world.change(f"lake.t{number}", 1)
-    ticks = [run_many(platform, sweep, launches, AllSucceed(), accepts) for _ in range(4)]
+    ticks = [tick_of(platform, sweep, AllSucceed()) for _ in range(4)]
     launched = [execution.consumer.subscription for tick in ticks for execution in tick.launches]
-    assert sorted(launched) == sorted(launches)
+    assert sorted(launched) == sorted(subscription.name for subscription in subscriptions)
     assert max(len(tick.launches) for tick in ticks) == MAX_REQUESTS
     assert ticks[-1].launches == ()
 
@@ -79,19 +81,17 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     subscription = Subscription(
         name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", requests=requested_of_stream("game.events")
     )
-    launches = {subscription.name: Launch(subscription, anything, [])}
     sweep = Sweep(platform.evaluator, [subscription])
-    accepts = {subscription.name: lambda key: True}
     reprocesses.ask(subscription.name, By(who="me", reason="more are events now"))
-    assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()  # nothing was read yet that could be refused
+    assert tick_of(platform, sweep, NoRuns()).launches == ()  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
-    (first,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
+    (first,) = tick_of(platform, sweep, NoRuns()).launches
     platform.ledger.complete(first, None)
-    (second,) = run_many(platform, sweep, launches, NoRuns(), accepts).launches
+    (second,) = tick_of(platform, sweep, NoRuns()).launches
     assert (second.step, second.reason) == (2, "reprocessing 1: what was refused is looked at again")
     reprocesses.close(second.execution_id, Reprocessed(reprocess_id=1))
     platform.ledger.complete(second, None)
-    assert run_many(platform, sweep, launches, NoRuns(), accepts).launches == ()
+    assert tick_of(platform, sweep, NoRuns()).launches == ()
 
 
 def in_a_minute(sweep: Sweep) -> None:
@@ -100,50 +100,44 @@ def in_a_minute(sweep: Sweep) -> None:
 
 def test_a_subscription_that_rests_needs_what_came_since_only(world: World, platform: Platform) -> None:
     subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}), job="anything")
-    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
     sweep = Sweep(platform.evaluator, [subscription])
     for version in range(2):
         event = world.change("lake.t", version)
-        run_many(platform, sweep, launches, AllSucceed(), accepts)
+        tick_of(platform, sweep, AllSucceed())
         assert needs(world.engine)["lake.t"].position >= event.position
         in_a_minute(sweep)
     world.change("lake.t", 0, tags={"complete": "true"})
-    (launched,) = run_many(platform, sweep, launches, AllSucceed(), accepts).launches
+    (launched,) = tick_of(platform, sweep, AllSucceed()).launches
     assert launched.ranges()["lake.t"].end == "1"
 
 
 def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_sensor(world: World, platform: Platform) -> None:
     subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"]), job="anything")
-    launches, accepts = {"subscription": Launch(subscription, anything, [])}, {"subscription": lambda key: True}
     sweep = Sweep(platform.evaluator, [subscription])
     world.change("lake.t", 1)
     for _ in range(3):
-        run_many(platform, sweep, launches, AllSucceed(), accepts)
+        tick_of(platform, sweep, AllSucceed())
         in_a_minute(sweep)
     row = world.evaluator.activate(subscription)
     world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
     with writing(world.engine) as connection:
-        connection.execute(sa.delete(schema.intervention))
-    assert [execution.step for execution in run_many(platform, sweep, launches, AllSucceed(), accepts).launches] == [2]
+        connection.execute(sa.delete(lc_intervention))
+    assert [execution.step for execution in tick_of(platform, sweep, AllSucceed()).launches] == [2]
 
 
 def test_a_target_that_cannot_be_read_hinders_no_other_subscription(world: World, platform: Platform) -> None:
     subscriptions = [
         Subscription(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")
     ]
-    launches, accepts = (
-        {subscription.name: Launch(subscription, anything, []) for subscription in subscriptions},
-        {subscription.name: lambda key: True for subscription in subscriptions},
-    )
     break_log(platform.location("gold.bad"))
     for subscription in subscriptions:
         world.change(subscription.trigger.tables[0], 1)
     sweep = Sweep(platform.evaluator, subscriptions)
-    tick = run_many(platform, sweep, launches, NoRuns(), accepts)
+    tick = tick_of(platform, sweep, NoRuns())
     assert sorted(execution.consumer.subscription for execution in tick.launches) == ["gold.a", "gold.b"]
     assert any("gold.bad" in sentence for sentence in tick.sentences)
     shutil.rmtree(platform.location("gold.bad"))
-    again = run_many(platform, sweep, launches, NoRuns(), accepts)
+    again = tick_of(platform, sweep, NoRuns())
     assert "gold.bad" in [execution.consumer.subscription for execution in again.launches]
 
 
@@ -156,10 +150,10 @@ def break_log(location: str) -> None:
 
 @pytest.mark.tier2
 def test_the_sensor_requests_a_run_of_the_subscriptions_job_with_its_tags(
-    world: World, platform: Platform, launches: dict[str, Launch], monkeypatch: pytest.MonkeyPatch
+    world: World, platform: Platform, subscriptions: list[Subscription], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakechime_dagster.sensors.many.open_platform", lambda: platform)
-    sensor = many_sensor("triggers", list(launches.values()))
+    monkeypatch.setattr("lakechime_dagster.runtime.platform.open_platform", lambda: platform)
+    sensor = many_sensor("triggers", [Launch(subscription=subscription, job=anything) for subscription in subscriptions])
     world.change("lake.t3", 1)
     with dg.DagsterInstance.ephemeral() as instance:
         result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))

@@ -103,7 +103,7 @@ def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
     assert "set LAKECHIME_WEBSERVER_URL" in tick()
     with webserver(LOADED) as (url, asked):
         monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
-        assert tick() == "1 that read the lake and 0 data sets that it does not declare are shown; the location was loaded anew"
+        assert tick() == "1 that read the lake and 0 data sets that it does not declare are shown; the location was reloaded"
         assert [one["variables"] for one in asked] == [{"location": "outside"}]
         read("Sales")
         assert (tick().startswith("1 that read the lake"), len(asked)) == (True, 1)
@@ -113,4 +113,4 @@ def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
     assert "does not answer" in tick()
     with webserver(LOADED) as (url, asked):
         monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
-        assert (tick().endswith("the location was loaded anew"), len(asked)) == (True, 1)
+        assert (tick().endswith("the location was reloaded"), len(asked)) == (True, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, verify_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Monitor
@@ -46,7 +46,7 @@ class Ticking:
     def at(self, moment: str) -> Any:
         """What a tick at a moment of UTC asks for."""
         now = int(dt.datetime.fromisoformat(moment + "+00:00").timestamp() * 1000)
-        self.monkeypatch.setattr(SqlDCEStore, "now", lambda _: now)
+        self.monkeypatch.setattr(DCEStore, "now", lambda _: now)
         with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
             result = self.sensor.evaluate_tick(context)
         self.cursor = result.cursor

@@ -8,16 +8,15 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState, run_tick
+from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState
 from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerState, Execution
+from lakechime_dagster.triggers.consumers import CommitMetadata, Execution
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 from tests.support.tables import rows, write
-from tests.support.world import World, a_subscription
+from tests.support.world import World, a_subscription, ticked
 
 TARGET = "silver.orders"
 DAYS = every(days=1, start="2013-01-02", until="2013-01-10")
@@ -73,20 +72,13 @@ def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commi
 ) -> None:
     subscriptions = [replace(a_subscription(f"taking {most}"), max_commits=most) for most in (None, 1)]
     world.change(version=0)
-    for execution in [one(run_tick(platform, subscription, runs).launches) for subscription in subscriptions]:
+    for execution in [one(ticked(platform, subscription, runs).launches) for subscription in subscriptions]:
         runs.tell(execution, RunState.FAILED)
     world.change(version=1)
     for subscription in subscriptions:
-        run_tick(platform, subscription, runs)
+        ticked(platform, subscription, runs)
     retries = [one(tuple(world.ledger.open_executions(world.evaluator.activate(subscription)))) for subscription in subscriptions]
     assert [(again.attempt, again.ranges()["bronze.orders"].end) for again in retries] == [(2, "1"), (2, "0")]
-
-
-def test_a_run_request_that_was_lost_is_asked_for_again_with_the_same_key(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    first = one(run_tick(platform, a_subscription(), runs).launches)
-    again = one(run_tick(platform, a_subscription(), runs).launches)
-    assert again.run_key == first.run_key
 
 
 def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resumed(
@@ -99,36 +91,36 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
     )
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
-    failed, lost = run_tick(platform, subscription, runs).launches
+    failed, lost = ticked(platform, subscription, runs).launches
     world.people.pause(world.evaluator.activate(subscription), by)
     runs.tell(failed, RunState.FAILED)
-    run_tick(platform, subscription, runs)
+    ticked(platform, subscription, runs)
     world.let_pass(60_000)
-    paused = run_tick(platform, subscription, runs)
+    paused = ticked(platform, subscription, runs)
     assert paused.launches == ()
-    assert "step 1 of day=2013-01-01: attempt 2 is launched when daily is resumed" in paused.sentences
-    assert "step 1 of day=2013-01-02: attempt 1 is launched when daily is resumed" in paused.sentences
+    assert "execution 1 of day=2013-01-01: attempt 2 is launched when daily is resumed" in paused.sentences
+    assert "execution 1 of day=2013-01-02: attempt 1 is launched when daily is resumed" in paused.sentences
     world.people.resume(world.evaluator.activate(subscription), by)
-    again = run_tick(platform, subscription, runs).launches
+    again = ticked(platform, subscription, runs).launches
     assert {(one.execution_id, one.attempt) for one in again} == {(failed.execution_id, 2), (lost.execution_id, 1)}
 
 
 def test_the_success_of_a_run_completes_a_subscription_without_a_target(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
+    execution = one(ticked(platform, a_subscription(), runs).launches)
     runs.tell(execution, RunState.SUCCEEDED)
-    assert "step 1 of silver is completed by the success of run run-1" in run_tick(platform, a_subscription(), runs).sentences
+    assert "execution 1 of silver is completed by the success of run run-1" in ticked(platform, a_subscription(), runs).sentences
     assert world.ledger.open_executions(world.evaluator.activate(a_subscription())) == []
 
 
 def test_a_success_without_a_commit_is_no_success_where_a_target_decides(world: World, platform: Platform, runs: ToldRuns) -> None:
     subscription = a_subscription(target=TARGET)
     world.change(version=0)
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     runs.tell(execution, RunState.SUCCEEDED)
     assert (
-        "step 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit"
-        in run_tick(platform, subscription, runs).sentences
+        "execution 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit"
+        in ticked(platform, subscription, runs).sentences
     )
 
 
@@ -137,51 +129,36 @@ def test_a_run_that_died_after_its_commit_is_completed_by_it_and_its_event_is_th
 ) -> None:
     subscription = a_subscription(target=TARGET)
     world.change(version=0)
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
     runs.tell(execution, RunState.FAILED)
-    found = run_tick(platform, subscription, runs)
-    assert (found.launches, found.sentences[0]) == ((), "step 1 of silver is completed by its commit")
+    found = ticked(platform, subscription, runs)
+    assert (found.launches, found.sentences[0]) == ((), "execution 1 of silver is completed by its commit")
     downstream = a_subscription("gold", TARGET)
-    assert one(run_tick(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
+    assert one(ticked(platform, downstream, runs).launches).ranges()[TARGET].end == "0"
 
 
 def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
+    execution = one(ticked(platform, a_subscription(), runs).launches)
     world.ledger.begin(execution.execution_id, "run-1")
     runs.tell(execution, RunState.LIVE)
     world.end_leases()
-    run_tick(platform, a_subscription(), runs)
+    ticked(platform, a_subscription(), runs)
     assert runs.lost == [("run-1", "LakeChime: run run-1 gave no sign of life for a minute; attempt 1 is called lost")]
     assert world.ledger.open_executions(world.evaluator.activate(a_subscription()))[0].attempt == 2
 
 
 def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(world: World, platform: Platform, runs: ToldRuns) -> None:
     world.change(version=0)
-    execution = one(run_tick(platform, a_subscription(), runs).launches)
+    execution = one(ticked(platform, a_subscription(), runs).launches)
     now = world.store.now()
     runs.tell(execution, RunState.LIVE, started_ts=now)
-    run_tick(platform, a_subscription(), runs)
+    ticked(platform, a_subscription(), runs)
     assert runs.lost == []
     runs.tell(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
-    run_tick(platform, a_subscription(), runs)
+    ticked(platform, a_subscription(), runs)
     assert [run for run, _ in runs.lost] == ["run-1"]
-
-
-def test_a_consumer_that_is_held_says_why_in_every_tick(world: World, platform: Platform, runs: ToldRuns) -> None:
-    world.change(version=0)
-    execution: Execution | None = one(run_tick(platform, a_subscription(), runs).launches)
-    for _ in range(MAX_ATTEMPTS - 1):
-        assert execution is not None
-        execution = world.ledger.lose(execution, "disk full", immediately=True)
-    assert execution is not None
-    runs.tell(execution, RunState.FAILED)
-    assert "BLOCKED after attempt 5: run run-1 failed" in run_tick(platform, a_subscription(), runs).sentences[0]
-    later = run_tick(platform, a_subscription(), runs)
-    assert later.launches == ()
-    assert any("silver is BLOCKED" in sentence for sentence in later.sentences)
-    assert world.ledger.consumers(world.evaluator.activate(a_subscription()))[""].state is ConsumerState.BLOCKED
 
 
 def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(world: World, platform: Platform, runs: ToldRuns) -> None:
@@ -191,7 +168,7 @@ def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(worl
     subscription = Subscription(name="daily", trigger=trigger, target_levels=levels)
     for version, day in enumerate(("2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
-    found = run_tick(platform, subscription, runs, accepts=lambda key: key != "2013-01-01")
+    found = ticked(platform, subscription, runs, accepts=lambda key: key != "2013-01-01")
     assert [execution.partition_key for execution in found.launches] == ["2013-01-02"]
     assert found.sentences[0] == "1 keys are no partitions of the asset in Dagster, such as 2013-01-01; widen its partitions"
     assert set(world.ledger.consumers(world.evaluator.activate(subscription))) == {"day=2013-01-02"}

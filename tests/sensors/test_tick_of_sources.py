@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
@@ -11,8 +10,7 @@ from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
-from lakechime_dagster.sensors.many import Launch, run_many
-from lakechime_dagster.sensors.tick import AskedAt, RunState, Tick, run_tick
+from lakechime_dagster.sensors.tick import PolledAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution, FileOffsets, SourceOffsets
 from lakechime_dagster.triggers.interventions import By
@@ -20,9 +18,8 @@ from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
-from tests.sensors.test_many import anything
 from tests.sensors.test_tick import ToldRuns, one
-from tests.support.world import World
+from tests.support.world import World, ticked
 
 NAME = "shop.orders__changes"
 BY = By(who="ann", reason="looked into it")
@@ -70,52 +67,52 @@ def read_to(world: World) -> SourceOffsets | None:
 def test_what_a_source_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     assert (execution.start.offsets, execution.end.offsets) == (None, FileOffsets({"a.jsonl": 4}))
     assert execution.reason == f"4 new bytes in a.jsonl of {folder}"
     drop(folder, "a.jsonl", "3")
-    again = run_tick(platform, subscription, runs)
+    again = ticked(platform, subscription, runs)
     assert one(again.launches).end == execution.end
-    assert again.sentences == ("step 1 is with a run that has not begun (attempt 1)",)
+    assert again.sentences == ("execution 1 waits for its run to start (attempt 1)",)
 
 
 def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1")
-    execution = one(run_tick(platform, subscription, runs).launches)
+    execution = one(ticked(platform, subscription, runs).launches)
     runs.tell(execution, RunState.FAILED)
     drop(folder, "a.jsonl", "2")
-    run_tick(platform, subscription, runs)
+    ticked(platform, subscription, runs)
     (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))
     assert (waiting.attempt, waiting.end.offsets) == (2, FileOffsets({"a.jsonl": 2}))
 
 
 def test_a_source_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_source(folder, minutes=24 * 60)
-    asked: AskedAt = {}
-    assert run_tick(platform, subscription, runs, asked=asked).sentences == (f"nothing new in {folder}/*.jsonl",)
+    polled: PolledAt = {}
+    assert ticked(platform, subscription, runs, polled=polled).sentences == (f"nothing new in {folder}/*.jsonl",)
     drop(folder, "a.jsonl", "1")
-    resting = run_tick(platform, subscription, runs, asked=asked)
+    resting = ticked(platform, subscription, runs, polled=polled)
     assert resting.launches == ()
-    assert resting.sentences[0].startswith("its source is asked next at ")
-    asked[NAME] -= 24 * 60 * MINUTE
-    assert one(run_tick(platform, subscription, runs, asked=asked).launches).end.offsets == FileOffsets({"a.jsonl": 2})
+    assert resting.sentences[0].startswith("its source is polled next at ")
+    polled[NAME] -= 24 * 60 * MINUTE
+    assert one(ticked(platform, subscription, runs, polled=polled).launches).end.offsets == FileOffsets({"a.jsonl": 2})
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     world: World, platform: Platform, runs: ToldRuns, folder: Path
 ) -> None:
     subscription = a_source(folder, minutes=24 * 60, max_bytes=4)
-    asked: AskedAt = {}
+    polled: PolledAt = {}
     drop(folder, "a.jsonl", "1", "2", "3")
-    first = completed(world, run_tick(platform, subscription, runs, asked=asked))
+    first = completed(world, ticked(platform, subscription, runs, polled=polled))
     assert (first.end.offsets, first.end.has_more) == (FileOffsets({"a.jsonl": 4}), True)
     left = "an execution reads at most 4 bytes, so that 2 are left to the next ones"
     assert first.reason == f"6 new bytes in a.jsonl of {folder}; {left}"
-    second = completed(world, run_tick(platform, subscription, runs, asked=asked))
+    second = completed(world, ticked(platform, subscription, runs, polled=polled))
     assert (second.end.offsets, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
-    assert run_tick(platform, subscription, runs, asked=asked).sentences[0].startswith("its source is asked next at ")
+    assert ticked(platform, subscription, runs, polled=polled).sentences[0].startswith("its source is polled next at ")
 
 
 def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
@@ -123,19 +120,19 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
 ) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
-    completed(world, run_tick(platform, subscription, runs))
+    completed(world, ticked(platform, subscription, runs))
     (folder / "a.jsonl").write_text("3\n")
-    assert "a.jsonl holds 2 bytes, and 4 of it were read" in run_tick(platform, subscription, runs).sentences[0]
+    assert "a.jsonl holds 2 bytes, and 4 of it were read" in ticked(platform, subscription, runs).sentences[0]
     row = world.evaluator.activate(subscription)
     assert world.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
     (folder / "a.jsonl").rename(folder / "a-2.jsonl")
-    (held,) = run_tick(platform, subscription, runs).sentences
+    (held,) = ticked(platform, subscription, runs).sentences
     assert held.startswith(f"{NAME} is BLOCKED: {folder}/a.jsonl holds 2 bytes")
-    assert held.endswith(f"where no step is open `lakechime trigger resume {NAME}`")
+    assert held.endswith(f"where no execution is open `lakechime trigger resume {NAME}`")
     world.people.resume(row, BY)
     (done,) = world.people.history(row)
-    assert done.before["held"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
-    execution = one(run_tick(platform, subscription, runs).launches)
+    assert done.before["blocked"][0][1].startswith(f"{folder}/a.jsonl holds 2 bytes")
+    execution = one(ticked(platform, subscription, runs).launches)
     assert execution.end.offsets == FileOffsets({"a-2.jsonl": 2})
 
 
@@ -156,15 +153,15 @@ def test_a_person_gets_what_the_source_holds_whatever_its_pace(world: World, pla
 def test_a_source_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
-    completed(world, run_tick(platform, subscription, runs))
+    completed(world, ticked(platform, subscription, runs))
     row = world.evaluator.activate(subscription)
     with pytest.raises(LakeChimeError, match=r"its rows would be there twice .* from beginning; put the trigger of the table that reads"):
         checkpoint_at(platform, subscription, StartFrom("beginning"))
     (folder / "a.jsonl").write_text("3\n")
-    run_tick(platform, subscription, runs)
+    ticked(platform, subscription, runs)
     world.people.seek(row, None, BY, checkpoint_at(platform, subscription, StartFrom("now")))
     assert read_to(world) == FileOffsets({"a.jsonl": 2})
-    assert run_tick(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert ticked(platform, subscription, runs).sentences == (f"nothing new in {folder}/*.jsonl",)
     with pytest.raises(MessagesUnreadableError, match="is no folder"):
         checkpoint_at(platform, a_source(folder / "none"), StartFrom("now"))
 
@@ -172,11 +169,10 @@ def test_a_source_is_put_to_now_and_never_back(world: World, platform: Platform,
 def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
     fed, woken = a_source(folder), Subscription(name="gold", trigger=SnapshotTrigger("silver.orders"))
     lost = Subscription(name="lost", trigger=SnapshotTrigger(), source=JsonLines(str(folder / "none")))
-    launches = {subscription.name: Launch(subscription, anything, [dg.AssetKey(subscription.name)]) for subscription in (fed, woken, lost)}
-    sweep = Sweep(platform.evaluator, [woken])
-    accepts = dict.fromkeys(launches, lambda key: True)
+    subscriptions = {subscription.name: subscription for subscription in (fed, woken, lost)}
+    sweep = Sweep(platform.evaluator, list(subscriptions.values()))
     drop(folder, "a.jsonl", "1")
     world.change("silver.orders", 1)
-    tick = run_many(platform, sweep, launches, runs, accepts)
+    tick = run_tick(platform, sweep, subscriptions, runs)
     assert {one.consumer.subscription: one.end.offsets for one in tick.launches} == {NAME: FileOffsets({"a.jsonl": 2}), "gold": None}
     assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)

@@ -166,7 +166,7 @@ def test_a_reexecution_of_a_completed_step_ends_with_the_command_that_replays(as
     asset.tick()
     again = asset.launch(request)
     assert not again.success
-    assert "step 1 of features is completed; `lakechime trigger seek features` replays" in message(again)
+    assert "execution 1 of features is completed; `lakechime trigger seek features` replays" in message(again)
     assert body.handed == [["1"]]
 
 
@@ -203,7 +203,7 @@ def test_a_reexecution_after_a_commit_that_nobody_completed_completes_and_ends(w
     request = only(writer.tick().run_requests)
     assert not writer.launch(request).success
     again = writer.launch(request)
-    assert "step 1 of nightly was committed by an earlier attempt; it is completed now" in message(again)
+    assert "execution 1 of nightly was committed by an earlier attempt; it is completed now" in message(again)
     assert body.handed == [["1"]]
 
 

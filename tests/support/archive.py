@@ -57,7 +57,7 @@ def make() -> None:
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=HOME) as folder:
         fresh = Path(folder) / "classes.jsa"
         os.environ["JAVA_TOOL_OPTIONS"] = f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={fresh}"
-        settings = SparkSettings.model_validate({"driver": "local", "memory": "1500m", "cores": 2})
+        settings = SparkSettings.model_validate({"driver": "local", "memory": "1g", "cores": 2})
         jvm = start_jvm(settings, java, home=Path(folder), jars=JARS)
         connection = connect(jvm.gateway, is_shared=False)
         load_classes(connection.new_session(), f"{folder}/table")

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 def small_settings(driver: str = "local", **others: object) -> SparkSettings:
     """A driver that fits beside others on a small machine."""
-    return SparkSettings.model_validate({"driver": driver, "memory": "1500m", "cores": 2} | others)
+    return SparkSettings.model_validate({"driver": driver, "memory": "1g", "cores": 2} | others)
 
 
 @pytest.fixture(scope="session")

@@ -12,17 +12,19 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.sensors.tick import PolledAt, Runs, Tick, run_tick
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 
@@ -39,8 +41,8 @@ class World:
     deployment: str = "test"
 
     @property
-    def store(self) -> SqlDCEStore:
-        return SqlDCEStore(self.engine)
+    def store(self) -> DCEStore:
+        return DCEStore(self.engine)
 
     @property
     def ledger(self) -> Ledger:
@@ -83,13 +85,13 @@ class World:
         for execution in self.evaluator.fire(subscription, row, decision, nothing_committed):
             self.ledger.complete(execution, None)
         if not decision.fires and not decision.waits:
-            self.evaluator.looked_through(row, decision.through)
+            self.evaluator.looked_through([row], decision.through)
         return decision
 
     def end_leases(self) -> None:
         """Let a minute pass on every lease."""
         with writing(self.engine) as connection:
-            connection.execute(sa.update(schema.attempt).where(schema.attempt.c.lease_until.is_not(None)).values(lease_until=1))
+            connection.execute(sa.update(lc_attempt).where(lc_attempt.c.lease_until.is_not(None)).values(lease_until=1))
 
     def let_pass(self, milliseconds: int) -> None:
         """Make everything that was registered, activated or done that much older."""
@@ -100,14 +102,14 @@ class World:
 
 _TIMES = [
     (dce_event, "event_ts"),
-    (schema.subscription, "activated_ts"),
-    (schema.consumer, "created_ts"),
-    (schema.execution, "claimed_ts"),
-    (schema.execution, "completed_ts"),
-    (schema.attempt, "due_ts"),
-    (schema.attempt, "begun_ts"),
-    (schema.attempt, "ended_ts"),
-    (schema.intervention, "ts"),
+    (lc_subscription, "activated_ts"),
+    (lc_consumer, "created_ts"),
+    (lc_execution, "claimed_ts"),
+    (lc_execution, "completed_ts"),
+    (lc_attempt, "due_ts"),
+    (lc_attempt, "begun_ts"),
+    (lc_attempt, "ended_ts"),
+    (lc_intervention, "ts"),
 ]
 
 
@@ -121,6 +123,14 @@ def world(engine: Engine) -> World:
 def platform(world: World, tmp_path: Path) -> Platform:
     """The platform of a process beside the store and ledger of `world`."""
     return world.platform(tmp_path)
+
+
+def ticked(
+    platform: Platform, subscription: Subscription, runs: Runs, *, accepts: Accepts = any_key, polled: PolledAt | None = None
+) -> Tick:
+    """The first tick of a process that evaluates this subscription alone."""
+    subscriptions = {subscription.name: subscription}
+    return run_tick(platform, Sweep(platform.evaluator, [subscription]), subscriptions, runs, {subscription.name: accepts}, polled)
 
 
 def one(executions: list[Execution]) -> Execution:

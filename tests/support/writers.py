@@ -7,7 +7,7 @@ import time
 from lakechime_dagster.dce.engine import open_engine, writing
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.registration import register_batch
-from lakechime_dagster.dce.store import SqlDCEStore
+from lakechime_dagster.dce.store import DCEStore
 from tests.factories import make_event
 
 LATE, ROLLED_BACK = 0.05, 0.03  # shares of transactions
@@ -20,7 +20,7 @@ class _GivenUpError(Exception):
 def main(url: str, writer: str, events: int) -> None:
     """Register `events` events of this writer, each in the end exactly once; rolled back ones are tried again."""
     choice = random.Random(int(writer))
-    store = SqlDCEStore(open_engine(url))
+    store = DCEStore(open_engine(url))
     tables = [f"stress.own{writer}", "stress.shared"]
     for table in tables:
         store.declare(table, PartitionLevels.of({"writer": "int"}))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.errors import DeclarationError, failures_kept
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import (
     MAX_COLUMN,
@@ -208,6 +208,15 @@ def test_a_wrong_declaration_says_where_it_is_and_what_to_do(declare: Callable[[
     with pytest.raises(DeclarationError) as raised:
         declare()
     assert str(raised.value).startswith(answer)
+
+
+def test_a_table_in_the_folder_of_a_group_fails_that_group_alone_when_a_location_is_loaded() -> None:
+    total = sql_table("shop.total", sql="SELECT count(*) AS n FROM game.events", refresh="full")
+    with failures_kept():
+        loaded = Lake("ev", [GAME, group(), group("jump", match="jump.*"), total])
+    assert {one.name: one.problem.partition(";")[0] for one in loaded.groups if one.problem} == {
+        "shop": "shop.total, name: would lie among the tables of group shop, which has one for each type"
+    }
 
 
 PLAIN = event_stream("game", source=JsonLines("in"))

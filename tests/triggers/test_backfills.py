@@ -72,7 +72,7 @@ def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the
     caught_up(world, SILVER)
     assert not world.decide(SILVER).fires
     backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
-    assert world.decide(SILVER).reasons == (f"ordered by backfill {backfill}",)
+    assert world.decide(SILVER).reasons == (f"requested by backfill {backfill}",)
     execution = one(world.fire(SILVER))
     assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
     assert [one.span for one in Backfills(world.ledger).requests_of(execution.execution_id)] == [SPAN]
@@ -82,21 +82,11 @@ def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the
     assert not world.decide(SILVER).fires
 
 
-def test_the_next_claim_takes_the_order_and_what_came_in_one_step(world: World) -> None:
-    caught_up(world, SILVER)
-    world.change("bronze.requests", 1, partition=["2013-01-02"])
-    backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
-    execution = one(world.fire(SILVER))
-    assert (execution.ranges()["bronze.requests"].end, execution.backfill) == ("1", backfill)
-    complete(world, execution)
-    assert world.fire(SILVER) == []
-
-
 def test_nothing_claims_a_consumer_while_an_order_of_its_input_is_open(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     world.change("silver.requests", 1)
-    held = f"backfill {backfill} ordered it, after silver"
+    held = f"backfill {backfill} requested it, after silver"
     assert world.decide(GOLD).reasons == (held, "1 event waits (1 of silver.requests)")
     assert world.fire(GOLD) == []
     execution = one(world.fire(SILVER))
@@ -111,7 +101,7 @@ def test_an_order_that_came_after_the_look_is_not_passed_by_a_claim(world: World
     row = world.evaluator.activate(SILVER)
     consumer = world.ledger.consumers(row)[""]
     backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
-    with pytest.raises(ConsumerConflictError, match="since it was looked at"):
+    with pytest.raises(ConsumerConflictError, match="since it was evaluated"):
         world.ledger.claim(row, consumer, Claim(end=checkpoint(9)))
     assert states(world, backfill) == [RequestState.WAITING]
 
@@ -129,15 +119,6 @@ def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(world
     complete(world, silver)
     world.evaluator.fire(GOLD, row, world.evaluator.evaluate(GOLD, row), nothing_committed)
     assert order_of_reading == ["requests", "end"]
-
-
-def test_an_execution_that_was_claimed_before_leaves_the_order_for_the_next_one(world: World) -> None:
-    caught_up(world)
-    execution = one(world.fire(SILVER))
-    backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
-    complete(world, execution)
-    assert (execution.backfill, states(world, backfill)) == ("", [RequestState.WAITING])
-    assert one(world.fire(SILVER)).backfill == backfill
 
 
 def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(world: World) -> None:
@@ -158,22 +139,6 @@ def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on
     world.people.skip(one(world.fire(SILVER)), ME)
     assert states(world, backfill) == [RequestState.SKIPPED, RequestState.WAITING]
     assert one(world.fire(GOLD)).backfill == backfill
-
-
-def test_no_more_consumers_than_may_be_are_in_flight(world: World) -> None:
-    others = [a_subscription(f"s{number}", "bronze.requests", reads=("bronze.requests",)) for number in range(3)]
-    caught_up(world, *others)
-    backfill = order(
-        world,
-        *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)),
-        most=2,
-    )
-    first, second = one(world.fire(others[0])), one(world.fire(others[1]))
-    assert world.decide(others[2]).reasons == (f"backfill {backfill} has 2 consumers in flight, which is as many as may be at once",)
-    assert world.fire(others[2]) == []
-    complete(world, first)
-    complete(world, second)
-    assert one(world.fire(others[2])).backfill == backfill
 
 
 def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: World) -> None:
@@ -219,7 +184,7 @@ def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that
     world.change("bronze.requests", 1, partition=["2013-01-01"])
     assert not world.decide(subscription).fires
     backfill = order(world, BackfillRequest(number=0, subscription="daily", key="day=2013-01-01"))
-    assert world.decide(subscription).reasons[0] == f"day=2013-01-01 is ordered by backfill {backfill}"
+    assert world.decide(subscription).reasons[0] == f"day=2013-01-01 is requested by backfill {backfill}"
     execution = one(world.fire(subscription))
     assert (execution.step, execution.backfill) == (2, backfill)
     complete(world, execution)
@@ -237,7 +202,7 @@ def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world:
     caught_up(world, subscription, SILVER)
     backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
     world.change("bronze.requests", 1, partition=["2013-01-02"])
-    assert f"day=2013-01-02: backfill {backfill} ordered it, after silver" in world.decide(subscription).reasons
+    assert f"day=2013-01-02: backfill {backfill} requested it, after silver" in world.decide(subscription).reasons
     silver = one(world.fire(SILVER))
     assert world.fire(subscription) == []
     complete(world, silver)
@@ -245,18 +210,6 @@ def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world:
     execution = one(world.fire(subscription))
     assert (execution.consumer.key, execution.backfill) == ("day=2013-01-02", "")
     assert states(world, backfill) == [RequestState.DONE, RequestState.CANCELLED]
-
-
-def test_a_key_that_fires_while_others_are_still_ordered_takes_its_order(world: World) -> None:
-    subscription = daily()
-    caught_up(world, subscription, SILVER)
-    backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN), of_day("2013-01-02", waits_for=()))
-    assert world.fire(subscription) == []
-    world.change("bronze.requests", 1, partition=["2013-01-02"])
-    execution = one(world.fire(subscription))
-    assert (execution.backfill, states(world, backfill)) == (backfill, [RequestState.WAITING, RequestState.TAKEN])
-    complete(world, execution)
-    assert states(world, backfill) == [RequestState.WAITING, RequestState.DONE]
 
 
 def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_claimed_up_to_then(world: World) -> None:
@@ -267,7 +220,7 @@ def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_c
     consumer = world.ledger.ensure_consumer(row, "day=2013-01-02", None, ())
     order(world, BackfillRequest(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
     complete(world, one(world.fire(SILVER)))
-    with pytest.raises(ConsumerConflictError, match="since it was looked at"):
+    with pytest.raises(ConsumerConflictError, match="since it was evaluated"):
         world.ledger.claim(row, consumer, Claim(end=checkpoint(9)))
     assert one(world.fire(subscription)).consumer.key == "day=2013-01-02"
 
@@ -295,7 +248,7 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     [execution] = world.evaluator.fire(SILVER, sweep.rows["silver"], found["silver"], nothing_committed)
     assert not sweep.decisions()["gold"].fires
     complete(world, execution)
-    assert sweep.decisions()["gold"].reasons == (f"ordered by backfill {backfill}",)
+    assert sweep.decisions()["gold"].reasons == (f"requested by backfill {backfill}",)
 
 
 def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:

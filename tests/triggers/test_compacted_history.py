@@ -1,15 +1,17 @@
-"""Readers that start after retention folded the history of a table start from it all the same."""
+"""Readers that start after retention compacted the history of a table start from it all the same."""
 
-from collections.abc import Sequence
+import pytest
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.retention import expire, needs
+from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, one
 
@@ -22,9 +24,9 @@ ORDERS = "bronze.orders"
 COMPLETE = {"complete": "true"}
 
 
-def fold(world: World, tag_keys: Sequence[str] = ("complete",)) -> None:
-    """Fold all that no live consumer needs."""
-    expire(world.engine, FAR, needed={name: need.position for name, need in needs(world.engine).items()}, tag_keys=tag_keys)
+def compact(world: World) -> None:
+    """Compact all that no live consumer needs."""
+    expire(world.engine, FAR, needed={name: need.position for name, need in needs(world.engine).items()})
 
 
 def from_now(tags: dict[str, str] | None = None) -> Subscription:
@@ -37,19 +39,19 @@ def start_of(world: World, subscription: Subscription) -> tuple[str | None, str 
     return checkpoint.table_uid, checkpoint.snapshot_id
 
 
-def test_the_head_does_not_go_back_when_everything_is_folded(world: World) -> None:
+def test_the_head_does_not_go_back_when_everything_is_compacted(world: World) -> None:
     position = world.change(version=1).position
-    fold(world)
+    compact(world)
 
     assert world.store.fetch(EventQuery()) == []
     assert world.store.head() >= position
     assert world.store.feed(Position.ORIGIN).through >= position
 
 
-def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_folded_snapshots(world: World) -> None:
+def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_compacted_snapshots(world: World) -> None:
     for version in range(3):
         world.change(version=version)
-    fold(world)
+    compact(world)
     subscription = from_now()
     assert world.fire(subscription) == []
 
@@ -59,28 +61,28 @@ def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_folded_s
     assert (range_.start, range_.end) == ("2", "3")
 
 
-def test_a_uid_that_becomes_known_later_is_that_of_the_folded_snapshots_too(world: World) -> None:
+def test_a_uid_that_becomes_known_later_is_that_of_the_compacted_snapshots_too(world: World) -> None:
     world.change(version=5)
-    fold(world)
+    compact(world)
     world.change(version=2, table_uid=TableUid("u"))
 
     assert start_of(world, from_now()) == ("u", "5")
 
 
-def test_folded_snapshots_of_a_table_that_was_created_anew_are_not_its_own(world: World) -> None:
+def test_compacted_snapshots_of_a_table_that_was_created_again_are_not_its_own(world: World) -> None:
     world.change(version=7, table_uid=TableUid("old"))
-    fold(world)
+    compact(world)
     anew = Seen(table=ORDERS, cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))
     world.store.register([], [anew])
 
     assert start_of(world, from_now()) == (None, None)
 
 
-def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_folded(world: World) -> None:
+def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_compacted(world: World) -> None:
     subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=5)
     assert not world.tick_of_the_sensor(subscription).fires
-    fold(world)
+    compact(world)
     assert world.store.fetch(EventQuery()) == []
 
     world.change(tags=COMPLETE)
@@ -88,13 +90,13 @@ def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_folded(world:
     assert one(world.fire(subscription)).end.sources[ORDERS].snapshot_id == "5"
 
 
-def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(world: World) -> None:
+def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_compacted(world: World) -> None:
     subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=1, tags=COMPLETE)
     assert world.tick_of_the_sensor(subscription).fires
     world.change(version=1, tags={"complete": "false"})
     assert not world.tick_of_the_sensor(subscription).fires
-    fold(world)
+    compact(world)
 
     sweep = Sweep(world.evaluator, [subscription])
     assert sweep.decisions() == {}
@@ -104,14 +106,14 @@ def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_folded(
     assert sweep.decisions() == {}
 
 
-def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(world: World) -> None:
+def test_a_subscription_that_begins_with_a_compacted_history_fires_for_it_at_once(world: World) -> None:
     for version in range(3):
         world.change(version=version)
-    fold(world)
+    compact(world)
     subscription = a_subscription()
     tagged = a_subscription("tagged", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     assert Sweep(world.evaluator, [subscription, tagged]).decisions()[subscription.name].fires
-    assert (world.decide(subscription).sentence, world.decide(tagged).fires) == ("3 events came (3 of bronze.orders)", False)
+    assert (world.decide(subscription).sentence, world.decide(tagged).fires) == ("3 events arrived (3 of bronze.orders)", False)
 
     execution = one(world.fire(subscription))
     assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == (None, "2")
@@ -121,13 +123,28 @@ def test_a_subscription_that_begins_with_a_folded_history_fires_for_it_at_once(w
     assert Sweep(world.evaluator, [subscription, tagged]).decisions() == {}
 
 
-# Repeats of what was folded
+# Repeats of what was compacted
 
 
-def test_a_repeat_of_a_folded_event_stays_a_duplicate_when_levels_are_declared(world: World) -> None:
+def test_a_repeat_of_a_compacted_event_stays_a_duplicate_when_levels_are_declared(world: World) -> None:
     sent, keyed = make_event(partition=["05"], snapshot_id="1"), make_event(partition=["05"], snapshot_id="2", event_key="mine")
     world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed])
-    fold(world)
+    compact(world)
     world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
 
     assert world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered == ()
+
+
+@pytest.mark.dialect
+def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted(world: World) -> None:
+    levels = PartitionLevels.of({"day": "date"})
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, levels)
+    days = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), tags={"ready": "yes", "by": "shop"})
+    world.change(version=1, partition=["2013-01-01"], tags={"by": "shop"})
+    world.change(version=1, partition=["2013-01-01"], tags={"ready": "yes"})  # an amendment has the tags of both
+    world.change(version=2, partition=["2013-01-02"], tags={"ready": "yes", "by": "web"})
+    compact(world)
+    assert [firing.key for firing in world.decide(Subscription(name="days", trigger=days)).firings] == ["day=2013-01-01"]
+    world.change(version=3, partition=["2013-01-01"], operation_type="DELETE")
+    compact(world)
+    assert not world.decide(Subscription(name="days", trigger=days)).fires

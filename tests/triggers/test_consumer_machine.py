@@ -23,12 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.schema import consumer_partition, metadata
+from lakechime_dagster.dce.schema import lc_consumer_partition, metadata
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS, Beside, Ledger
+from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import rows, write
@@ -126,12 +126,12 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.losses += 1
         with writing(self.engine) as connection:
             for table in (
-                schema.intervention,
-                schema.attempt,
-                schema.execution,
-                consumer_partition,
-                schema.consumer,
-                schema.subscription,
+                lc_intervention,
+                lc_attempt,
+                lc_execution,
+                lc_consumer_partition,
+                lc_consumer,
+                lc_subscription,
             ):
                 connection.execute(sa.delete(table))
 

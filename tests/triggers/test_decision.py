@@ -34,7 +34,6 @@ TAGS = {"complete": "true"}
 HOUR = PartitionLevels.of({"day": "date", "hour": "int"})
 THERE, SEEN = AtomState(available=True, seen=True), AtomState(available=False, seen=True)
 BLOCKED = "daily is BLOCKED: disk full; `lakechime execution retry` goes on"
-COMPACTED = replace(SEEN, compacted=True)
 DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
@@ -111,16 +110,17 @@ def table_of_decisions() -> dict[str, Decision]:
         "an event of what is not read, after the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=23 * 60 + 30)),
         "an event of what is not read, at the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)),
         "an event of what is not read, with a grid point a day": snapshot(daily, unread(1, "note", minutes_ago=23 * 60)),
-        "events of what is not read of a consumer that is open": snapshot(plain, unread(1, "note"), opened="step 3 is with run 12ab"),
-        "a consumer that is open": snapshot(plain, came(1), opened="step 3 is with run 12ab (attempt 1)"),
+        "events of what is not read of a consumer that is open": snapshot(
+            plain, unread(1, "note"), opened="execution 3 is running in run 12ab"
+        ),
+        "a consumer that is open": snapshot(plain, came(1), opened="execution 3 is running in run 12ab (attempt 1)"),
         "a consumer that is held": snapshot(plain, came(14), blocked="silver is BLOCKED: disk full; `lakechime execution retry` goes on"),
         "a subscription that is paused": snapshot(plain, came(0), blocked="paused: month end"),
         "all partitions there": partition(two, THERE, THERE),
         "one partition missing": partition(two, THERE, None),
         "a partition without the tag": partition(trigger_of("a", tags=TAGS), THERE, SEEN),
-        "a partition without the tag whose history is compacted": partition(trigger_of("a", tags=TAGS), THERE, COMPACTED),
         "a partition that was dropped": partition(two, DROPPED, THERE),
-        "a partition of another type": partition(two, THERE, AtomState(available=False, near_miss='["2013-01-01","1"]')),
+        "a partition whose table has others": partition(two, THERE, AtomState(available=False, newest='["2013-01-01","1"]')),
         "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
         "a key that fired": partition(two, THERE, THERE, first=fired),
         "a key that is open": partition(two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open")}),

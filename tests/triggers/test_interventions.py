@@ -5,13 +5,13 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
-from lakechime_dagster.triggers import schema
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution, ExecutionState
-from lakechime_dagster.triggers.interventions import Action, By, CheckpointAt
+from lakechime_dagster.triggers.consumers import Action, ConsumerState, Execution, ExecutionState
+from lakechime_dagster.triggers.interventions import By, CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
-from lakechime_dagster.triggers.retention import needs, tags_needed
+from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.schema import lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import StartFrom
 from tests.support.world import World, a_subscription, checkpoint, one
@@ -134,7 +134,7 @@ def test_no_consumer_is_put_past_what_was_registered(world: World) -> None:
     row = consumed(world, 0)
     beyond = at(world, "99999999-1")
     for move in (lambda: world.people.seek(row, None, ADA, beyond), lambda: world.people.resume(row, ADA, beyond)):
-        with pytest.raises(InvalidValueError, match=f"position '99999999-1': the store has come to {world.store.head()} only"):
+        with pytest.raises(InvalidValueError, match=f"position '99999999-1': the store has reached {world.store.head()} only"):
             move()
     assert snapshot_of(world, row) == "0"
 
@@ -145,7 +145,7 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
     assert needs(world.engine)["bronze.orders"].subscription == "silver"
     forgotten = world.people.forget(row, ADA)
     assert [consumer.completed for consumer in forgotten] == [1]
-    assert (needs(world.engine), tags_needed(world.engine)) == ({}, frozenset())
+    assert needs(world.engine) == {}
     assert (world.ledger.subscriptions(), world.ledger.subscription("silver"), overview(world.ledger), world.ledger.executions()) == (
         [],
         None,
@@ -169,15 +169,15 @@ def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) ->
 def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.ledger.note_tick([row], world.store.now())
-    with pytest.raises(ConsumerConflictError, match="the sensor of silver looked at it less than 2 minutes ago"):
+    with pytest.raises(ConsumerConflictError, match="the sensor of silver ticked less than 2 minutes ago"):
         world.people.forget(row, ADA)
     assert world.people.history(row) == []
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
+        connection.execute(sa.update(lc_subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
     assert world.people.forget(row, ADA)
 
 
-BLOCKED = "silver is BLOCKED: attempt 5 of step 1 failed: boom"
+BLOCKED = "silver is BLOCKED: attempt 5 of execution 1 failed: boom"
 
 
 MINUTE = 60_000  # milliseconds
@@ -212,7 +212,7 @@ def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(w
     world.let_pass(MINUTE)
     world.ledger.complete(retried, None)
     assert said(world, subscription, 2).startswith(BLOCKED)
-    assert said(world, subscription, 1) == "step 1 is with a run that has not begun (attempt 6)"
+    assert said(world, subscription, 1) == "execution 1 waits for its run to start (attempt 6)"
     assert said(world, subscription, 0) == "nothing new in bronze.orders"
 
 
@@ -225,9 +225,9 @@ def test_a_subscription_was_paused_from_its_pause_to_its_resumption(world: World
     world.let_pass(MINUTE)
     world.people.resume(row, ADA)
     assert [said(world, subscription, at) for at in (2, 1, 0)] == [
-        "1 event came (1 of bronze.orders)",
+        "1 event arrived (1 of bronze.orders)",
         "paused: month end",
-        "1 event came (1 of bronze.orders)",
+        "1 event arrived (1 of bronze.orders)",
     ]
 
 

@@ -10,12 +10,12 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
-from lakechime_dagster.triggers import schema
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
 from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.ledger import BACKOFF_MS, LEASE_MS, MAX_ATTEMPTS, Claim
+from lakechime_dagster.triggers.ledger import BACKOFF_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
-from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere, one
+from lakechime_dagster.triggers.schema import lc_consumer
+from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere
 
 
 # Claims
@@ -90,19 +90,6 @@ def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_s
 
 
 # Attempts
-def test_a_run_begins_its_execution_with_a_lease_of_a_minute(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    before = world.store.now()
-    begun = world.ledger.begin(execution.execution_id, "run-1")
-    assert begun.run_id == "run-1"
-    assert begun.lease_until is not None
-    assert before + LEASE_MS <= begun.lease_until <= world.store.now() + LEASE_MS
-
-
-def test_to_begin_again_by_the_same_run_changes_nothing(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    world.ledger.begin(execution.execution_id, "run-1")
-    assert world.ledger.begin(execution.execution_id, "run-1").attempt == 1
 
 
 def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World) -> None:
@@ -143,16 +130,6 @@ def test_after_the_fifth_lost_attempt_the_consumer_is_held_with_the_reason(world
         world.ledger.begin(newest.execution_id, "run-9")
 
 
-def test_the_error_that_a_run_noted_is_the_reason_that_is_shown(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    execution: Execution | None = world.claim(row)
-    for _ in range(MAX_ATTEMPTS):
-        assert execution is not None
-        world.ledger.note_error(execution, "RuntimeError: boom")
-        execution = world.ledger.lose(execution, "run failed")
-    assert "RuntimeError: boom" in world.ledger.consumers(row)[""].state_reason
-
-
 def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     execution = world.claim(row)
@@ -171,7 +148,7 @@ def test_a_stale_consumer_stays_stale_when_its_open_step_completes_or_is_lost(wo
     execution: Execution | None = world.claim(row)
     assert execution is not None
     with writing(world.engine) as connection:
-        connection.execute(sa.update(schema.consumer).values(state=ConsumerState.STALE.value, state_reason="events were expired by force"))
+        connection.execute(sa.update(lc_consumer).values(state=ConsumerState.STALE.value, state_reason="events were expired by force"))
     if commit:
         assert world.ledger.complete(execution, committed(execution))
     else:
@@ -193,16 +170,6 @@ def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World
 
 
 # Settling
-def test_the_checkpoint_moves_to_the_end_of_the_commit_not_to_ones_own(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    first = world.claim(row, 3)
-    world.ledger.lose(first, "its lease was over", end=checkpoint(9))
-    assert world.ledger.complete(first, committed(first, end=checkpoint(3), version=4))
-    consumer = world.ledger.consumers(row)[""]
-    assert (consumer.completed, consumer.checkpoint) == (1, checkpoint(3))
-    completed = world.ledger.execution(first.execution_id)
-    assert completed is not None
-    assert (completed.state, completed.end, completed.version) == (ExecutionState.COMPLETED, checkpoint(3), "4")
 
 
 def test_a_consumer_has_committed_once_a_step_of_it_was_completed_by_a_commit(world: World) -> None:
@@ -214,14 +181,6 @@ def test_a_consumer_has_committed_once_a_step_of_it_was_completed_by_a_commit(wo
     assert not world.ledger.has_committed(second)
     assert world.ledger.has_committed(world.claim(row, 3))
     assert not world.ledger.has_committed(world.claim(row, 3, "2013-01-01"))
-
-
-def test_a_later_attempt_may_not_complete_without_a_commit_where_a_target_is_the_fence(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
-    second = world.ledger.lose(world.claim(row, 3), "its lease was over")
-    assert second is not None
-    with pytest.raises(ConsumerConflictError, match="empty commit"):
-        world.ledger.complete(second, None)
 
 
 def test_a_later_attempt_of_a_subscription_without_a_target_completes_by_its_success(world: World) -> None:
@@ -304,8 +263,8 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     consumer = world.ledger.consumers(row)[""]
     assert (consumer.completed, consumer.state) == (7, ConsumerState.BLOCKED)
     assert world.decide(subscription).reasons[0] == (
-        "silver is BLOCKED: its target holds step 7, but its log no longer says up to where; "
-        "`lakechime execution retry` or `skip` goes on, where no step is open `lakechime trigger seek silver`"
+        "silver is BLOCKED: its target holds execution 7, but its log no longer says up to where; "
+        "`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime trigger seek silver`"
     )
     world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0))
     assert world.fire(subscription)[0].step == 8
@@ -337,16 +296,9 @@ def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_depl
     }
 
 
-def test_an_open_execution_reads_a_pinned_snapshot(world: World) -> None:
-    world.change(ORDERS, 1)
-    execution = one(world.fire(a_subscription()))
-    (found,) = consumers_at(world.engine, ORDERS)
-    assert (version(found.read), version(found.pinned), found.open_since) == (None, "1", execution.claimed_ts)
-
-
 def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world: World) -> None:
     subscription = world.evaluator.activate(a_subscription(target="silver.orders"))
     consumer = world.ledger.ensure_consumer(subscription, "")
-    assert world.ledger.hold(subscription, consumer, "a column changed")
+    assert world.ledger.block(subscription, consumer, "a column changed")
     (found,) = consumers_at(world.engine, "silver.orders")
     assert (found.writes, found.state, found.state_reason, found.read) == (True, ConsumerState.BLOCKED, "a column changed", None)

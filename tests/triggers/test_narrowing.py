@@ -18,7 +18,7 @@ from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Firing, KeyEvidence, Waiting, decide_partition, decide_snapshot
 from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import expire, needed_after, tags_needed
+from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -45,7 +45,7 @@ events = st.builds(
 steps = st.lists(
     st.one_of(
         events.map(lambda event: ("register", event)),
-        st.sampled_from(["tick", "tick", "complete", "lose", "fold"]).map(lambda action: (action, {})),
+        st.sampled_from(["tick", "tick", "complete", "lose", "compact"]).map(lambda action: (action, {})),
     ),
     min_size=8,
     max_size=16,
@@ -104,28 +104,19 @@ def check(world: World, subscriptions: Sequence[Subscription], history: list[tup
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
     sweep = Sweep(world.evaluator, subscriptions)
-    every_event: list[RegisteredEvent] = []  # also those that were folded
-    has_folded = False
+    every_event: list[RegisteredEvent] = []  # also those that were compacted
     for action, event in (*history, ("tick", {})):
         if action == "tick":
             _tick(world, subscriptions, sweep, every_event, is_hasty)
         elif action == "register":
-            # a drop that is registered after what it does not withdraw was folded is a matter of test_compacted_history.py
-            event = {**event, "operation_type": OperationType.APPEND} if has_folded else event
-            every_event += [] if (registered := world.change(**event)) in every_event else [registered]
-        elif action == "fold":
-            has_folded = _folded(world, every_event) or has_folded
+            registered = world.change(**event)
+            every_event += [] if registered.position in {one.position for one in every_event} else [registered]
+        elif action == "compact":
+            expire(world.engine, world.store.now() + 1, needed=needed_after)
         else:
             for subscription in subscriptions:
                 if opened := world.ledger.open_executions(world.evaluator.activate(subscription)):
                     _end(world, subscription, opened[0], lost=action == "lose")
-
-
-def _folded(world: World, every_event: Sequence[RegisteredEvent]) -> bool:
-    if any(event.event.operation_type is OperationType.DELETE for event in every_event):
-        return False
-    expired = expire(world.engine, world.store.now() + 1, needed=needed_after, tag_keys=tags_needed(world.engine))
-    return bool(expired.folded)
 
 
 def _tick(
@@ -144,7 +135,7 @@ def _tick(
         assert subscription.name in swept or not decision.waits
         world.evaluator.fire(subscription, row, decision, nothing_committed)
         if is_hasty or (not decision.fires and not decision.waits):
-            world.evaluator.looked_through(row, decision.through)
+            world.evaluator.looked_through([row], decision.through)
 
 
 def _end(world: World, subscription: Subscription, execution: Execution, *, lost: bool) -> None:

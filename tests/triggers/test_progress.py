@@ -69,7 +69,7 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
         attempt = following
     elsewhere(world, "production").evaluator.activate(a_subscription("other"))
     seen = {
-        subscription.row.name: (subscription.consumers, subscription.open, subscription.held, subscription.waiting)
+        subscription.row.name: (subscription.consumers, subscription.open, subscription.blocked, subscription.waiting)
         for subscription in overview(world.ledger)
     }
     assert seen == {"open": (1, 1, 1, 2), "completed": (1, 0, 0, 1)}

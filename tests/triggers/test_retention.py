@@ -10,17 +10,16 @@ from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.tick import run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs, tags_needed
+from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.world import World, a_subscription, elsewhere
+from tests.support.world import World, a_subscription, elsewhere, ticked
 
 ORDERS = "bronze.orders"
 
@@ -35,7 +34,7 @@ def daily(late: str = "refire") -> Subscription:
 
 
 def expire_by_force(world: World) -> list[str]:
-    """Fold everything, and mark who needed it; the tables of which somebody lost events."""
+    """Compact everything, and mark who needed it; the tables of which somebody lost events."""
     checkpoints = {table: need.position for table, need in needs(world.engine).items()}
     report = expire(world.engine, FAR, needed=checkpoints, force=True, when_forced=mark_stale)
     return [table.table for table in report.forced]
@@ -55,26 +54,12 @@ def test_a_completed_consumer_needs_what_came_after_its_checkpoint(world: World)
     assert event.position <= needs(world.engine)[ORDERS].position < later.position
 
 
-def test_an_open_execution_needs_its_whole_range(world: World) -> None:
-    event = world.change(ORDERS, 1)
-    world.fire(a_subscription())
-    assert needs(world.engine)[ORDERS].position < event.position
-
-
 def test_the_most_needy_subscription_of_all_deployments_counts_and_is_named(world: World) -> None:
     world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription("quick"))
     elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
     need = needs(world.engine)[ORDERS]
     assert (need.deployment, need.subscription, need.position) == ("production", "slow", Position.ORIGIN)
-
-
-def test_the_tags_of_the_subscriptions_of_all_deployments_are_needed(world: World) -> None:
-    world.evaluator.activate(a_subscription("complete", trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"})))
-    world.evaluator.activate(a_subscription("any"))
-    other = a_subscription("checked", trigger=SnapshotTrigger(ORDERS, tags={"checked": "yes"}))
-    elsewhere(world, "production").evaluator.activate(other)
-    assert tags_needed(world.engine) == {"complete", "checked"}
 
 
 def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
@@ -123,7 +108,7 @@ def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_event
 
     with ThreadPoolExecutor(1) as pool:
         world.people.seek(row, None, By(who="me", reason="replay"), beginning)
-    assert (expiring[0].result().folded, expiring[0].result().held_back) == (0, 1)
+    assert (expiring[0].result().compacted, expiring[0].result().held_back) == (0, 1)
     assert world.decide(a_subscription()).fires
 
 
@@ -149,21 +134,21 @@ class NoRuns:
 
 def sensor_ticks(world: World, subscription: Subscription) -> None:
     platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
-    assert run_tick(platform, subscription, NoRuns()).launches == ()
+    assert ticked(platform, subscription, NoRuns()).launches == ()
 
 
-def folded(world: World) -> int:
+def compacted(world: World) -> int:
     checkpoints = {table: need.position for table, need in needs(world.engine).items()}
-    return expire(world.engine, FAR, needed=checkpoints, dry_run=True).folded
+    return expire(world.engine, FAR, needed=checkpoints, dry_run=True).compacted
 
 
 def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(world: World) -> None:
     subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.evaluator.activate(subscription)
     world.change(version=0)
-    assert folded(world) == 0
+    assert compacted(world) == 0
     sensor_ticks(world, subscription)
-    assert folded(world) == 1
+    assert compacted(world) == 1
 
 
 def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: World) -> None:
@@ -173,7 +158,7 @@ def test_a_tick_of_the_declaration_before_does_not_move_the_new_one_on(world: Wo
     row = world.evaluator.activate(before)
     found = world.evaluator.evaluate(before, row)
     world.evaluator.activate(after)
-    world.evaluator.looked_through(row, found.through)
+    world.evaluator.looked_through([row], found.through)
     assert world.decide(after).fires
 
 
@@ -182,4 +167,4 @@ def test_an_event_that_waits_for_its_grid_point_stays_needed(world: World) -> No
     world.evaluator.activate(subscription)
     world.change(version=0)
     sensor_ticks(world, subscription)
-    assert folded(world) == 0
+    assert compacted(world) == 0

@@ -102,7 +102,7 @@ def test_milliseconds_survive_the_way_through_a_datetime(milliseconds: int) -> N
     [
         ({}, "exactly one of minutes, hours, days"),
         ({"minutes": 1, "hours": 1}, "exactly one of"),
-        ({"minutes": 0}, "frequency 0: is not a positive whole number"),
+        ({"minutes": 0}, "minutes 0: is not a positive whole number"),
         ({"hours": True}, "is not a positive whole number"),
         ({"days": 1, "start": "2013-13-01"}, "start '2013-13-01': is not a date or time"),
         ({"days": 1, "start": "2013-01-02", "until": "2013-01-01"}, "is before start"),
