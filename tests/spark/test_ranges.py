@@ -145,17 +145,17 @@ def test_a_change_feed_that_began_within_the_range_is_not_relied_on(spark: Spark
 
 def test_deletion_vectors_are_read_by_either_method(spark: SparkSession, tmp_path: Path) -> None:
     location = tmp_path / "t"
-    for source in (True, False):
-        table = f"delta.`{location}{source}`"
+    for has_feed in (True, False):
+        table = f"delta.`{location}{has_feed}`"
         spark.sql(
             f"CREATE TABLE {table} (p INT, k BIGINT, v STRING) USING delta TBLPROPERTIES"
-            f" (delta.enableDeletionVectors = true, delta.enableChangeDataFeed = {str(source).lower()})"
+            f" (delta.enableDeletionVectors = true, delta.enableChangeDataFeed = {str(has_feed).lower()})"
         )
         spark.sql(f"INSERT INTO {table} VALUES (0, 1, 'a'), (0, 2, 'b'), (0, 3, 'c')")
         spark.sql(f"DELETE FROM {table} WHERE k = 2")
-        source = Source(Path(f"{location}{source}"), SCHEMA)
+        source = Source(Path(f"{location}{has_feed}"), SCHEMA)
         read = read_range(spark, source.log, source.range(1))
-        assert read.method is (ReadMethod.CHANGE_FEED if source else ReadMethod.VERSION_DIFF)
+        assert read.method is (ReadMethod.CHANGE_FEED if has_feed else ReadMethod.VERSION_DIFF)
         assert images(read) == {(0, 2, "b"): -1}
 
 
