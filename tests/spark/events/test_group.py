@@ -239,10 +239,10 @@ class Remembering:
     """What a store told at one time, whatever it knows by now."""
 
     def __init__(self, types: Any) -> None:
-        self.store, self.known = types, types.types("shop")
+        self.known = types.types("shop")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+    def known_names(self) -> set[str]:
+        return set(self.known)
 
     def types(self, group: str) -> Any:
         return self.known
