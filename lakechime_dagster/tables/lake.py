@@ -30,8 +30,10 @@ def find_cycle(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...] | None:
     """A cycle as the path from a table to its inputs and on to itself, or None."""
     try:
         topological(inputs)
-    except CycleError as cycle:
-        return tuple(reversed(cycle.args[1]))
+    except CycleError as error:
+        cycle = [*reversed(error.args[1])][1:]
+        at = cycle.index(next(table for table in inputs if table in cycle))  # so that it is shown alike each time
+        return (*cycle[at:], *cycle[: at + 1])
     return None
 
 
