@@ -98,8 +98,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         NotFoundError: naming what is nearest.
     """
     ref = lineage.ref(name)
-    network = lineage.network.having([ref])
-    found = neighbourhood(network, ref.table, up=up, down=down, limit=MAX_TABLES)
+    found = neighbourhood(lineage.network, ref.table, up=up, down=down, limit=MAX_TABLES)
     facts = lineage.facts(one.table for one in found.tables)
     names = {one.table for one in found.tables}
     tags = personal_json(lineage, names)

@@ -1,7 +1,7 @@
 """What lies outside of a lake as external assets."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import dagster as dg
 from lakechime_dagster.assets.report import page_link
 from lakechime_dagster.lineage.columns import ConsumerKind
 from lakechime_dagster.lineage.declared import outside_inputs
-from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer, in_circles
+from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.names import dagster_name
 from lakechime_dagster.tables.cdc import BronzeTable
@@ -72,7 +72,7 @@ def _table(one: ForeignTable, page_url: str) -> dg.AssetSpec:
 def _without_circles(outside: Outside, lake: Lake) -> Outside:
     """The same without inputs that would close a circle, on which Dagster could not sort assets, with what the lake declares."""
     inputs = {**_declared(lake), **{asset_key(one.table): _deps(one.inputs) for one in outside.tables}}
-    circles = in_circles(inputs)
+    circles = _in_circles(inputs)
     tables = [
         replace(one, inputs=tuple(name for name in one.inputs if asset_key(name) not in circles))
         if asset_key(one.table) in circles
@@ -80,6 +80,18 @@ def _without_circles(outside: Outside, lake: Lake) -> Outside:
         for one in outside.tables
     ]
     return replace(outside, tables=tuple(tables))
+
+
+def _in_circles(inputs: Mapping[dg.AssetKey, Iterable[dg.AssetKey]]) -> set[dg.AssetKey]:
+    """What may stand on a circle of inputs: all of those that do, and what lies between two circles."""
+    before = {name: {one for one in several if one in inputs} for name, several in inputs.items()}
+    left = set(before)
+    while True:
+        fed = {name for name in left if before[name] & left}
+        feeding = {one for name in fed for one in before[name] & left}
+        if fed & feeding == left:
+            return left
+        left = fed & feeding
 
 
 def _declared(lake: Lake) -> dict[dg.AssetKey, list[dg.AssetKey]]:

@@ -27,7 +27,7 @@ from lakechime_dagster.errors import ConsumerConflictError, MessagesUnreadableEr
 from lakechime_dagster.governance.store import draft_misfit
 from lakechime_dagster.lineage.declared import record_declared
 from lakechime_dagster.lineage.recording import LineageToKeep
-from lakechime_dagster.lineage.runs import observer, older_code, record_lineage, seen_lineage, written_beside
+from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
 from lakechime_dagster.lineage.schema_check import check_fits
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -161,9 +161,7 @@ def materialise(
             complete(running, table, done.result, seen)
             recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
-            older = older_code(running, table, done.result)
             facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name) | dict(done.facts)
-            facts |= {"older code": older} if older else {}
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))

@@ -26,7 +26,7 @@ from lakechime_dagster.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.backfills import BackfillPlan
+    from lakechime_dagster.lineage.backfill import BackfillPlan
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.backfills import Backfill
     from lakechime_dagster.triggers.consumers import BackfillRequest
@@ -65,7 +65,7 @@ def run(
     Sensors launch the runs; while the request of an input is open, none of its readers runs. Tables that cannot be recomputed in part
     are refused. A dry run shows which consumers would run, which are blocked, which tables are unaffected and why; it writes nothing.
     """
-    from lakechime_dagster.lineage import backfills as backfill
+    from lakechime_dagster.lineage import backfill
 
     by = None if dry_run else common.by(who, reason)
     platform = open_platform()
@@ -130,7 +130,7 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
 def _planned(
     platform: "Platform", columns: str, selection: str, since: str | None, until: str | None, time_column: str | None, leave_out: str
 ) -> "BackfillPlan":
-    from lakechime_dagster.lineage import backfills as backfill
+    from lakechime_dagster.lineage import backfill
     from lakechime_dagster.lineage.backfill import Window
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.asset_keys import selected_tables

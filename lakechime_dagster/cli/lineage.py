@@ -12,12 +12,8 @@ from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
     MAX_LIMIT,
     Json,
-    Since,
-    TimeColumn,
-    Until,
     count,
     declared_lake,
-    declared_subscriptions,
     note,
     open_platform,
     print_json,
@@ -32,8 +28,6 @@ from lakechime_dagster.lineage.graph import by_owner
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.answers import ConsumerHit, Hit, Hits, Step
-    from lakechime_dagster.lineage.backfill import Window
-    from lakechime_dagster.lineage.backfills import ReaderPartitions
     from lakechime_dagster.lineage.check import Finding
     from lakechime_dagster.lineage.columns import ColumnRef, Read
     from lakechime_dagster.lineage.graph import TableFacts
@@ -63,11 +57,7 @@ OfKind = Annotated[
     typer.Option("--kind", help="Only what values are computed from (direct), what only filters or joins (indirect), or what is unsure."),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="At most so many tables, the nearest ones first.")]
-Partitions = Annotated[
-    list[str] | None, typer.Option("--partitions", metavar="JSON", help="A partition of what changed, as a JSON array; may be repeated.")
-]
 ByOwner = Annotated[bool, typer.Option("--by-owner", help="Show whose tables and dashboards are affected, and which have no owner.")]
-Parts = Mapping[str, "ReaderPartitions"]
 
 
 @app.command()
@@ -114,10 +104,6 @@ def _path(lineage: "AskedLineage", start: "ColumnRef", end: "ColumnRef", kind: K
 @app.command()
 def impact(
     names: Names,
-    since: Since = None,
-    until: Until = None,
-    time_column: TimeColumn = None,
-    partitions: Partitions = None,
     depth: Depth = None,
     kind: OfKind = None,
     limit: Limit = 100,
@@ -126,20 +112,15 @@ def impact(
 ) -> None:
     """Show what is computed from tables or columns, who reads that, and which tables further down are unaffected, and why.
 
-    `--depth 1` shows the direct readers. With days or partitions of the change, it shows which partitions of the lake's tables are
-    affected.
+    `--depth 1` shows the direct readers. `lakechime backfill run --dry-run` shows which partitions are affected.
     """
-    from lakechime_dagster.lineage.backfill import Window
-
     lineage = asked()
     refs = [lineage.ref(name) for name in names]
-    parts = _parts(lineage, refs, Window(since=since, until=until, column=time_column), partitions or [])
-    everything = lineage.hits(refs)
-    found = _within(everything, parts)
-    spared = {one.table: one.reason for one in lineage.not_hit(refs, everything)} | _untouched(parts)
+    found = lineage.hits(refs)
+    spared = {one.table: one.reason for one in lineage.not_hit(refs, found)}
     consumers = lineage.consumers(refs, found)
     if depth is not None or kind is not None:
-        found = _within(lineage.hits(refs, depth=depth, kind=certainty(kind)), parts)
+        found = lineage.hits(refs, depth=depth, kind=certainty(kind))
     if by:
         _print_owners(lineage, refs, found, consumers, as_json)
         return
@@ -150,7 +131,7 @@ def impact(
             "not_hit": [{"table": table, "reason": reason} for table, reason in spared.items()],
             "reads_recorded_by": [{"by": one.name, "since_ts": one.since_ms, "last_ts": one.last_ms} for one in lineage.read_ways],
         }
-        print_json(hits_document(lineage, refs, found, unknown) | answer | ({"partitions": _documents(parts)} if parts else {}))
+        print_json(hits_document(lineage, refs, found, unknown) | answer)
         return
     shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
     print_hits(
@@ -159,7 +140,6 @@ def impact(
         lineage.facts(one.table for one in shown.hits),
         f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {when(lineage.since_ms) or 'ever'}",
     )
-    _print_parts(parts)
     print_consumers(lineage, consumers)
     if spared:
         say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} unaffected:")
@@ -167,54 +147,6 @@ def impact(
     print_unknown(unknown)
     for way in lineage.read_ways:
         say(f"Reads of other programs are recorded by {way.name} since {when(way.since_ms)}, last {when(way.last_ms)}.")
-
-
-def _parts(
-    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", window: "Window", partitions: Sequence[str]
-) -> dict[str, "ReaderPartitions"]:
-    """What of each reader is affected, where days or partitions are given; nothing otherwise."""
-    from lakechime_dagster.lineage.backfills import Asked, partitions_hit
-
-    if window.column is not None and not window.is_bounded:
-        raise common.wrong("--time-column", "needs --since or --until")
-    if not partitions and not window.is_bounded:
-        return {}
-    if partitions and window.is_bounded:
-        raise common.wrong("--partitions", "give either partitions, or --since and --until")
-    several = [common.partition("--partitions", text) or [] for text in partitions]
-    question = Asked(columns=tuple(refs), window=window)
-    return partitions_hit(lineage.platform, lineage.lake, declared_subscriptions(manual=True), question, several)
-
-
-def _within(found: "Hits", parts: Parts) -> "Hits":
-    """Without the tables of which no partition is affected."""
-    return replace(found, hits=tuple(one for one in found.hits if one.table not in parts or parts[one.table].is_hit))
-
-
-def _untouched(parts: Parts) -> dict[str, str]:
-    return {table: one.what for table, one in parts.items() if not one.is_hit}
-
-
-def _documents(parts: Parts) -> list[dict[str, Any]]:
-    return [
-        {"table": table, "partitions": None if one.hit is None else list(one.hit), "partitions_not_hit": one.others, "what": one.what}
-        for table, one in parts.items()
-        if one.is_hit
-    ]
-
-
-def _print_parts(parts: Parts, most: int = 8) -> None:
-    if not parts:
-        return
-    rows = []
-    for table, one in parts.items():
-        if one.hit:
-            more = f" and {len(one.hit) - most} more" if len(one.hit) > most else ""
-            rows.append((table, ", ".join(one.hit[:most]) + more, one.others))
-        elif one.is_hit:
-            rows.append((table, one.what, ""))
-    say("\naffected in tables of the lake:")
-    print_table(("table", "what", "unaffected partitions"), rows, empty="nothing")
 
 
 def _print_owners(
@@ -628,13 +560,13 @@ def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None
 
     worst = _checked(fail_on)
     before, own = read_manifest(against), manifest_path()
-    accepted = read_manifest(own).accepted if own.exists() else {}
+    accepted = dict((read_manifest(own).accepted if own.exists() else {}).items() - before.accepted.items())  # not what is merged
     platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=not live)
     compared = compare(before, after)
     read = ReadFindings(findings=compared, not_known=why_not) if why_not else gate_readers(platform, lake, compared)
-    found, readers = with_accepted(read.findings, {**before.accepted, **accepted}), read.readers
+    found, readers = with_accepted(read.findings, accepted), read.readers
     if accept is not None:
         _accept(own, read, accept, reason)
         return

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partitions import printable
@@ -13,10 +13,13 @@ from lakechime_dagster.lineage.columns import ColumnRef, Read
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable, fits, said
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.answers import Step
+
 GONE = "is gone"
+NOT_KNOWN = "not known"  # the kind of a step of which it is unknown whether the column is read
 NO_TABLE = "is no table of the lake any more"
 DIGITS = 16
-MARKS = re.compile(r" \[([0-9a-f, ]+)\]$")  # at the end of a key
 
 
 class Class(StrEnum):
@@ -55,7 +58,7 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """By which it is accepted: it is another one when anything of it is other, also what cannot be said in words."""
+        """By which it is accepted: it is another one when anything of it is other, also what no words say."""
         marks = f" [{', '.join(self.marks)}]" if self.marks else ""
         return f"{self.kind}: {self.ref}: {self.what}{marks}"
 
@@ -79,78 +82,47 @@ def mark_of(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode(errors="surrogatepass")).hexdigest()[:DIGITS]
 
 
-def marks_in(key: str) -> tuple[str, ...]:
-    """The marks that stand in a key."""
-    found = MARKS.search(key)
-    return tuple(found.group(1).split(", ")) if found is not None else ()
+def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Iterator[Finding]:
+    """What the changes of tables do to those that read them, along columns; of each the nearest path, and a sure one before others."""
+    from lakechime_dagster.lineage.answers import Paths, nodes_of  # numpy, for who compares
+    from lakechime_dagster.lineage.network import Certainty, network_of, reach
 
-
-@dataclass(frozen=True)
-class _Reading:
-    """Who reads: a column, or a table for its rows or as a whole; not sure where the reader does not say what it reads."""
-
-    ref: ColumnRef
-    is_row: bool = False
-    is_sure: bool = True
-
-
-def followed(own: Iterable[Finding], before: Manifest, after: Manifest) -> Iterator[Finding]:
-    """What the changes of tables do to those that read them, along columns; of each the nearest way, and a sure one before others."""
+    tables = {**before.tables, **{name: one for name, one in after.tables.items() if one.columns or name not in before.tables}}
+    network = network_of([one.statement for one in tables.values()], columns=[change.ref for change in own])
     for change in own:
         if change.kind is Class.INFORMS and change.what != GONE:
             continue
-        for reading, is_sure, because in _reached(change.ref, before, after):
-            hit = _hit(change, reading, because)
-            yield hit if is_sure else replace(hit, kind=Class.UNSURE)
+        start, reached = nodes_of(network, [change.ref])[:1], set[int]()
+        for certainty in (Certainty.INDIRECT, Certainty.UNSURE):
+            found = reach(network, start, certainty)
+            paths = Paths(network, found, certainty)
+            for node in found.nodes.tolist():
+                if node not in reached and (path := paths.of(node)):
+                    hit = _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
+                    yield from () if hit.column and "may read" in hit.what and tables[hit.table].unknown else (hit,)
+                reached.add(node)
 
 
-def _reached(start: ColumnRef, before: Manifest, after: Manifest) -> Iterator[tuple[_Reading, bool, tuple[ColumnRef, ...]]]:
-    """First all that is surely reached, then what else is, perhaps: what a reader that is not sure makes is not sure either."""
-    reached: dict[ColumnRef, tuple[ColumnRef, ...]] = {start: (start,)}
-    for is_sure in (True, False):
-        waiting = list(reached)
-        while waiting:
-            ref = waiting.pop(0)
-            for reading in _readings(before, after, ref):
-                if reading.ref in reached or (is_sure and not reading.is_sure):
-                    continue
-                reached[reading.ref] = (*reached[ref], reading.ref)
-                waiting.append(reading.ref)
-                yield reading, is_sure, reached[reading.ref]
-
-
-def _readings(before: Manifest, after: Manifest, ref: ColumnRef) -> Iterator[_Reading]:
-    """Who reads a column, or a table as a whole, by the code of now, or of before where nothing is known of now."""
-    for table in (after.tables.get(name) or before.tables[name] for name in dict.fromkeys((*after.tables, *before.tables))):
-        known = table if table.columns else before.tables.get(table.name, table)
-        if not table.is_computed or ref.table not in (*table.inputs, *known.inputs):
-            continue
-        whole = ColumnRef(table.name)
-        if ref.column is None:
-            yield _Reading(whole, is_row=True)
-            continue
-        if any(source.ref == ref for source in known.indirect):
-            yield _Reading(whole, is_row=True)
-        if known.unknown:
-            yield _Reading(whole, is_sure=False)
-        for column in known.columns:
-            is_named = any(source.ref == ref for source in column.sources)
-            if is_named or (column.opaque and not known.unknown):
-                yield _Reading(ColumnRef(table.name, column.name), is_sure=is_named)
-
-
-def _hit(change: Finding, reading: _Reading, because: tuple[ColumnRef, ...]) -> Finding:
-    start, last = because[0], because[-2]
-    kind = Class.VALUES if change.kind is Class.BREAKS else change.kind
-    if reading.is_row and kind is not Class.UNSURE:
+def _affected(change: Finding, path: "Sequence[Step]", *, is_sure: bool) -> Finding:
+    last, kind = path[-1], Class.VALUES if change.kind is Class.BREAKS else change.kind
+    is_named = NOT_KNOWN not in last.kinds
+    what = f"reads {last.source}" if is_named else f"may read {last.source}"
+    if last.target.column is None and is_named and kind is not Class.UNSURE:
         kind = Class.ROWS
-    what = f"reads {last}" if reading.is_sure else f"may read {last}"
-    if len(because) > 2:
-        what = f"{what}, which comes from {start}"
+    if len(path) > 1:
+        what = f"{what}, which comes from {change.ref}"
         kind = Class.UNSURE if change.what == GONE else kind
     elif change.what == GONE:
         kind, what = Class.BREAKS, f"{what}, which {GONE}"
-    return Finding(kind=kind, table=reading.ref.table, column=reading.ref.column, what=what, because=because, marks=change.marks)
+    because = (change.ref, *(step.target for step in path))
+    return Finding(
+        kind=kind if is_sure else Class.UNSURE,
+        table=last.target.table,
+        column=last.target.column,
+        what=what,
+        because=because,
+        marks=change.marks,
+    )
 
 
 def compare(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
@@ -158,7 +130,7 @@ def compare(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
     own = [finding for name in after.tables for finding in _own_changes(before.tables.get(name), after.tables[name])]
     own += [_removed(before, name) for name in before.tables if name not in after.tables]
     tables = {**before.tables, **after.tables}
-    found = _once([*own, *followed(own, before, after)])
+    found = _once([*own, *affected(own, before, after)])
     return sorted_findings(replace(one, owner=tables[one.table].owner) for one in found)
 
 
@@ -387,27 +359,3 @@ Accepted = Mapping[str, str]  # why, by the key of a finding
 def with_accepted(findings: Iterable[Finding], accepted: Accepted) -> tuple[Finding, ...]:
     """The findings in their order, those that are accepted with the reason."""
     return tuple(replace(one, accepted=accepted.get(one.key, "")) for one in findings)
-
-
-def still_made(accepted: Accepted, tables: Iterable[PlannedTable]) -> Accepted:
-    """Those of which the code of these tables still makes what was accepted.
-
-    Any other is of a change that was taken back or followed by another one: were it kept, the same change would pass unseen when it
-    comes again.
-    """
-    several = list(tables)
-    marks = {mark for table in several for mark in _marks(table)}
-    there = tuple(said for table in several for column in table.columns for said in _gone(ColumnRef(table.name, column.name)))
-    return {key: why for key, why in accepted.items() if marks.issuperset(marks_in(key)) and not key.endswith(there)}
-
-
-def _marks(table: PlannedTable) -> Iterator[str]:
-    """All marks that a finding about the table can have."""
-    yield from (table.rows, table.code or "", mark_of(dict(table.laid_out)), mark_of("; ".join(table.unknown)))
-    for column in table.columns:
-        yield from (column.digest, mark_of([column.type, column.digest]))
-
-
-def _gone(ref: ColumnRef) -> tuple[str, str]:
-    """How keys end that say of a column that it is gone."""
-    return f": {ref}: {GONE}", f" {ref}, which {GONE}"

@@ -1,8 +1,9 @@
 """Columns of data sets, how one derives from another, and the record of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce, total_ordering
+from typing import Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
@@ -241,19 +242,21 @@ class Statement:
         """All that takes part in anything: in which rows there are, then in each column."""
         return self.indirect + tuple(source for column in self.columns for source in column.sources)
 
-    def added(self, later: "Statement") -> "Statement":
-        """Of two statements of one run on one target: they add up, unless the later one replaces all."""
-        if later.replaces:
-            return later
+    def joined(self, other: "Statement") -> "Statement":
+        """What both say of one target."""
         return Statement(
             target=self.target,
-            columns=joined((*self.columns, *later.columns)),
-            indirect=self.indirect + later.indirect,
-            inputs=self.inputs + later.inputs,
-            replaces=self.replaces,
-            unknown=self.unknown + later.unknown,
-            foreign=self.foreign + later.foreign,
+            columns=joined((*self.columns, *other.columns)),
+            indirect=self.indirect + other.indirect,
+            inputs=self.inputs + other.inputs,
+            replaces=self.replaces or other.replaces,
+            unknown=self.unknown + other.unknown,
+            foreign=self.foreign + other.foreign,
         )
+
+    def added(self, later: "Statement") -> "Statement":
+        """Of two statements of one run on one target: they add up, unless the later one replaces all."""
+        return later if later.replaces else self.joined(later)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,8 +271,7 @@ class Producer:
 class LineageRecord:
     """What a successful run of a producer wrote on one target.
 
-    `at_ms` is when it succeeded. `version` is the snapshot that the target had then, `code` a digest of what was run. A record
-    of the same producer, target and run says the same: what comes again changes nothing.
+    `at_ms` is when it succeeded, `code` a digest of what was run. A repeated record of a producer, target and run changes nothing.
     """
 
     producer: Producer
@@ -277,7 +279,6 @@ class LineageRecord:
     at_ms: int
     statement: Statement
     consumer: str | None = None
-    version: str | None = None
     code: str | None = None
     owners: tuple[str, ...] = ()
     links: dict[str, str] = field(default_factory=dict, hash=False)
@@ -334,6 +335,55 @@ def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
         if one.column not in exact and one.column.casefold() in own
     }
     return respelled(statement, names) if names else statement
+
+
+def statement_json(statement: Statement) -> dict[str, Any]:
+    """A statement as JSON without what is empty; of equal statements it is the same, whatever the order of their columns."""
+    return {"target": statement.target} | _filled(
+        columns={one.column: column_json(one) for one in sorted(statement.columns, key=lambda one: one.column)},
+        indirect=list(map(_source_json, statement.indirect)),
+        inputs=list(statement.inputs),
+        replaces=statement.replaces,
+        unknown=list(statement.unknown),
+        foreign=list(statement.foreign),
+    )
+
+
+def statement_from(value: Mapping[str, Any]) -> Statement:
+    """The statement of its JSON."""
+    return Statement(
+        target=value["target"],
+        columns=tuple(column_from(name, one) for name, one in value.get("columns", {}).items()),
+        indirect=_sources_from(value.get("indirect", ())),
+        inputs=tuple(value.get("inputs", ())),
+        replaces=value.get("replaces", False),
+        unknown=tuple(value.get("unknown", ())),
+        foreign=tuple(value.get("foreign", ())),
+    )
+
+
+def column_json(column: ColumnLineage) -> dict[str, Any]:
+    """What a column came from, as JSON without what is empty and without its name."""
+    return _filled(sources=list(map(_source_json, column.sources)), opaque=list(column.opaque), foreign=list(column.foreign))
+
+
+def column_from(name: str, value: Mapping[str, Any]) -> ColumnLineage:
+    """The column of its JSON."""
+    sources = _sources_from(value.get("sources", ()))
+    return ColumnLineage(column=name, sources=sources, opaque=tuple(value.get("opaque", ())), foreign=tuple(value.get("foreign", ())))
+
+
+def _source_json(source: Source) -> list[Any]:
+    said: list[Any] = [source.ref.table, source.ref.column, source.kind.value]
+    return [*said, "masking"] if source.is_masking else said
+
+
+def _sources_from(values: Iterable[Sequence[Any]]) -> tuple[Source, ...]:
+    return tuple(Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values)
+
+
+def _filled(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
 
 
 ACTIVE_MS = 24 * 3_600_000  # a dashboard that was read since then is active

@@ -3,10 +3,10 @@
 import hashlib
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from http.client import HTTPException
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 import sqlalchemy as sa
@@ -22,7 +22,6 @@ from lakechime_dagster.lineage.recording import MANY
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.tables.lake import Lake
 
-Node = TypeVar("Node")
 MOST = 5_000  # that are shown; the rest is counted
 IN_USE_MS = RECIPIENT_MS  # what was not used for so long is not shown
 
@@ -68,13 +67,10 @@ class Outside:
         return len(self.consumers) + len(self.tables)
 
     def digest(self, now_ms: int) -> str:
-        """Another one when something else is to be shown: not for each read, but for one that comes, goes, or is active no more."""
-        consumers = [
-            [one.consumer.kind, one.consumer.namespace, one.consumer.name, one.tables, one.owners, one.link, one.is_active(now_ms)]
-            for one in self.consumers
-        ]
-        tables = [[one.table, one.inputs, one.readers, one.owners] for one in self.tables]
-        return hashlib.blake2b(orjson.dumps([sorted(consumers), sorted(tables), self.more]), digest_size=16).hexdigest()
+        """Another one when something else is to be shown: not for each read, but for one that begins, ends, or is active no more."""
+        consumers = sorted(repr((replace(one, last_ms=0), one.is_active(now_ms))) for one in self.consumers)
+        tables = sorted(repr(replace(one, last_ms=0)) for one in self.tables)
+        return hashlib.sha256("\0".join([*consumers, *tables, str(self.more)]).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def most_lately(consumers: Iterable[UsedConsumer], tables: Iterable[ForeignTable], total: int, most: int = MOST) -> Outside:
@@ -86,18 +82,6 @@ def most_lately(consumers: Iterable[UsedConsumer], tables: Iterable[ForeignTable
         tables=tuple(one for one in shown if isinstance(one, ForeignTable)),
         more=max(0, total - len(shown)),
     )
-
-
-def in_circles(inputs: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """What may stand on a circle of inputs: all of those that do, and what lies between two circles."""
-    before = {name: {one for one in several if one in inputs} for name, several in inputs.items()}
-    left = set(before)
-    while True:
-        fed = {name for name in left if before[name] & left}
-        feeding = {one for name in fed for one in before[name] & left}
-        if fed & feeding == left:
-            return left
-        left = fed & feeding
 
 
 LOCATION = "outside"
@@ -186,7 +170,7 @@ def _first_line(text: str) -> str:
 READ, NODE = schema.read.c, schema.node.c
 
 
-INPUT, WRITER = schema.told_input.c, schema.writer.c
+INPUT, WRITER = schema.statement_input.c, schema.writer.c
 
 
 DATASET = sa.func.coalesce(NODE.dataset_id, NODE.node_id)
@@ -231,7 +215,7 @@ def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: i
     holds = WRITER.at_ms >= since_ms
     written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
     given = sa.select(INPUT.source_id.label("node_id"), WRITER.at_ms.label("last_ms")).join_from(
-        schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id
+        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
     )
     both = sa.union_all(written.where(holds, ~ours), given.where(holds)).subquery()
     by_us = sa.select(WRITER.target_id).where(ours)
@@ -247,9 +231,13 @@ def _described(
 ) -> list[ForeignTable]:
     """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
     numbers = [row.node_id for row in found]
-    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
+    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(
+        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
+    )
     inputs = _pairs(connection, into.where(elsewhere), WRITER.target_id, numbers)
-    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(schema.writer, schema.told_input, INPUT.told_id == WRITER.told_id)
+    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(
+        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
+    )
     readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
     owners: dict[int, list[str]] = {}
     for some in slices(numbers, MANY):

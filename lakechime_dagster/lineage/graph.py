@@ -78,13 +78,22 @@ def parts_of(statement: Statement) -> dict[str, Part]:
     return dict(sorted(found.items()))
 
 
+UNKNOWN = 0
+"""The code of an edge from a data set to what may derive from any of its columns."""
+
+
 def edges_of(statement: Statement) -> set[tuple[ColumnRef, ColumnRef, int]]:
-    """Each source with the column that it takes part in, or with the target where it is told for all of it, and its code."""
+    """Each source with the column that it takes part in, or with the target where it takes part in all of it, and its code.
+
+    Where something is unknown, each data set that is read leads to each column, or to the target, that may derive from any column.
+    """
     edges = {(source.ref, ColumnRef(statement.target), code_of(source.kind, source.is_masking)) for source in statement.indirect}
     for column in statement.columns:
         target = ColumnRef(statement.target, column.column)
         edges |= {(source.ref, target, code_of(source.kind, source.is_masking)) for source in column.sources}
-    return edges
+    unknown = [ColumnRef(statement.target, column.column) for column in statement.columns if column.opaque]
+    unknown += [ColumnRef(statement.target)] if statement.unknown else []
+    return edges | {(ColumnRef(name), target, UNKNOWN) for name in parts_of(statement) for target in unknown} if unknown else edges
 
 
 _KINDS = (

@@ -15,10 +15,11 @@ from pydantic_core import ErrorDetails
 from lakechime_dagster.dce.events import Position, TableFormat, version_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, TableUnreadableError, shown
-from lakechime_dagster.lineage import facts, openlineage
+from lakechime_dagster.lineage import documents
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.lineage.facts import RunState, ToldRun
+from lakechime_dagster.lineage.documents import RunState
 from lakechime_dagster.lineage.recording import SqlIngest, Taken
+from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.runs import names_of
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
@@ -29,8 +30,8 @@ from lakechime_dagster.tables.lake import Lake, QueryLog
 _SHOWN = 3  # problems of one document
 
 
-def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
-    """What one document tells: one of ours, or a run event of OpenLineage.
+def read_document(value: Any, reader: SqlReader, now_ms: int) -> RunReport:
+    """What one document reports: one of ours, or a run event of OpenLineage.
 
     Raises:
         InvalidValueError: naming the field, without what is in the SQL.
@@ -38,10 +39,10 @@ def told_by(value: Any, reader: SqlReader, now_ms: int) -> ToldRun:
     if not isinstance(value, dict):
         raise InvalidValueError("document", type(value).__name__, 'is no JSON object; send {"producer": …, "task": …, "sql": …}')
     try:
-        if openlineage.is_event(value):
-            openlineage.check_version(value)
-            return openlineage.told_by(openlineage.RunEvent.model_validate(value), reader.schema.names, reader)
-        return facts.told_by(facts.Document.model_validate(value), reader, now_ms)
+        if documents.is_event(value):
+            documents.check_version(value)
+            return documents.report_of_event(documents.RunEvent.model_validate(value), reader.schema.names, reader)
+        return documents.report_of(documents.Document.model_validate(value), reader, now_ms)
     except ValidationError as error:
         raise _translated(error) from None
 
@@ -65,7 +66,7 @@ def _value(problem: ErrorDetails) -> Any:
 
 def _remedy(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":  # what is not known of events of others is left out
-        return f"is no field of a document; it has {', '.join(facts.Document.model_fields)}"
+        return f"is no field of a document; it has {', '.join(documents.Document.model_fields)}"
     return "is missing; give it" if problem["type"] == "missing" else problem["msg"]
 
 
@@ -129,7 +130,7 @@ class Refused:
 
 @dataclass
 class TakenLines:
-    """What came of lines so far."""
+    """Counts of the lines so far."""
 
     documents: int = 0
     repeated: int = 0
@@ -138,15 +139,16 @@ class TakenLines:
     outside: set[str] = field(default_factory=set)
     refused: list[Refused] = field(default_factory=list)
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: Taken, refused: Sequence[Refused]) -> None:
         """One more transaction."""
         for name in ("documents", "repeated", "records", "reads"):
             setattr(self, name, getattr(self, name) + getattr(taken, name))
         self.outside |= set(taken.outside)
+        self.refused += refused
 
 
 class LineageIngest:
-    """Takes documents; several threads may call it at once."""
+    """Records documents; several threads may call it at once."""
 
     def __init__(self, ingest: SqlIngest, schema: Callable[[], SqlSchema], now_ms: Callable[[], int]) -> None:
         self._ingest = ingest
@@ -156,53 +158,50 @@ class LineageIngest:
         self._lock = threading.Lock()
 
     def take(self, documents: Sequence[Any], way: str) -> Taken:
-        """Keep what documents tell, all of them or none.
+        """Keep what documents report, all of them or none.
 
         Raises:
             InvalidValueError: naming the document and its field.
         """
-        return self._ingest.take(list(self._told(documents)), way, self._names())
+        return self._ingest.take(self.reports(documents), way, self._names())
 
     def take_lines(self, lines: Iterable[bytes], way: str) -> TakenLines:
-        """Keep what the documents of lines tell; one that cannot be read loses no other."""
+        """Keep what the documents of lines report; one that cannot be read loses no other."""
         total = TakenLines()
         for some in _some(_numbered(lines)):
-            told: list[ToldRun] = []
+            reports: list[RunReport] = []
             refused: list[Refused] = []
             for number, line in some:
                 try:
-                    told += self._told([parsed(line)])
+                    reports += self.reports([parsed(line)])
                 except InvalidValueError as error:
                     refused.append(Refused(line=number, problem=str(error)))
-            total.add(self._ingest.take(told, way, self._names(), len(refused)))
-            total.refused += refused
+            total.add(self.keep(reports, way, len(refused)), refused)
         return total
 
-    def told(self, documents: Sequence[Any]) -> list[ToldRun]:
-        """What documents tell, which is not kept yet.
+    def reports(self, documents: Sequence[Any]) -> list[RunReport]:
+        """What documents report, which is not kept yet.
 
         Raises:
             InvalidValueError: naming the document and its field.
         """
-        return list(self._told(documents))
-
-    def keep(self, told: Sequence[ToldRun], way: str, refused: int, place: str | None) -> Taken:
-        """Keep what was told, with up to where the way was read."""
-        return self._ingest.take(told, way, self._names(), refused, place)
-
-    def _told(self, documents: Sequence[Any]) -> Iterator[ToldRun]:
-        now = self._now_ms()
+        now, found = self._now_ms(), list[RunReport]()
         with self._lock:
             schema = self._schema()
             if self._reader is None or self._reader.schema is not schema:
                 self._reader = SqlReader(schema)
             for number, one in enumerate(documents, start=1):
                 try:
-                    yield told_by(one, self._reader, now)
+                    found.append(read_document(one, self._reader, now))
                 except InvalidValueError as error:
                     if len(documents) == 1:
                         raise
                     raise InvalidValueError(f"document {number}, {error.field}", error.value, error.remedy) from None
+        return found
+
+    def keep(self, reports: Sequence[RunReport], way: str, refused: int, place: str | None = None) -> Taken:
+        """Keep reports, with up to where the way was read."""
+        return self._ingest.take(reports, way, self._names(), refused, place)
 
     def _names(self) -> Names:
         with self._lock:
@@ -210,7 +209,7 @@ class LineageIngest:
 
 
 def lineage_ingest(platform: Platform, lake: Lake) -> LineageIngest:
-    """Takes documents into a deployment's store, by the tables of its lake."""
+    """Records documents in a deployment's store, by the tables of its lake."""
     return LineageIngest(SqlIngest(platform.store.engine), TableColumns(platform, lake).schema, platform.store.now)
 
 
@@ -271,16 +270,15 @@ def read_query_log(
     number = 0
     last = version_of(through.snapshot_id) if through is not None and through.table_uid == uid else None
     for some in appended(log, after, tuple(one.columns.values()), last):
-        told, refused = [], []
+        reports, refused = [], []
         for row in some.rows:
             number += 1
             try:
-                told += ingest.told([document_of(row, one)])
+                reports += ingest.reports([document_of(row, one)])
             except InvalidValueError as error:
                 refused.append(Refused(line=number, problem=str(error)))
         moved = json.dumps({"uid": uid, "version": some.through}) if some.is_last else None
-        total.add(ingest.keep(told, one.table, len(refused), moved))
-        total.refused += refused
+        total.add(ingest.keep(reports, one.table, len(refused), moved), refused)
     return total
 
 

@@ -2,14 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    Source,
+    Statement,
+    column_from,
+    column_json,
+    statement_from,
+    statement_json,
+)
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import LakeTable, code_digest
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -126,18 +134,11 @@ def read_manifest(path: Path) -> Manifest:
 
 def _table_text(table: PlannedTable) -> str:
     """Without what is empty, so that a change of it is all that a reader of a difference sees."""
-    value = {
-        "code": table.code,
-        "inputs": list(table.inputs),
-        "indirect": [_source_json(one) for one in table.indirect],
-        "laid_out": dict(sorted(table.laid_out.items())),
-        "owner": table.owner,
-        "rows": table.rows,
-        "unknown": list(table.unknown),
-        "foreign": list(table.foreign),
-    }
-    lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items() if one not in (None, "", [], {})]
+    of_rows = statement_json(replace(table.statement, columns=()))
+    own = {"code": table.code, "laid_out": dict(sorted(table.laid_out.items())), "owner": table.owner, "rows": table.rows}
+    value = {name: one for name, one in sorted((own | of_rows).items()) if one and name != "target"}
     columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
+    lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items()]
     return "{\n" + ",\n".join([*lines, f'   "columns": [\n{columns}\n   ]']) + "\n  }"
 
 
@@ -146,52 +147,42 @@ def _text(value: Any) -> str:
 
 
 def _column_json(column: PlannedColumn) -> dict[str, Any]:
-    value = {
-        "name": column.name,
-        "type": column.type,
-        "nullable": column.nullable,
-        "digest": column.digest,
-        "sources": [_source_json(one) for one in column.sources],
-        "opaque": list(column.opaque),
-        "foreign": list(column.foreign),
-    }
-    return {name: one for name, one in value.items() if one or name == "nullable"}
-
-
-def _source_json(source: Source) -> list[Any]:
-    said: list[Any] = [source.ref.table, source.ref.column, str(source.kind)]
-    return [*said, "masking"] if source.is_masking else said
+    value = {"name": column.name, "type": column.type, "nullable": column.nullable}
+    return value | ({"digest": column.digest} if column.digest else {}) | column_json(column.lineage)
 
 
 def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
+    of_rows = statement_from({**value, "target": name, "columns": {}})
     return PlannedTable(
         name=name,
         columns=tuple(_column(one) for one in value["columns"]),
-        indirect=_sources(value.get("indirect", ())),
-        inputs=tuple(value.get("inputs", ())),
+        indirect=of_rows.indirect,
+        inputs=of_rows.inputs,
         rows=value.get("rows", ""),
         code=value.get("code"),
         laid_out=value.get("laid_out", {}),
         owner=value.get("owner", ""),
-        unknown=tuple(value.get("unknown", ())),
-        foreign=tuple(value.get("foreign", ())),
+        unknown=of_rows.unknown,
+        foreign=of_rows.foreign,
     )
 
 
 def _column(value: Mapping[str, Any]) -> PlannedColumn:
+    name, kind, nullable = value["name"], value["type"], bool(value["nullable"])
+    return planned_column(name, kind, nullable, column_from(name, value), value.get("digest", ""))
+
+
+def planned_column(name: str, kind: Any, nullable: bool, lineage: ColumnLineage, digest: str = "") -> PlannedColumn:
+    """A column of this type and lineage."""
     return PlannedColumn(
-        name=value["name"],
-        type=value["type"],
-        nullable=bool(value["nullable"]),
-        sources=_sources(value.get("sources", ())),
-        opaque=tuple(value.get("opaque", ())),
-        foreign=tuple(value.get("foreign", ())),
-        digest=value.get("digest", ""),
+        name=name,
+        type=kind,
+        nullable=nullable,
+        sources=lineage.sources,
+        opaque=lineage.opaque,
+        foreign=lineage.foreign,
+        digest=digest,
     )
-
-
-def _sources(values: Iterable[list[Any]]) -> tuple[Source, ...]:
-    return tuple(Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values)
 
 
 def planned_of(lake: Lake, manifest: Manifest) -> dict[str, Statement]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
-from lakechime_dagster.lineage.graph import Part, edges_of, is_unsure, parts_of
+from lakechime_dagster.lineage.graph import UNKNOWN, Part, edges_of, parts_of
 
 Nodes: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -128,26 +128,6 @@ class Network:
         """The nodes of the columns of a data set."""
         return range(table + 1, int(np.searchsorted(self.datasets, np.int32(table), side="right")))
 
-    def having(self, refs: Iterable[ColumnRef]) -> "Network":
-        """The network with nodes for such columns of its data sets as nothing was told of."""
-        new = {ref for ref in refs if ref.column is not None and ref.table in self.tables and self.node(ref) is None}
-        if not new:
-            return self
-        added = sorted((self.columns_of(self.tables[ref.table]).stop, str(ref.column)) for ref in new)
-        places = np.array([place for place, _ in added], np.int32)
-        moved = np.arange(len(self), dtype=np.int32) + np.searchsorted(places, np.arange(len(self)), side="right").astype(np.int32)
-        labels = list(self.labels)
-        for place, name in reversed(added):
-            labels.insert(place, name)
-        return Network(
-            tables={name: int(moved[node]) for name, node in self.tables.items()},
-            labels=tuple(labels),
-            datasets=moved[np.insert(self.datasets, places, self.datasets[places - 1])],
-            inputs=_renumbered(self.inputs, moved),
-            edges=_renumbered(self.edges, moved),
-            unsure=_renumbered(self.unsure, moved),
-        )
-
     @cached_property
     def direct(self) -> Adjacency:
         return Adjacency(self.edges.where(np.abs(self.edges.kinds) <= DIRECT_CODES), len(self))
@@ -227,8 +207,9 @@ class Drawing:
         table = self.table(ref.table)
         return table if ref.column is None else self.column(table, ref.column)
 
-    def network(self, inputs: Edges, edges: Edges, unsure: Edges) -> Network:
+    def network(self, inputs: Edges, edges: Edges) -> Network:
         """The network of these edges, whose nodes are numbered anew."""
+        is_unknown = edges.kinds == UNKNOWN
         order = np.argsort(np.array(self.datasets, np.int32), kind="stable")
         new = np.empty(len(order), np.int32)
         new[order] = np.arange(len(order), dtype=np.int32)
@@ -238,59 +219,63 @@ class Drawing:
             labels=tuple(self.labels[number] for number in order),
             datasets=datasets,
             inputs=_renumbered(inputs, new),
-            edges=_renumbered(edges, new),
-            unsure=_renumbered(unsure, new),
+            edges=_renumbered(edges.where(~is_unknown), new),
+            unsure=_renumbered(edges.where(is_unknown), new),
         )
 
 
 Rows = list[tuple[int, int, int]]
 
 
-def network_of(statements: Iterable[Statement], declared: Iterable[Statement] = (), told: Collection[str] | None = None) -> Network:
-    """The network of statements, and of what is declared beside them (`declared_drawn`).
+def network_of(
+    statements: Iterable[Statement],
+    declared: Iterable[Statement] = (),
+    told: Collection[str] | None = None,
+    columns: Iterable[ColumnRef] = (),
+) -> Network:
+    """The network of statements, of what is declared beside them (`declared_rows`), and of columns that neither may name.
 
     `told` names the data sets whose own subscriptions told of them: all of which there are statements, unless given.
     """
-    drawing, inputs, edges, unsure = Drawing(), Rows(), Rows(), Rows()
+    drawing, inputs, edges = Drawing(), Rows(), Rows()
     for one in statements:
-        for rows, more in zip((inputs, edges, unsure), drawn(drawing, one), strict=True):
+        for rows, more in zip((inputs, edges), rows_of(drawing, one), strict=True):
             rows += more
     known = {row[:2] for row in inputs if told is None or drawing.labels[row[1]] in told}
-    for rows, more in zip((inputs, edges, unsure), declared_drawn(drawing, declared, known), strict=True):
+    for rows, more in zip((inputs, edges), declared_rows(drawing, declared, known), strict=True):
         rows += more
-    return drawing.network(edges_from(inputs), edges_from(edges), edges_from(unsure))
+    for ref in columns:
+        drawing.ref(ref)
+    return drawing.network(edges_from(inputs), edges_from(edges))
 
 
-def drawn(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows, Rows]:
-    """The inputs, edges and unsure edges of a statement, as (source, target, kind)."""
+def rows_of(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows]:
+    """The inputs and the edges of a statement, as (source, target, kind)."""
     target = drawing.table(statement.target)
     for column in statement.columns:
         drawing.column(target, column.column)
     inputs = [(drawing.table(name), target, int(part)) for name, part in parts_of(statement).items()]
-    edges = [(drawing.ref(source), drawing.ref(to), code) for source, to, code in edges_of(statement)]
-    maybe = [drawing.column(target, column.column) for column in statement.columns if column.opaque]
-    maybe += [target] if statement.unknown else []
-    return inputs, edges, [(source, to, 0) for source, _, _ in inputs for to in maybe] if is_unsure(statement) else []
+    return inputs, [(drawing.ref(source), drawing.ref(to), code) for source, to, code in edges_of(statement)]
 
 
-def declared_drawn(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows, Rows]:
-    """What declared statements add to the inputs that their subscriptions told: as (source, target, kind) of inputs, edges and unsure ones.
+def declared_rows(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows]:
+    """What declared statements add to the inputs that their subscriptions told: inputs and edges, as (source, target, kind).
 
     One that tells columns, since it was planned, is drawn as if a run had told it, where no run of its subscription told anything of its
     target; what others write there says nothing of it. Of others, and elsewhere, the inputs that are not known are declared ones.
     """
-    inputs, edges, unsure = Rows(), Rows(), Rows()
+    inputs, edges = Rows(), Rows()
     told, pairs = {target for _, target in known}, set(known)
     for one in sorted(declared, key=lambda one: not one.columns):
         target = drawing.table(one.target)
         if one.columns and target not in told:
-            for rows, more in zip((inputs, edges, unsure), drawn(drawing, one), strict=True):
+            for rows, more in zip((inputs, edges), rows_of(drawing, one), strict=True):
                 rows += more
             pairs |= {row[:2] for row in inputs}
         new = [drawing.table(name) for name in parts_of(one)]
         inputs += [(source, target, int(Part.DECLARED)) for source in new if (source, target) not in pairs]
         pairs |= {(source, target) for source in new}
-    return inputs, edges, unsure
+    return inputs, edges
 
 
 def _renumbered(edges: Edges, new: NDArray[np.int32]) -> Edges:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.lineage.check import Finding, raised, readers_of, still_made
+from lakechime_dagster.lineage.check import Finding, raised, readers_of
 from lakechime_dagster.lineage.columns import RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind, Names, Read, Statement
 from lakechime_dagster.lineage.graph import is_unsure
-from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable
+from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable, planned_column
 from lakechime_dagster.lineage.plan_dump import Dump, Field, Node, Unknown, deeply, dump_of, place_of
 from lakechime_dagster.lineage.plan_expressions import read_at
 from lakechime_dagster.lineage.plan_statements import acts, statements_of
@@ -300,8 +300,7 @@ def planned_manifest(
         lake: The lake.
         platform: Where its tables are.
         log: Told which Spark is used.
-        before: An earlier manifest. Schemas of tables that are not there are taken from it, and what was accepted
-            stays as long as the code makes it.
+        before: An earlier manifest, of which what was accepted and the schemas of tables that are not there are kept.
         only_manifest: Take no schema from tables, so that the answer is the same wherever it is asked.
 
     Raises:
@@ -346,8 +345,7 @@ class _Planning:
             planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table.name, table.location)
             planned = self._written(planned) if isinstance(table, SourceTable) else planned
             self.tables[table.name] = replace(planned, owner=table.owner or "")
-        accepted = still_made(self.before.accepted, self.tables.values()) if self.before is not None else {}
-        return Manifest(lake=self.lake.name, tables=self.tables, accepted=accepted)
+        return Manifest(lake=self.lake.name, tables=self.tables, accepted=self.before.accepted if self.before is not None else {})
 
     def _found(self, name: str, location: str | None) -> PlannedTable:
         """A table that no function of the lake computes, by its log or as it was known before."""
@@ -414,15 +412,7 @@ class _Planning:
             return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
         digests = digests_of(result.plan)
         columns = tuple(
-            PlannedColumn(
-                name=name,
-                type=kind,
-                nullable=can,
-                sources=lineage.sources,
-                opaque=lineage.opaque,
-                foreign=lineage.foreign,
-                digest=digest,
-            )
+            planned_column(name, kind, can, lineage, digest)
             for (name, kind, can), lineage, digest in zip(schema, statement.columns, digests.columns.values(), strict=True)
         )
         inputs = tuple(dict.fromkeys((*plain.inputs, *statement.inputs)))

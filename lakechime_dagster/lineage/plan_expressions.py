@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.lineage.columns import CONSTANT, ColumnRef, Kind, Names, Source, Value, normalised, outside, together
 from lakechime_dagster.lineage.plan_dump import Attribute, Field, Node, Place
+
+if TYPE_CHECKING:
+    from lakechime_dagster.lineage.plan_nodes import Reading
 
 MANY = "files in many folders, among which are tables of the lake"
 
@@ -110,31 +112,11 @@ def columns_of(output: Iterable[Attribute], values: Iterable[Value]) -> tuple[Co
     return tuple(Column(one.id, one.name, value) for one, value in zip(output, values, strict=True))
 
 
-class Reader(Protocol):
-    """What rules ask for: the meaning of the plans and expressions below."""
-
-    def frame(self, plan: Node, scope: "Scope") -> Frame: ...
-
-    def value(self, expression: Node, scope: "Scope") -> Value: ...
-
-    def loop(self, plan: Node, scope: "Scope") -> Frame: ...
-
-    def looped(self, number: int) -> Frame: ...
-
-    def defined(self, cte: int, scope: "Scope") -> Frame: ...
-
-    def checkpointed(self, leaf: Node) -> Frame | None: ...
-
-    def data_sets(self, leaf: Node) -> DataSets: ...
-
-    def is_stated(self, rows: int) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Where a rule looks things up: `columns` are those of the children, `outer` those around a subquery."""
 
-    reader: Reader
+    reader: "Reading"
     outer: Mapping[int, Value]
     columns: Mapping[int, Value]
     rows: Value = CONSTANT
@@ -247,22 +229,20 @@ CONSTANTS = frozenset(
 )
 """Expressions that come from no column, as long as they have no arguments. A rank is decided by its window alone."""
 
-FOREIGN = MappingProxyType(
-    {
-        "PythonUDF": "Python UDF",
-        "PythonUDAF": "Python UDF",
-        "PythonUDTF": "Python UDTF",
-        "ScalaUDF": "Scala UDF",
-        "ScalaAggregator": "Scala UDF",
-        "TypedAggregateExpression": "Scala UDF",
-        "HiveSimpleUDF": "Hive UDF",
-        "HiveGenericUDF": "Hive UDF",
-        "HiveGenericUDTF": "Hive UDF",
-        "HiveUDAFFunction": "Hive UDF",
-        "ApplyFunctionExpression": "function of a catalog",
-        "V2Aggregator": "function of a catalog",
-    }
-)
+FOREIGN = {
+    "PythonUDF": "Python UDF",
+    "PythonUDAF": "Python UDF",
+    "PythonUDTF": "Python UDTF",
+    "ScalaUDF": "Scala UDF",
+    "ScalaAggregator": "Scala UDF",
+    "TypedAggregateExpression": "Scala UDF",
+    "HiveSimpleUDF": "Hive UDF",
+    "HiveGenericUDF": "Hive UDF",
+    "HiveGenericUDTF": "Hive UDF",
+    "HiveUDAFFunction": "Hive UDF",
+    "ApplyFunctionExpression": "function of a catalog",
+    "V2Aggregator": "function of a catalog",
+}
 """Code that nobody looks into: its arguments are sources, what it does with them is not known."""
 
 ARGUMENTS = frozenset(
@@ -290,9 +270,9 @@ ARGUMENTS = frozenset(
 _NAMES = ("name", "udfName", "functionName", "aggregatorName")
 
 
-def value_of(node: Node, scope: Scope, rules: Mapping[str, Rule]) -> Value:
+def value_of(node: Node, scope: Scope) -> Value:
     """What an expression came from: by its rule, or as a function of its arguments."""
-    rule = rules.get(node.name)
+    rule = EXPRESSIONS.get(node.name)
     return rule(node, scope) if rule else _function(node, scope)
 
 
@@ -444,34 +424,32 @@ def _exists(node: Node, scope: Scope) -> Value:
     return frame.rows.beside(frame.indirect).then(Kind.TRANSFORMATION)
 
 
-EXPRESSIONS: Mapping[str, Rule] = MappingProxyType(
-    {
-        "AttributeReference": _attribute,
-        "OuterReference": _outer,
-        "Alias": _child,
-        "AssertNotNull": _child,
-        "Coalesce": _either,
-        "If": _if,
-        "CaseWhen": _case,
-        "CreateNamedStruct": _struct,
-        "GetStructField": _field,
-        "With": _with,
-        "CommonExpressionRef": _part,
-        "AggregateExpression": _aggregated,
-        "Count": _count,
-        "HyperLogLogPlusPlus": _distinct,
-        "MaxBy": _by,
-        "MinBy": _by,
-        "PivotFirst": _pivoted,
-        "WindowExpression": _window,
-        "Rank": _none,
-        "DenseRank": _none,
-        "PercentRank": _none,
-        "TypedNullLiteral": _none,
-        "ScalarSubquery": _scalar,
-        "Exists": _exists,
-        "ListQuery": _scalar,
-        **dict.fromkeys(FOREIGN, _foreign),
-    }
-)
+EXPRESSIONS: Mapping[str, Rule] = {
+    "AttributeReference": _attribute,
+    "OuterReference": _outer,
+    "Alias": _child,
+    "AssertNotNull": _child,
+    "Coalesce": _either,
+    "If": _if,
+    "CaseWhen": _case,
+    "CreateNamedStruct": _struct,
+    "GetStructField": _field,
+    "With": _with,
+    "CommonExpressionRef": _part,
+    "AggregateExpression": _aggregated,
+    "Count": _count,
+    "HyperLogLogPlusPlus": _distinct,
+    "MaxBy": _by,
+    "MinBy": _by,
+    "PivotFirst": _pivoted,
+    "WindowExpression": _window,
+    "Rank": _none,
+    "DenseRank": _none,
+    "PercentRank": _none,
+    "TypedNullLiteral": _none,
+    "ScalarSubquery": _scalar,
+    "Exists": _exists,
+    "ListQuery": _scalar,
+    **dict.fromkeys(FOREIGN, _foreign),
+}
 """By the class of the expression."""

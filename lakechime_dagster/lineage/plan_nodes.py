@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import sqlglot
 from sqlglot import exp
@@ -11,8 +10,7 @@ from sqlglot.errors import SqlglotError
 
 from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Statement, Value, together
 from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartError, Node, Place, place_of
-from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS, Column, DataSets, Frame, Scope, columns_of, of_tables, read_at, value_of
-from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
+from lakechime_dagster.lineage.plan_expressions import Column, DataSets, Frame, Scope, columns_of, of_tables, read_at, value_of
 
 NAMELESS = "rows of a data source without a name"
 DATABASE = "rows of a query of a database, or of one without an address"  # that is told without its users and passwords
@@ -73,15 +71,13 @@ def _unseen(node: Node, reason: str) -> Frame:
 
 
 TABLES = ("Table", "LogicalRelation", "DataSourceV2Relation", "HiveTableRelation")
-LEAVES: Mapping[str, LeafRule] = MappingProxyType(
-    {
-        **dict.fromkeys(TABLES, _table),
-        "LocalRelation": _local,
-        "OneRowRelation": _constant,
-        "Range": _constant,
-        "LogicalRDD": _rdd,
-    }
-)
+LEAVES: Mapping[str, LeafRule] = {
+    **dict.fromkeys(TABLES, _table),
+    "LocalRelation": _local,
+    "OneRowRelation": _constant,
+    "Range": _constant,
+    "LogicalRDD": _rdd,
+}
 """By the class of the node."""
 
 
@@ -253,16 +249,14 @@ def _output(node: Node) -> tuple[Attribute, ...]:
     return node.output
 
 
-PYTHON = MappingProxyType(
-    {
-        "MapInPandas": "mapInPandas",
-        "MapInArrow": "mapInArrow",
-        "FlatMapGroupsInPandas": "applyInPandas",
-        "FlatMapGroupsInArrow": "applyInArrow",
-        "FlatMapCoGroupsInPandas": "applyInPandas of two inputs",
-        "FlatMapCoGroupsInArrow": "applyInArrow of two inputs",
-    }
-)
+PYTHON = {
+    "MapInPandas": "mapInPandas",
+    "MapInArrow": "mapInArrow",
+    "FlatMapGroupsInPandas": "applyInPandas",
+    "FlatMapGroupsInArrow": "applyInArrow",
+    "FlatMapCoGroupsInPandas": "applyInPandas of two inputs",
+    "FlatMapCoGroupsInArrow": "applyInArrow of two inputs",
+}
 """By the class of the node, what a user calls it."""
 
 _PASSED = (
@@ -279,33 +273,31 @@ _PASSED = (
     "CollectMetrics",
 )
 
-NODES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **LEAVES,
-        **dict.fromkeys(_PASSED, _passed),
-        **dict.fromkeys(PYTHON, _python),
-        "Project": _project,
-        "View": _view,
-        "Filter": _filter,
-        "Sort": _sort,
-        "Aggregate": _aggregate,
-        "Distinct": _distinct,
-        "Deduplicate": _deduplicate,
-        "Window": _window,
-        "Expand": _expand,
-        "Generate": _generate,
-        "Join": _join,
-        "LateralJoin": _lateral,
-        "AsOfJoin": _as_of,
-        "Union": _union,
-        "Except": _compared,
-        "Intersect": _compared,
-        "WithCTE": _with,
-        "CTERelationRef": _reference,
-        "UnionLoop": lambda node, scope: scope.reader.loop(node, scope),
-        "UnionLoopRef": lambda node, scope: scope.reader.looped(node.number("loopId")).renamed(_output(node)),
-    }
-)
+NODES: Mapping[str, Rule] = {
+    **LEAVES,
+    **dict.fromkeys(_PASSED, _passed),
+    **dict.fromkeys(PYTHON, _python),
+    "Project": _project,
+    "View": _view,
+    "Filter": _filter,
+    "Sort": _sort,
+    "Aggregate": _aggregate,
+    "Distinct": _distinct,
+    "Deduplicate": _deduplicate,
+    "Window": _window,
+    "Expand": _expand,
+    "Generate": _generate,
+    "Join": _join,
+    "LateralJoin": _lateral,
+    "AsOfJoin": _as_of,
+    "Union": _union,
+    "Except": _compared,
+    "Intersect": _compared,
+    "WithCTE": _with,
+    "CTERelationRef": _reference,
+    "UnionLoop": lambda node, scope: scope.reader.loop(node, scope),
+    "UnionLoopRef": lambda node, scope: scope.reader.looped(node.number("loopId")).renamed(_output(node)),
+}
 """By the class of the node."""
 
 
@@ -405,8 +397,6 @@ class Reading:
         plan: Node,
         names: Names,
         checkpoints: Checkpoints,
-        nodes: Mapping[str, Rule] = NODES,
-        expressions: Mapping[str, ExpressionRule] = EXPRESSIONS,
         *,
         is_dynamic: bool = False,
     ) -> None:
@@ -415,8 +405,6 @@ class Reading:
         self.outside: set[str] = set()
         self._names = names
         self._checkpoints = checkpoints
-        self._nodes = nodes
-        self._expressions = expressions
         self._definitions = {node.number("id"): node for node in plan.walk() if node.name == "CTERelationDef"}
         self._stated = stated_rows(plan)
         self._defined: dict[int, Frame] = {}
@@ -433,7 +421,7 @@ class Reading:
     def frame(self, plan: Node, scope: Scope) -> Frame:
         """What a node gives; of one without a rule, and of one whose dump lacks a part, that it is not known."""
         here = Scope(self, scope.outer, {})
-        rule = self._nodes.get(plan.name)
+        rule = NODES.get(plan.name)
         if rule is None:
             reason = f"unknown plan node {plan.name}"
             return everything(plan, here, reason) if plan.plans() else nothing(plan, reason)
@@ -450,7 +438,7 @@ class Reading:
     def value(self, expression: Node, scope: Scope) -> Value:
         """What an expression came from."""
         try:
-            return value_of(expression, scope, self._expressions)
+            return value_of(expression, scope)
         except MissingPartError as problem:
             return scope.values(expression.children()).because(str(problem))
 

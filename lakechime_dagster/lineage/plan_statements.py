@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Source, Statement, Value, joined, together
-from lakechime_dagster.lineage.plan_dump import Attribute, Dump, Field, MissingPartError, Node, Place, Unknown, deeply, place_of
-from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS, Frame, Scope
-from lakechime_dagster.lineage.plan_expressions import Rule as ExpressionRule
+from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartError, Node, Place, Unknown, deeply, place_of
+from lakechime_dagster.lineage.plan_expressions import Frame, Scope
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
-from lakechime_dagster.lineage.plan_nodes import Rule as NodeRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +85,14 @@ PLACES = (
 
 OPERATION = "__row_operation"
 ROW_LEVEL_CLAUSES = ("matchedInstructions", "notMatchedInstructions", "notMatchedBySourceInstructions")
-ASSIGNED: Mapping[str, str | None] = MappingProxyType(
-    {
-        "Keep Copy$": "output",
-        "Keep Update$": "output",
-        "Keep Insert$": "output",
-        "Split": "otherOutput",
-        "Keep Delete$": None,
-        "Discard": None,
-    }
-)
+ASSIGNED: Mapping[str, str | None] = {
+    "Keep Copy$": "output",
+    "Keep Update$": "output",
+    "Keep Insert$": "output",
+    "Split": "otherOutput",
+    "Keep Delete$": None,
+    "Discard": None,
+}
 """Which parameter of an instruction holds what rows become; of some rows nothing is left."""
 
 
@@ -159,7 +154,7 @@ def _changed(node: Node, reading: Reading) -> Write:
     condition = node.node("condition")
     indirect = reading.scope(reading.read(node.node("originalTable"))).value(condition).then(Kind.FILTER)
     columns: list[ColumnLineage] = []
-    for plan, expressions in _updates(node.node("query"), condition):
+    for plan, expressions in _updates(node.node("query")):
         below = reading.read(plan.node("child"))
         columns += _Rows(_table(node), plan.output or (), below, reading.scope(below)).assigned(expressions)
     return Write(place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True)
@@ -208,42 +203,26 @@ def _below(query: Node) -> Node:
     return query.node("child") if query.name in ("MergeRows", "Project") else query
 
 
-def _updates(query: Node, condition: Node) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+def _updates(query: Node) -> Iterator[tuple[Node, tuple[Node, ...]]]:
     """The nodes below which there are the target's rows, and what each makes of them; none of what leaves rows as they are.
 
-    Where the condition asks other tables, files are written anew as those rows that it holds for, and the others.
+    Where the condition asks other tables, files are rewritten as those rows that it holds for, and the others.
     """
     is_named = query.name == "Project" and any(one.fields.get("name") == OPERATION for one in query.nodes("projectList"))
     top = query.node("child") if is_named else query
     for plan in top.nodes("children") if top.name == "Union" else (top,):
         if plan.name == "Project":
-            yield plan, tuple(_where(one, condition, all_hold=top is not plan) for one in plan.nodes("projectList"))
+            yield plan, tuple(map(_where, plan.nodes("projectList")))
         elif plan.name == "Expand":
             yield plan, _second(plan)
         elif plan.name != "Filter":
             raise MissingPartError(f"rows of {plan.name}")
 
 
-def _where(expression: Node, condition: Node, *, all_hold: bool) -> Node:
-    """What a column becomes where the condition holds; the others of a file that is written anew keep theirs."""
+def _where(expression: Node) -> Node:
+    """What a column becomes where the condition holds: Spark lets rows that it does not hold for keep theirs, by an IF around it."""
     value = expression.node("child") if expression.name == "Alias" else expression
-    if value.name != "If":
-        return expression
-    asked = value.node("predicate")
-    return value.node("trueValue") if _is_same(asked, condition) or (all_hold and asked.name == "Literal") else expression
-
-
-def _is_same(one: Field, other: Field) -> bool:
-    """Whether two parts of a dump are alike, but for literals, which are not dumped."""
-    if isinstance(one, Node) and isinstance(other, Node) and one is not other:
-        return (
-            one.name == other.name
-            and one.fields.keys() == other.fields.keys()
-            and _is_same(tuple(one.fields.values()), tuple(other.fields.values()))
-        )
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return one == other
+    return value.node("trueValue") if value.name == "If" else expression
 
 
 def _second(plan: Node) -> tuple[Node, ...]:
@@ -254,57 +233,53 @@ def _second(plan: Node) -> tuple[Node, ...]:
     return rows[1]
 
 
-def _query(node: Node, reading: Reading) -> tuple[tuple[ColumnLineage, ...], Value]:
+def _of_query(node: Node, reading: Reading, *, replaces: bool) -> Write:
+    """What a command writes of a query."""
     frame = reading.read(node.node("query"))
-    return columns_by_name(frame), frame.deciding()
+    return Write(place=place_written(node), columns=columns_by_name(frame), indirect=frame.deciding(), replaces=replaces)
 
 
 def _saved(node: Node, reading: Reading) -> Write:
     """`df.save` in all its modes. With `replaceWhere`, or a dynamic overwrite, rows of the target stay."""
-    columns, indirect = _query(node, reading)
-    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=_overwrites(node, reading))
+    return _of_query(node, reading, replaces=_overwrites(node, reading))
 
 
 def _appended(node: Node, reading: Reading) -> Write:
     """INSERT and the like; a MERGE that only inserts is planned as one too."""
-    return inserted(node, reading) or _added(node, reading)
+    return inserted(node, reading) or _of_query(node, reading, replaces=False)
 
 
 def _added(node: Node, reading: Reading) -> Write:
-    columns, indirect = _query(node, reading)
-    return Write(place=place_written(node), columns=columns, indirect=indirect)
+    """Rows, or partitions, beside others."""
+    return _of_query(node, reading, replaces=False)
 
 
 def _overwritten(node: Node, reading: Reading) -> Write:
     """INSERT OVERWRITE, REPLACE WHERE: the rows that a condition on the target holds for are replaced, all if it is true."""
-    columns, indirect = _query(node, reading)
-    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=node.node("deleteExpr").name == "Literal")
+    return _of_query(node, reading, replaces=node.node("deleteExpr").name == "Literal")
 
 
 def _created(node: Node, reading: Reading) -> Write:
-    columns, indirect = _query(node, reading)
-    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=True)
+    return _of_query(node, reading, replaces=True)
 
 
 def _created_in_session(node: Node, reading: Reading) -> Write:
     """CREATE TABLE … AS of a table of Spark's own formats or of Hive; with IF NOT EXISTS a table that exists keeps its rows."""
-    return replace(_created(node, reading), replaces=node.fields.get("mode") not in ("Append", "Ignore"))
+    return _of_query(node, reading, replaces=node.fields.get("mode") not in ("Append", "Ignore"))
 
 
 def _inserted_by_hive(node: Node, reading: Reading) -> Write:
     """INSERT into a table of Hive: a PARTITION clause gives constants to columns, and an overwrite of it replaces partitions alone."""
-    columns, indirect = _query(node, reading)
     partition = node.fields.get("partition")
     listed = partition if isinstance(partition, Mapping) else {}
     constants = tuple(ColumnLineage(column=name) for name, is_static in listed.items() if is_static is True)
-    replaces = node.fields.get("overwrite") is True and not listed
-    return Write(place=place_written(node), columns=columns + constants, indirect=indirect, replaces=replaces)
+    found = _of_query(node, reading, replaces=node.fields.get("overwrite") is True and not listed)
+    return replace(found, columns=found.columns + constants)
 
 
 def _exported(node: Node, reading: Reading) -> Write:
     """INSERT OVERWRITE DIRECTORY."""
-    columns, indirect = _query(node, reading)
-    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=node.fields.get("overwrite") is True)
+    return _of_query(node, reading, replaces=node.fields.get("overwrite") is True)
 
 
 def _loaded(node: Node, _: Reading) -> Write:
@@ -320,15 +295,13 @@ def _truncated_in_session(node: Node, _: Reading) -> Write:
 
 def _streamed(node: Node, reading: Reading) -> Write:
     """A batch of a stream; of one whose mode is complete each replaces what was before."""
-    columns, indirect = _query(node, reading)
     mode = node.fields.get("outputMode")
-    is_whole = isinstance(mode, Unknown) and mode.name.startswith("Complete")
-    return Write(place=place_written(node), columns=columns, indirect=indirect, replaces=is_whole)
+    return _of_query(node, reading, replaces=isinstance(mode, Unknown) and mode.name.startswith("Complete"))
 
 
-def _made_anew(node: Node, reading: Reading) -> Write:
+def _overwritten_by_name(node: Node, reading: Reading) -> Write:
     """`saveAsTable` over a table, which may keep partitions, and CREATE OR REPLACE … AS, which does not: they are one command."""
-    return replace(_created(node, reading), replaces=not reading.is_dynamic)
+    return _of_query(node, reading, replaces=not reading.is_dynamic)
 
 
 def _updated(node: Node, reading: Reading) -> Write:
@@ -408,35 +381,33 @@ ASSIGNING = frozenset(
     }
 )
 
-WRITES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "SaveIntoDataSourceCommand": _saved,
-        "InsertIntoHadoopFsRelationCommand": _saved,
-        "AppendData": _appended,
-        "OverwriteByExpression": _overwritten,
-        "OverwritePartitionsDynamic": _added,
-        "DeltaDynamicPartitionOverwriteCommand": _added,
-        "CreateTableAsSelect": _created,
-        "ReplaceTableAsSelect": _made_anew,
-        "SaveAsV1TableCommand": _created,
-        "CreateDataSourceTableAsSelectCommand": _created_in_session,
-        "CreateHiveTableAsSelectCommand": _created_in_session,
-        "InsertIntoHiveTable": _inserted_by_hive,
-        "InsertIntoDataSourceDirCommand": _exported,
-        "InsertIntoHiveDirCommand": _exported,
-        "LoadDataCommand": _loaded,
-        "TruncateTableCommand": _truncated_in_session,
-        "WriteToMicroBatchDataSourceV1": _streamed,
-        "RestoreTableCommand": _restored,
-        "MergeIntoCommand": _merged,
-        "UpdateCommand": _updated,
-        "DeleteCommand": _deleted,
-        "ReplaceData": rewritten,
-        "WriteDelta": rewritten,
-        "DeleteFromTable": deleted,
-        "TruncateTable": truncated,
-    }
-)
+WRITES: Mapping[str, Rule] = {
+    "SaveIntoDataSourceCommand": _saved,
+    "InsertIntoHadoopFsRelationCommand": _saved,
+    "AppendData": _appended,
+    "OverwriteByExpression": _overwritten,
+    "OverwritePartitionsDynamic": _added,
+    "DeltaDynamicPartitionOverwriteCommand": _added,
+    "CreateTableAsSelect": _created,
+    "ReplaceTableAsSelect": _overwritten_by_name,
+    "SaveAsV1TableCommand": _created,
+    "CreateDataSourceTableAsSelectCommand": _created_in_session,
+    "CreateHiveTableAsSelectCommand": _created_in_session,
+    "InsertIntoHiveTable": _inserted_by_hive,
+    "InsertIntoDataSourceDirCommand": _exported,
+    "InsertIntoHiveDirCommand": _exported,
+    "LoadDataCommand": _loaded,
+    "TruncateTableCommand": _truncated_in_session,
+    "WriteToMicroBatchDataSourceV1": _streamed,
+    "RestoreTableCommand": _restored,
+    "MergeIntoCommand": _merged,
+    "UpdateCommand": _updated,
+    "DeleteCommand": _deleted,
+    "ReplaceData": rewritten,
+    "WriteDelta": rewritten,
+    "DeleteFromTable": deleted,
+    "TruncateTable": truncated,
+}
 """By the class of the command."""
 
 
@@ -450,18 +421,6 @@ COMMANDS = "multi-commands"
 """The name that Spark gives to `FROM … INSERT … INSERT …`, whose plan is the union of the commands."""
 
 DRIVER = "a value that may have gone through the driver"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What nodes, expressions and commands mean, by their class."""
-
-    nodes: Mapping[str, NodeRule]
-    expressions: Mapping[str, ExpressionRule]
-    writes: Mapping[str, Rule]
-
-
-RULES = Rules(NODES, EXPRESSIONS, WRITES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,20 +449,19 @@ class Found:
         return tuple(one.statement for one in self.writes)
 
 
-def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None, rules: Rules = RULES) -> Found:
+def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None) -> Found:
     """The statements of a function's call.
 
     Args:
         dumps: What was executed meanwhile, in its order, and the frame that the function returned as one named `result`.
         names: The lake's names of tables.
         target: The table that the returned frame becomes, if its plan does not tell it.
-        rules: What nodes mean.
     """
     all_dumps = tuple(one for one in dumps if not one.failed)
-    return deeply(lambda: _found(all_dumps, names, target, rules), max((one.depth for one in all_dumps), default=0))
+    return deeply(lambda: _found(all_dumps, names, target), max((one.depth for one in all_dumps), default=0))
 
 
-def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rules) -> Found:
+def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
     writes: list[Written] = []
     outside: set[str] = set()
     unknown: list[str] = []
@@ -523,8 +481,8 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
             continue
         for plan in commands:
             try:
-                reading = Reading(dump.plan, names, checkpoints, rules.nodes, rules.expressions, is_dynamic=dump.is_dynamic)
-                statement, fetched = _read(dump, plan, reading, target, rules)
+                reading = Reading(dump.plan, names, checkpoints, is_dynamic=dump.is_dynamic)
+                statement, fetched = _read(dump, plan, reading, target)
                 outside |= reading.outside
             except (MissingPartError, ValueError) as problem:
                 statement, fetched = None, CONSTANT
@@ -535,23 +493,23 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None, rules: Rul
     return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
-def _read(dump: Dump, plan: Node, reading: Reading, target: str | None, rules: Rules) -> tuple[Statement | None, Value]:
+def _read(dump: Dump, plan: Node, reading: Reading, target: str | None) -> tuple[Statement | None, Value]:
     """The statement of a dump; of an action, what it fetched to the driver."""
-    is_write, marks = plan.name in rules.writes, [node for node in plan.walk() if node.name == "Result"]
+    is_write, marks = plan.name in WRITES, [node for node in plan.walk() if node.name == "Result"]
     if marks:
         return (_marked(marks, reading) if is_write or dump.name == RESULT else None), CONSTANT
     if is_write:
-        return _written(rules.writes[plan.name](plan, reading), reading), CONSTANT
+        return _written(WRITES[plan.name](plan, reading), reading), CONSTANT
     if dump.name == RESULT:
         frame = reading.read(plan)
         return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
     if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return None, CONSTANT
-    if plan.name in rules.nodes:
+    if plan.name in NODES:
         return None, _fetched(reading.read(plan))
     if any(node.name == CLONE for node in plan.walk()):
         raise MissingPartError("a clone, whose plan does not tell what it is of")
-    if any(node.name in rules.nodes for node in plan.walk()):
+    if any(node.name in NODES for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
 

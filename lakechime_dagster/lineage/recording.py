@@ -1,6 +1,6 @@
 """Records lineage in the store: data sets, columns, producers, readers, and what each wrote or read."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -14,24 +14,22 @@ from lakechime_dagster.dce.engine import TransactionId, among, insert_if_absent,
 from lakechime_dagster.dce.partitions import checked_milliseconds, checked_text, storable
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import (
-    ColumnLineage,
     ColumnRef,
     Consumer,
     LineageRecord,
     Names,
     Producer,
     Read,
-    Source,
     Statement,
-    joined,
     respelled,
+    statement_from,
+    statement_json,
 )
-from lakechime_dagster.lineage.facts import Fact, Facts, ToldRun, data_sets, reads_of, records_of
 from lakechime_dagster.lineage.graph import edges_of, parts_of
+from lakechime_dagster.lineage.reports import RunReport, report_from
+from lakechime_dagster.tables.names import folded
 
 MANY = 500  # keys that one statement asks for
-Parts = Mapping[str, int]  # how each data set takes part
-Edges = Collection[tuple[ColumnRef, ColumnRef, int]]
 
 
 def digest(*parts: str) -> bytes:
@@ -40,86 +38,113 @@ def digest(*parts: str) -> bytes:
 
 
 def key_of(ref: ColumnRef) -> bytes:
-    """The key of a column, or of a data set."""
-    return digest(ref.table) if ref.column is None else digest(ref.table, ref.column)
-
-
-def key_of_told(statement: Statement) -> bytes:
-    """The key of what a statement tells; the order of its columns makes no difference."""
-    columns = sorted(statement.columns, key=lambda column: column.column)
-    said: list[Any] = [
-        statement.target,
-        statement.replaces,
-        statement.inputs,
-        statement.unknown,
-        _plain_sources(statement.indirect),
-        [[column.column, column.opaque, _plain_sources(column.sources)] for column in columns],
-    ]
-    said += [foreign] if (foreign := _foreign(statement)) else []
-    return blake2b(orjson.dumps(said), digest_size=16).digest()
+    """The key of a data set, or of a column, whose letters' case makes no difference."""
+    return digest(ref.table) if ref.column is None else digest(ref.table, folded(ref.column))
 
 
 def storable_statement(statement: Statement) -> Statement:
     """The statement with a replacement character in its names and reasons for each one that not every store can hold."""
-    said = " ".join(_texts(statement))
-    if storable(said) == said:
-        return statement
-    columns = [
-        ColumnLineage(
-            column=storable(one.column),
-            sources=_storable_sources(one.sources),
-            opaque=_storable_texts(one.opaque),
-            foreign=_storable_texts(one.foreign),
-        )
-        for one in statement.columns
-    ]
-    return Statement(
-        target=storable(statement.target),
-        columns=joined(columns),
-        indirect=_storable_sources(statement.indirect),
-        inputs=_storable_texts(statement.inputs),
-        replaces=statement.replaces,
-        unknown=_storable_texts(statement.unknown),
-        foreign=_storable_texts(statement.foreign),
-    )
+    value = statement_json(statement)
+    kept = _storable_json(value)
+    return statement if kept == value else statement_from(kept)
 
 
-def _texts(statement: Statement) -> Iterator[str]:
-    """All names and reasons in a statement."""
-    yield from (statement.target, *statement.inputs, *statement.not_known)
-    for column in statement.columns:
-        yield from (column.column, *column.not_known)
-    for source in statement.sources:
-        yield from (source.ref.table, source.ref.column or "")
-
-
-def _storable_texts(several: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(storable, several))
-
-
-def _storable_sources(sources: Iterable[Source]) -> tuple[Source, ...]:
-    return tuple(
-        Source(ColumnRef(storable(one.ref.table), one.ref.column and storable(one.ref.column)), one.kind, one.is_masking) for one in sources
-    )
-
-
-def known_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
-    """The numbers of those data sets and columns that were met before."""
-    keys = {key_of(ref): ref for ref in refs}
-    return {keys[key]: number for key, number in _numbers_of(connection, schema.node, keys).items()}
+def _storable_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {storable(name): _storable_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_storable_json(one) for one in value]
+    return storable(value) if isinstance(value, str) else value
 
 
 def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
-    """The numbers of data sets and columns."""
-    wanted = set(refs)
-    datasets = {name: ColumnRef(name) for name in {ref.table for ref in wanted}}
-    keys = {ref: key_of(ref) for ref in wanted.union(datasets.values())}
-    found = _ensured(connection, schema.node, {keys[ref]: {"name": name} for name, ref in datasets.items()})
-    columns = {
-        key: {"name": ref.column, "dataset_id": found[keys[datasets[ref.table]]]} for ref, key in keys.items() if ref.column is not None
-    }
-    found |= _ensured(connection, schema.node, columns)
-    return {ref: found[key] for ref, key in keys.items()}
+    """The numbers of data sets and columns; a column that is met for the first time has the name by which it stands first."""
+    wanted = dict.fromkeys(refs)
+    names = dict.fromkeys(ref.table for ref in wanted)
+    found = _ensured(connection, {key_of(ColumnRef(name)): {"name": name, "dataset_id": None} for name in names})
+    columns: dict[bytes, dict[str, Any]] = {}
+    for ref in wanted:
+        if ref.column is not None:
+            columns.setdefault(key_of(ref), {"name": ref.column, "dataset_id": found[key_of(ColumnRef(ref.table))]})
+    found |= _ensured(connection, columns)
+    return {ref: found[key_of(ref)] for ref in (*wanted, *map(ColumnRef, names))}
+
+
+def _ensured(connection: Connection, nodes: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
+    """The numbers of nodes by their keys; those that are missing are made, in the order of their keys."""
+    found = _numbers_of(connection, schema.node, nodes)
+    missing = [{**nodes[key], "key": key} for key in sorted(nodes) if key not in found]
+    if missing:
+        connection.execute(insert_if_absent(connection, schema.node), missing)
+        found |= _numbers_of(connection, schema.node, [row["key"] for row in missing])
+    return found
+
+
+def _numbers_of(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
+    (number,) = table.primary_key.columns
+    found: dict[bytes, int] = {}
+    for some in slices(sorted(keys), MANY):
+        query = sa.select(table.c.key, number).where(among(connection, table.c.key, some))
+        found |= {bytes(key): value for key, value in connection.execute(query)}
+    return found
+
+
+def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, ColumnRef]:
+    """The names of data sets and columns."""
+    found: dict[int, ColumnRef] = {}
+    dataset = schema.node.alias("dataset")
+    for some in slices(sorted(numbers), MANY):
+        query = (
+            sa.select(schema.node.c.node_id, schema.node.c.name, dataset.c.name.label("dataset"))
+            .outerjoin(dataset, dataset.c.node_id == schema.node.c.dataset_id)
+            .where(among(connection, schema.node.c.node_id, some))
+        )
+        for row in connection.execute(query):
+            found[row.node_id] = ColumnRef(row.name) if row.dataset is None else ColumnRef(row.dataset, row.name)
+    return found
+
+
+def ensured_statements(connection: Connection, statements: Iterable[Statement]) -> dict[Statement, int]:
+    """The numbers of statements; one that is met for the first time is kept with its edges, by the names that columns have."""
+    keys = {one: blake2b(orjson.dumps(statement_json(one)), digest_size=16).digest() for one in statements}
+    found = _numbers_of(connection, schema.statement, set(keys.values()))
+    new = {key: one for one, key in keys.items() if key not in found}
+    if new:
+        found |= _kept(connection, new)
+        found |= _numbers_of(connection, schema.statement, new.keys() - found.keys())  # those that others made meanwhile
+    return {one: found[key] for one, key in keys.items()}
+
+
+def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes, int]:
+    """Keep statements that are new, and give the numbers of those that nobody else has kept meanwhile."""
+    numbers = ensured_nodes(connection, (ref for one in new.values() for ref in _refs(one)))
+    names = refs_of(connection, set(numbers.values()))
+    other_names = {ref: names[number] for ref, number in numbers.items() if names[number] != ref}
+    spelled = {key: respelled(one, other_names) if other_names else one for key, one in sorted(new.items())}
+    nodes = {ref: number for number, ref in names.items()}
+    rows = [{"key": key, "target_id": nodes[ColumnRef(one.target)], "statement": statement_json(one)} for key, one in spelled.items()]
+    made = insert_if_absent(connection, schema.statement).returning(schema.statement.c.statement_id, schema.statement.c.key)
+    ours = {bytes(key): number for number, key in connection.execute(made, rows)}
+    inputs = [
+        {"statement_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
+        for key, number in ours.items()
+        for name, part in parts_of(spelled[key]).items()
+    ]
+    edges = [
+        {"statement_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
+        for key, number in ours.items()
+        for source, target, kind in edges_of(spelled[key])
+    ]
+    for table, several in ((schema.statement_input, inputs), (schema.edge, edges)):
+        if several:
+            connection.execute(sa.insert(table), several)
+    return ours
+
+
+def _refs(statement: Statement) -> list[ColumnRef]:
+    """All data sets and columns of a statement; what it writes is met before what it reads."""
+    refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
+    return [*refs, *(source.ref for source in statement.sources), *map(ColumnRef, (statement.target, *statement.inputs))]
 
 
 def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
@@ -139,148 +164,9 @@ def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str],
     return found
 
 
-def ensured_told(connection: Connection, statements: Mapping[bytes, Statement]) -> dict[bytes, int]:
-    """The numbers of what statements tell, by their keys; what is told for the first time is kept with its edges."""
-    known = _numbers_of(connection, schema.told, statements)
-    new = {key: statement for key, statement in statements.items() if key not in known}
-    if not new:
-        return known
-    drawn = {key: (parts_of(statement), edges_of(statement)) for key, statement in new.items()}
-    refs = {ref for _, edges in drawn.values() for source, target, _ in edges for ref in (source, target)}
-    refs |= {ColumnRef(name) for key, (parts, _) in drawn.items() for name in (new[key].target, *parts)}
-    refs |= {ColumnRef(one.target, column.column) for one in new.values() for column in one.columns}
-    nodes = ensured_nodes(connection, refs)
-    values = [_told_row(key, statement, nodes[ColumnRef(statement.target)]) for key, statement in sorted(new.items())]
-    made = insert_if_absent(connection, schema.told).returning(schema.told.c.told_id, schema.told.c.key)
-    ours = {bytes(key): number for number, key in connection.execute(made, values)}  # what others made meanwhile is not among them
-    _keep_edges(connection, {number: drawn[key] for key, number in ours.items()}, nodes)
-    return known | ours | _numbers_of(connection, schema.told, new.keys() - ours.keys())
-
-
-def _told_row(key: bytes, statement: Statement, target: int) -> dict[str, Any]:
-    return {
-        "key": key,
-        "target_id": target,
-        "replaces": statement.replaces,
-        "columns": sorted(column.column for column in statement.columns),
-        "opaque": {one.column: one.opaque for one in statement.columns if one.opaque},
-        "unknown": statement.unknown,
-        "foreign_code": _foreign(statement),
-    }
-
-
-def _keep_edges(connection: Connection, drawn: Mapping[int, tuple[Parts, Edges]], nodes: Mapping[ColumnRef, int]) -> None:
-    inputs = [
-        {"told_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
-        for number, (parts, _) in drawn.items()
-        for name, part in parts.items()
-    ]
-    edges = [
-        {"told_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
-        for number, (_, several) in drawn.items()
-        for source, target, kind in several
-    ]
-    for table, rows in ((schema.told_input, inputs), (schema.told_edge, edges)):
-        if rows:
-            connection.execute(sa.insert(table), rows)
-
-
-def _ensured(connection: Connection, table: sa.Table, values: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
-    """The numbers of rows by their keys; those that are missing are made, in the order of their keys."""
-    found = _numbers_of(connection, table, values)
-    missing = [{"dataset_id": None, **values[key], "key": key} for key in sorted(values) if key not in found]
-    if missing:
-        names = {column.name for column in table.columns}
-        rows = [{name: value for name, value in row.items() if name in names} for row in missing]
-        connection.execute(insert_if_absent(connection, table), rows)
-        found |= _numbers_of(connection, table, [row["key"] for row in rows])
-    return found
-
-
-def _numbers_of(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
-    (number,) = table.primary_key.columns
-    found: dict[bytes, int] = {}
-    for some in slices(sorted(keys), MANY):
-        query = sa.select(table.c.key, number).where(among(connection, table.c.key, some))
-        found |= {bytes(key): value for key, value in connection.execute(query)}
-    return found
-
-
-def _foreign(statement: Statement) -> list[list[Any]]:
-    """Code that nobody looks into, by the column that comes through it; by null what has a say in which rows there are."""
-    whole = [[None, statement.foreign]] if statement.foreign else []
-    return [*whole, *([one.column, one.foreign] for one in sorted(statement.columns, key=lambda one: one.column) if one.foreign)]
-
-
-def _plain_sources(sources: Iterable[Any]) -> list[list[Any]]:
-    return [[source.ref.table, source.ref.column, source.kind.value, source.is_masking] for source in sources]
-
-
-Spelled = dict[str, dict[str, set[str]]]  # names of columns by their data set, and by themselves in one letter case
-
-
-def spelled(connection: Connection, records: Sequence[LineageRecord]) -> list[LineageRecord]:
-    """Records whose columns go by the names by which they are known; what a statement writes is met before what it reads."""
-    several = [_refs(one.statement) for one in records]
-    names = _names(connection, several)
-    return [
-        record if not (new := _new_names(refs, names)) else record.with_statement(respelled(record.statement, new))
-        for record, refs in zip(records, several, strict=True)
-    ]
-
-
-def spelled_refs(connection: Connection, several: Sequence[Sequence[ColumnRef]]) -> list[tuple[ColumnRef, ...]]:
-    """The same of columns that are read, each list by one reader."""
-    names = _names(connection, several)
-    news = [_new_names(refs, names) for refs in several]
-    return [tuple(new.get(ref, ref) for ref in refs) for refs, new in zip(several, news, strict=True)]
-
-
-def _refs(statement: Statement) -> list[ColumnRef]:
-    refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
-    refs += [source.ref for one in statement.columns for source in one.sources]
-    return list(dict.fromkeys([*refs, *(source.ref for source in statement.indirect)]))
-
-
-def _names(connection: Connection, several: Iterable[Sequence[ColumnRef]]) -> Spelled:
-    """The names that are known of the data sets of columns that are met for the first time, and then theirs."""
-    columns = {ref: None for refs in several for ref in refs if ref.column is not None}
-    there = known_nodes(connection, columns)
-    new = [ref for ref in columns if ref not in there]
-    names: Spelled = {}
-    for table, name in _known_columns(connection, {ref.table for ref in new}):
-        names.setdefault(table, {}).setdefault(name.casefold(), set()).add(name)
-    for ref in new:
-        _ = names.setdefault(ref.table, {}).setdefault((ref.column or "").casefold(), {ref.column or ""})
-    return names
-
-
-def _known_columns(connection: Connection, tables: Iterable[str]) -> Iterable[tuple[str, str]]:
-    datasets = known_nodes(connection, (ColumnRef(name) for name in tables))
-    by_number = {number: ref.table for ref, number in datasets.items()}
-    row = schema.node.c
-    for some in slices(sorted(by_number), MANY):
-        query = sa.select(row.dataset_id, row.name).where(among(connection, row.dataset_id, some))
-        for dataset, name in connection.execute(query):
-            yield by_number[dataset], name
-
-
-def _new_names(refs: Sequence[ColumnRef], names: Spelled) -> Mapping[ColumnRef, ColumnRef]:
-    found: dict[ColumnRef, ColumnRef] = {}
-    own = set(refs)
-    for ref in refs:
-        known = names.get(ref.table, {}).get((ref.column or "").casefold(), set())
-        if ref.column is None or ref.column in known or len(known) != 1:
-            continue
-        meant = ColumnRef(ref.table, next(iter(known)))
-        if meant not in own:
-            found[ref] = meant
-    return found
-
-
 @dataclass(frozen=True)
 class SqlLineage:
-    """What runs told of their writes, in a store; of all deployments."""
+    """What runs recorded of their writes, in a store; of all deployments."""
 
     engine: Engine
 
@@ -294,9 +180,9 @@ class SqlLineage:
             return record_all_on(connection, tuple(records))
 
 
-def told_on(connection: Connection, producer: Producer, target: str) -> int | None:
-    """The number of what the newest run of a producer told of a target; None before any did."""
-    return connection.execute(sa.select(schema.writer.c.told_id).where(schema.writer.c.key == writer_key(producer, target))).scalar()
+def statement_on(connection: Connection, producer: Producer, target: str) -> int | None:
+    """The number of the statement that the newest run of a producer recorded of a target; None before any did."""
+    return connection.execute(sa.select(schema.writer.c.statement_id).where(schema.writer.c.key == writer_key(producer, target))).scalar()
 
 
 def writer_key(producer: Producer, target: str) -> bytes:
@@ -313,15 +199,14 @@ def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> i
     Raises:
         InvalidValueError: for a producer, run or time that no store can hold; nothing is kept then.
     """
-    records = spelled(connection, [_storable(record) for record in records])
+    records = [_storable(record) for record in records]
     newest = {(one.producer, one.target): one for one in sorted(records, key=_moment)}
     targets = ensured_nodes(connection, (ColumnRef(target) for _, target in newest))
     writers = ensured_writers(connection, {pair: targets[ColumnRef(pair[1])] for pair in newest})
     newest = {pair: one for pair, one in newest.items() if _moment(one) >= (writers[pair].at_ms, bytes(writers[pair].run_key))}
-    keys = {pair: key_of_told(one.statement) for pair, one in newest.items()}
-    told = ensured_told(connection, {keys[pair]: one.statement for pair, one in newest.items()})
+    numbers = ensured_statements(connection, (one.statement for one in newest.values()))
     change = change_of(connection)
-    rows = [_written(writers[pair], one, told[keys[pair]], change) for pair, one in newest.items()]
+    rows = [_written(writers[pair], one, numbers[one.statement], change) for pair, one in newest.items()]
     changed = [row for row in rows if row is not None]
     if changed:
         names = {name: sa.bindparam(f"new_{name}") for name in changed[0] if name != "of"}
@@ -337,23 +222,21 @@ def _moment(record: LineageRecord) -> tuple[int, bytes]:
     return record.at_ms, digest(record.run_id)
 
 
-def _written(before: sa.Row[Any], record: LineageRecord, told: int, change: int) -> dict[str, Any] | None:
+def _written(before: sa.Row[Any], record: LineageRecord, statement: int, change: int) -> dict[str, Any] | None:
     """What a writer's row becomes by its newest run; None where that is what it is."""
-    if (before.at_ms, bytes(before.run_key), before.told_id) == (*_moment(record), told):
+    if (before.at_ms, bytes(before.run_key), before.statement_id) == (*_moment(record), statement):
         return None
-    is_other_code = None not in (before.code, record.code) and before.code != record.code
     return {
         "of": before.writer_id,
-        "told_id": told,
+        "statement_id": statement,
         "first_ms": record.at_ms if before.first_ms is None else before.first_ms,
         "at_ms": record.at_ms,
         "run_key": digest(record.run_id),
         "consumer": record.consumer,
         "code": record.code or before.code,
-        "code_version": record.version if is_other_code else before.code_version,
         "owners": list(record.owners),
         "links": dict(record.links),
-        "change": change if before.told_id != told else before.change,
+        "change": change if before.statement_id != statement else before.change,
     }
 
 
@@ -379,7 +262,7 @@ MORE_MS = 7 * 24 * 3_600_000  # so long more may come of a run; what comes of a 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What came of several documents: those that told nothing new, how many targets were told of, and data sets that are not the lake's."""
+    """Counts of several documents: those that repeat what is known, records and reads that follow; `outside` are data sets of others."""
 
     documents: int
     repeated: int
@@ -390,72 +273,64 @@ class Taken:
 
 @dataclass(frozen=True)
 class SqlIngest:
-    """What other programs tell, into a store."""
+    """What other programs report, into a store."""
 
     engine: Engine
 
-    def take(self, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0, place: str | None = None) -> Taken:
-        """Keep what documents tell, all of them or none, what follows from it, and up to where the way was read."""
+    def take(self, reports: Sequence[RunReport], way: str, names: Names, refused: int = 0, place: str | None = None) -> Taken:
+        """Keep reports, all of them or none, what follows from them, and up to where the way was read."""
         with writing(self.engine) as connection:
-            return take_on(connection, told, way, names, refused, place)
+            return take_on(connection, reports, way, names, refused, place)
 
 
-def take_on(connection: Connection, told: Sequence[ToldRun], way: str, names: Names, refused: int = 0, place: str | None = None) -> Taken:
+def take_on(
+    connection: Connection, reports: Sequence[RunReport], way: str, names: Names, refused: int = 0, place: str | None = None
+) -> Taken:
     """The same within an open transaction that writes."""
     lake = {name.casefold() for name in names.tables}
-    outside = tuple(sorted({name for one in told for name in data_sets(one.facts) if name.casefold() not in lake}))
-    changed, repeated = _added(connection, [one for one in told if not one.is_whole])
-    whole = [one for one in told if one.is_whole]
-    found = [record for one in (*changed, *whole) for record in records_of(one)]
+    outside = tuple(sorted({name for one in reports for name in one.data_sets if name.casefold() not in lake}))
+    changed, repeated = _joined(connection, [one for one in reports if not one.is_whole])
+    known = [*changed, *(one for one in reports if one.is_whole)]
+    found = [record for one in known for record in one.records()]
     records = record_all_on(connection, found) if found else 0
-    reads = [read for one in (*changed, *whole) for read in reads_of(one)]
+    reads = [read for one in known for read in one.reads()]
     keep_reads(connection, reads)
-    note_way(connection, way, len(told), refused, len(outside), place)
-    return Taken(documents=len(told), repeated=repeated, records=records, reads=len(reads), outside=outside)
+    note_way(connection, way, len(reports), refused, len(outside), place)
+    return Taken(documents=len(reports), repeated=repeated, records=records, reads=len(reads), outside=outside)
 
 
-def key_of_run(run: ToldRun) -> bytes:
-    return digest(run.producer.namespace, run.producer.job, run.run_id)
-
-
-def _added(connection: Connection, told: Sequence[ToldRun]) -> tuple[list[ToldRun], int]:
-    """All that is known by now of the runs of which something new is told, and how many told nothing new."""
-    if not told:
+def _joined(connection: Connection, reports: Sequence[RunReport]) -> tuple[list[RunReport], int]:
+    """All that is known by now of the runs of which something new is reported, and how many reports say nothing new."""
+    if not reports:
         return [], 0
-    now = now_ms(connection)
-    connection.execute(sa.delete(schema.arriving).where(schema.arriving.c.updated_ms < now - MORE_MS))
-    keys = sorted({key_of_run(one) for one in told})
-    connection.execute(insert_if_absent(connection, schema.arriving), [{"key": key, "facts": [], "updated_ms": now} for key in keys])
-    known = _known(connection, keys)
-    runs: dict[bytes, ToldRun] = {}
+    now, row = now_ms(connection), schema.pending_run.c
+    connection.execute(sa.delete(schema.pending_run).where(row.updated_ms < now - MORE_MS))
+    keys = [digest(one.producer.namespace, one.producer.job, one.run_id) for one in reports]
+    ordered = sorted(set(keys))
+    connection.execute(insert_if_absent(connection, schema.pending_run), [{"key": key, "report": {}, "updated_ms": now} for key in ordered])
+    kept: dict[bytes, dict[str, Any]] = {}
+    for some in slices(ordered, MANY):  # nobody else adds to them until the transaction ends
+        query = sa.select(row.key, row.report).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        kept |= {bytes(key): report for key, report in connection.execute(query)}
+    runs: dict[bytes, RunReport] = {}
     repeated = 0
-    for one in told:
-        key = key_of_run(one)
-        before = runs[key].facts if key in runs else known[key]
-        if one.facts <= before:
+    for one, key in zip(reports, keys, strict=True):
+        before = runs.get(key) or report_from(one.producer, one.run_id, kept[key])
+        after = before.joined(one)
+        if after == before:
             repeated += 1
-        elif known[key] or not _stands(connection, one):
-            runs[key] = replace(one, facts=before | one.facts)
-    update = sa.update(schema.arriving).where(schema.arriving.c.key == sa.bindparam("of")).values(facts=sa.bindparam("all"), updated_ms=now)
+        elif kept[key] or not _is_recorded(connection, one):
+            runs[key] = after
     if runs:
-        connection.execute(update, [{"of": key, "all": _plain(run.facts)} for key, run in runs.items()])
+        update = sa.update(schema.pending_run).where(row.key == sa.bindparam("of"))
+        values = [{"of": key, "new": run.to_json()} for key, run in runs.items()]
+        connection.execute(update.values(report=sa.bindparam("new"), updated_ms=now), values)
     return list(runs.values()), repeated
 
 
-def _known(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, Facts]:
-    """What came of these runs before; nobody else adds to them until the transaction ends."""
-    found: dict[bytes, Facts] = {}
-    row = schema.arriving.c
-    for some in slices(keys, MANY):
-        query = sa.select(row.key, row.facts).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
-        for key, kept in connection.execute(query):
-            found[bytes(key)] = frozenset(tuple(fact) for fact in kept)
-    return found
-
-
-def _stands(connection: Connection, run: ToldRun) -> bool:
-    """Whether a run of which nothing is kept any more was recorded already: what comes of it now is a part of what was told."""
-    keys = [writer_key(record.producer, record.target) for record in records_of(run)]
+def _is_recorded(connection: Connection, run: RunReport) -> bool:
+    """Whether a run of which nothing is kept any more was recorded: what comes of it now is a part of what was known."""
+    keys = [writer_key(record.producer, record.target) for record in run.records()]
     if not keys:
         return False
     row = schema.writer.c
@@ -463,30 +338,22 @@ def _stands(connection: Connection, run: ToldRun) -> bool:
     return connection.execute(sa.select(1).where(*of_run).limit(1)).first() is not None
 
 
-def _plain(facts: Facts) -> list[list[str | int | bool | None]]:
-    ordered: list[Fact] = sorted(facts, key=str)
-    return [list(fact) for fact in ordered]
-
-
 @dataclass
 class LineageToKeep:
-    """A record of what a run told of its target, of whose rows it may have `replaced` all.
+    """A record of what a run wrote on its target.
 
-    `is_new` says whether it is unlike what the run before told; None until it is kept.
+    `is_new` says whether it is unlike what the run before recorded; None until it is kept.
     """
 
     record: LineageRecord
-    replaced: bool = False
     is_new: bool | None = None
 
     def __call__(self, connection: Connection) -> None:
         """Keep it in an open transaction that writes."""
         of = self.record.producer, self.record.target
-        before = told_on(connection, *of)
+        before = statement_on(connection, *of)
         record_all_on(connection, [self.record])
-        if self.replaced:
-            forget_code_on(connection, *of)
-        self.is_new = told_on(connection, *of) != before
+        self.is_new = statement_on(connection, *of) != before
 
     def kept(self, engine: Engine) -> bool:
         """Keep it now, unless it is; whether it is new."""
@@ -501,8 +368,6 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
     reads = [_storable_read(one) for one in several if one.refs]
     if not reads:
         return
-    told = spelled_refs(connection, [one.refs for one in reads])
-    reads = [replace(one, refs=refs) for one, refs in zip(reads, told, strict=True)]
     nodes = ensured_nodes(connection, (ref for one in reads for ref in one.refs))
     consumers = _ensured_consumers(connection, reads)
     times: dict[tuple[int, int], tuple[int, int]] = {}
@@ -515,11 +380,17 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
         {"node_id": node, "consumer_id": consumer, "first_ms": first, "last_ms": last}
         for (node, consumer), (first, last) in sorted(times.items())
     ]
-    connection.execute(_widening(connection), rows)
+    insert, row = _insert(connection, schema.read), schema.read.c
+    new = insert.excluded
+    wider = {
+        "first_ms": sa.case((new.first_ms < row.first_ms, new.first_ms), else_=row.first_ms),
+        "last_ms": sa.case((new.last_ms > row.last_ms, new.last_ms), else_=row.last_ms),
+    }
+    connection.execute(insert.on_conflict_do_update(index_elements=list(schema.read.primary_key), set_=wider), rows)
 
 
 def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int, place: str | None = None) -> None:
-    """Count what came by a way, and keep up to where it was read; the first time says since when it is told."""
+    """Count what came by a way, and keep up to where it was read; the first time is kept too."""
     now = now_ms(connection)
     counts = {"documents": documents, "refused": refused, "outside": outside}
     connection.execute(
@@ -539,44 +410,28 @@ def _storable_read(one: Read) -> Read:
 
 def _ensured_consumers(connection: Connection, reads: Iterable[Read]) -> dict[Consumer, int]:
     """The numbers of consumers; owners and link are those of the newest read."""
-    newest: dict[Consumer, Read] = {}
-    for one in reads:
-        if one.consumer not in newest or _newness(one) > _newness(newest[one.consumer]):
-            newest[one.consumer] = one
+    newest = {one.consumer: one for one in sorted(reads, key=lambda one: (one.at_ms, one.owners, one.link))}
     keys = {digest(who.kind.value, who.namespace, who.name): who for who in newest}
-    rows = [{"key": key, "kind": who.kind.value, "namespace": who.namespace, "name": who.name} for key, who in sorted(keys.items())]
-    connection.execute(insert_if_absent(connection, schema.consumer), rows)
-    found: dict[Consumer, int] = {}
-    row = schema.consumer.c
-    for some in slices(sorted(keys), MANY):
-        query = sa.select(schema.consumer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
-        for kept in connection.execute(query).all():
-            who = keys[bytes(kept.key)]
-            found[who] = kept.consumer_id
-            told = newest[who]
-            if _newness(told) > (kept.told_ms, list(kept.owners), kept.link):
-                values = {"owners": list(told.owners), "link": told.link, "told_ms": told.at_ms}
-                connection.execute(sa.update(schema.consumer).where(row.consumer_id == kept.consumer_id).values(**values))
-    return found
+    rows = [
+        {
+            "key": key,
+            "kind": who.kind.value,
+            "namespace": who.namespace,
+            "name": who.name,
+            "owners": list(newest[who].owners),
+            "link": newest[who].link,
+            "newest_ms": newest[who].at_ms,
+        }
+        for key, who in sorted(keys.items())
+    ]
+    insert, row = _insert(connection, schema.consumer), schema.consumer.c
+    new = insert.excluded
+    values = {"owners": new.owners, "link": new.link, "newest_ms": new.newest_ms}
+    is_newer = new.newest_ms > row.newest_ms
+    connection.execute(insert.on_conflict_do_update(index_elements=[row.key], set_=values, where=is_newer), rows)
+    return {keys[key]: number for key, number in _numbers_of(connection, schema.consumer, keys).items()}
 
 
-def _newness(one: Read) -> tuple[int, list[str], str]:
-    return one.at_ms, list(one.owners), one.link
-
-
-def _widening(connection: Connection) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT that widens the times of rows that are there."""
-    row, keys = schema.read.c, list(schema.read.primary_key)
-    if connection.dialect.name == "postgresql":
-        statement = postgresql.insert(schema.read)
-        new = statement.excluded
-        times = {"first_ms": sa.func.least(row.first_ms, new.first_ms), "last_ms": sa.func.greatest(row.last_ms, new.last_ms)}
-        return statement.on_conflict_do_update(index_elements=keys, set_=times)
-    other = sqlite.insert(schema.read)
-    times = {"first_ms": sa.func.min(row.first_ms, other.excluded.first_ms), "last_ms": sa.func.max(row.last_ms, other.excluded.last_ms)}
-    return other.on_conflict_do_update(index_elements=keys, set_=times)
-
-
-def forget_code_on(connection: Connection, producer: Producer, target: str) -> None:
-    """Let no row be by another code than the one of now, as all rows were replaced; in a transaction that writes."""
-    connection.execute(sa.update(schema.writer).where(schema.writer.c.key == writer_key(producer, target)).values(code_version=None))
+def _insert(connection: Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that may say what is done with a row that exists."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)

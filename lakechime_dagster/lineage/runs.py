@@ -11,12 +11,11 @@ from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import column_names, generated_columns, with_generated
 from lakechime_dagster.lineage.plan_statements import Found, place_written, statements_of
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
-from lakechime_dagster.lineage.store import code_since
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.spark.job import Executed, Observer, Outcome, Seen, TableResult
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
+from lakechime_dagster.tables.tables import LakeTable, code_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def names_of(platform: Platform, lake: Lake) -> Names:
-    """The tables of a lake, where they lie, and what others call them."""
+    """The tables of a lake, their locations, and what others call them."""
     locations = {table.name: platform.location(table.name, table.location) for table in lake.tables}
     return Names(tuple(locations), locations, lake.aliases)
 
@@ -37,14 +36,14 @@ def lineage_store(platform: Platform) -> SqlLineage:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a run was seen to compute, and whether that is new: unlike what the run before it told."""
+    """What a run was seen to compute, and whether that is unlike what the run before it recorded."""
 
     statement: Statement
     is_new: bool
 
 
 def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> LineageToKeep | None:
-    """What a run was seen to compute, to be kept when its step is completed; None of one that committed nothing itself."""
+    """What a run was seen to compute, to be kept when its execution is completed; None of one that committed nothing itself."""
     if result.seen is None or result.outcome is not Outcome.COMMITTED:
         return None
     told = statement_of(result.seen, lake, table, running.platform)
@@ -56,34 +55,21 @@ def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: T
         at_ms=running.platform.store.now(),
         statement=statement,
         consumer=str(execution.consumer),
-        version=result.version,
         code=code_digest(table) if isinstance(table, LakeTable) else None,
         owners=(table.owner,) if table.owner else (),
     )
-    return LineageToKeep(record, result.replaced)
+    return LineageToKeep(record)
 
 
 def record_lineage(running: RunningExecution, seen: LineageToKeep | None) -> Recorded | None:
-    """What is kept of a run's lineage, also where another one has completed its step."""
+    """What is kept of a run's lineage, also where another one has completed its execution."""
     if seen is None or not running.completed:
         return None
     return Recorded(statement=seen.record.statement, is_new=seen.kept(running.platform.store.engine))
 
 
-def older_code(running: RunningExecution, table: Target, result: TableResult) -> str:
-    """Which rows of a table are by older code, and what makes them anew; "" where none is known to be."""
-    if not isinstance(table, LakeTable) or result.replaced or table.refresh is RefreshMode.FULL:
-        return ""
-    producer = Producer(namespace=running.execution.consumer.deployment, job=running.subscription.name)
-    since = code_since(running.platform.store.engine, producer, table.name, code_digest(table))
-    if since is None:
-        return ""
-    remedy = f"`lakechime backfill run --dry-run --columns {table.name}`"
-    return f"rows before version {since} are by older code, unless they were computed again; {remedy}"
-
-
 def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:
-    """What was seen, as a statement on the table; what could not be told is in it as not known."""
+    """What was seen, as a statement on the table, with what is unknown."""
     found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], names_of(platform, lake), table.name)
     own = [one for one in found.statements if one.target == table.name]
     if not own:
@@ -104,7 +90,7 @@ def completed(statement: Statement, platform: Platform, location: str) -> Statem
 
 
 def observer(ended: Callable[[Executed], None], agree: Callable[[Seen], None]) -> Observer:
-    """Sees what the computation of a table executes: `ended` is told of it, also where it fails; `agree` may end the attempt by it."""
+    """Sees what the computation of a table executes: `ended` gets it, also where it fails; `agree` may end the attempt by it."""
     from lakechime_dagster.lineage.spark import LineageObserver  # only who computes on Spark needs it
 
     return LineageObserver(ended, agree)

@@ -19,7 +19,7 @@ node = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A producer at one of its targets, with what its newest run told.
+# A producer at one of its targets, with the statement of its newest run.
 writer = sa.Table(
     "lc_lineage_writer",
     metadata,
@@ -28,103 +28,97 @@ writer = sa.Table(
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("job", sa.Text, nullable=False),
     sa.Column("target_id", BIG, nullable=False),
-    sa.Column("told_id", BIG),
+    sa.Column("statement_id", BIG),
     sa.Column("first_ms", BIG),
     sa.Column("at_ms", BIG, nullable=False),
-    sa.Column("run_key", KEY, nullable=False),  # of runs at the same time the digests of their ids tell which is newer
+    sa.Column("run_key", KEY, nullable=False),  # of runs at the same time the one whose digest is greater is the newer
     sa.Column("consumer", sa.Text),
     sa.Column("code", sa.Text),
-    sa.Column("code_version", sa.Text),  # of the first commit by this code; null while no rows are by another one
     sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("links", sa.JSON, nullable=False, server_default="{}"),
-    sa.Column("change", BIG, nullable=False, server_default="0"),  # the position of what changed `told_id` last
+    sa.Column("change", BIG, nullable=False, server_default="0"),  # the position of what changed `statement_id` last
     sa.Index("lc_lineage_writer_of_target", "target_id"),
-    sa.Index("lc_lineage_writer_of_told", "told_id"),
+    sa.Index("lc_lineage_writer_of_statement", "statement_id"),
     sa.Index("lc_lineage_writer_change", "change"),
     sqlite_autoincrement=True,
 )
 
-# What a run may have told of a target, kept once however many runs tell it.
-told = sa.Table(
-    "lc_lineage_told",
+# What a run says of a target, kept once however many runs say it.
+statement = sa.Table(
+    "lc_lineage_statement",
     metadata,
-    sa.Column("told_id", BIG, sa.Identity(), primary_key=True),
+    sa.Column("statement_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("key", KEY, nullable=False, unique=True),
     sa.Column("target_id", BIG, nullable=False),
-    sa.Column("replaces", sa.Boolean, nullable=False),
-    sa.Column("columns", sa.JSON, nullable=False),  # the names of those assigned
-    sa.Column("opaque", sa.JSON, nullable=False),  # reasons by column
-    sa.Column("unknown", sa.JSON, nullable=False),  # reasons
-    sa.Column("foreign_code", sa.JSON, nullable=False, server_default="[]"),  # pairs of a column, or null for the rows, and its names
-    sa.Index("lc_lineage_told_of_target", "target_id"),
+    sa.Column("statement", sa.JSON, nullable=False),  # as `lineage.columns.statement_json` writes it
     sqlite_autoincrement=True,
 )
 
-# A data set that is read; `parts` tells how it takes part, by the bits of `lineage.graph.parts`.
-told_input = sa.Table(
+# A data set that is read; `parts` says how it takes part, by the bits of `lineage.graph.Part`.
+statement_input = sa.Table(
     "lc_lineage_input",
     metadata,
-    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("statement_id", BIG, sa.ForeignKey("lc_lineage_statement.statement_id"), primary_key=True, autoincrement=False),
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("parts", sa.SmallInteger, nullable=False),
     sa.Index("lc_lineage_input_of_source", "source_id"),
 )
 
 # A column or data set that takes part in a column, or in the target as a whole.
-told_edge = sa.Table(
+edge = sa.Table(
     "lc_lineage_edge",
     metadata,
-    sa.Column("told_id", BIG, sa.ForeignKey("lc_lineage_told.told_id"), primary_key=True, autoincrement=False),
+    sa.Column("statement_id", BIG, sa.ForeignKey("lc_lineage_statement.statement_id"), primary_key=True, autoincrement=False),
     sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.graph.parts`; a masking one is negative
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),  # by `lineage.graph.edges_of`; a masking one is negative
 )
 
 # A dashboard, a person or a job that reads.
 consumer = sa.Table(
-    "lc_told_consumer",
+    "lc_lineage_consumer",
     metadata,
     sa.Column("consumer_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("key", KEY, nullable=False, unique=True),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two: as its newest read told them
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),  # these two are those of its newest read
     sa.Column("link", sa.Text, nullable=False, server_default=""),
-    sa.Column("told_ms", BIG, nullable=False, server_default="-1"),
+    sa.Column("newest_ms", BIG, nullable=False, server_default="-1"),
     sqlite_autoincrement=True,
 )
 
-# A consumer read a column, or a data set of which it is not told which columns.
+# A consumer read a column, or a data set of which the columns are unknown.
 read = sa.Table(
-    "lc_told_read",
+    "lc_lineage_read",
     metadata,
     sa.Column("node_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("consumer_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("first_ms", BIG, nullable=False),
     sa.Column("last_ms", BIG, nullable=False),
-    sa.Index("lc_told_read_of_consumer", "consumer_id"),
+    sa.Index("lc_lineage_read_of_consumer", "consumer_id"),
 )
 
-# What came of a run of which more may come.
-arriving = sa.Table(
-    "lc_told_arriving",
+# What documents report of a run of which more may come.
+pending_run = sa.Table(
+    "lc_lineage_pending_run",
     metadata,
     sa.Column("key", KEY, primary_key=True),
-    sa.Column("facts", sa.JSON, nullable=False),
+    sa.Column("report", sa.JSON, nullable=False),  # as `lineage.reports.RunReport.to_json` writes it
     sa.Column("updated_ms", BIG, nullable=False),
-    sa.Index("lc_told_arriving_updated", "updated_ms"),
+    sa.Index("lc_lineage_pending_run_updated", "updated_ms"),
 )
 
-# A way by which it is told, such as an audit table; since when.
+# A way by which other programs report, such as an audit table; since when.
 way = sa.Table(
-    "lc_told_way",
+    "lc_lineage_way",
     metadata,
     sa.Column("name", sa.String(512), primary_key=True),
     sa.Column("since_ms", BIG, nullable=False),
     sa.Column("last_ms", BIG, nullable=False),
     sa.Column("documents", BIG, nullable=False),
     sa.Column("refused", BIG, nullable=False),
-    sa.Column("outside", BIG, nullable=False),  # data sets told of that the lake does not know
+    sa.Column("outside", BIG, nullable=False),  # data sets that the lake does not know
     sa.Column("place", sa.Text),  # up to where it was read, of what is read by versions
 )

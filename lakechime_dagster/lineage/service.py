@@ -158,26 +158,29 @@ class AskedLineage:
         return declared_statements(self.lake)
 
     @cached_property
-    def _networks(self) -> dict[tuple[frozenset[str], bool, int | None], Network]:
+    def _networks(self) -> dict[tuple[frozenset[ColumnRef], bool, int | None], Network]:
         """What was read for questions before."""
         return {}
 
-    def _network(self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None) -> Network:
-        """As much of the network as questions about columns in one direction need, with nodes for them."""
-        if self.current is not None:
-            return self.network.having(refs)
-        question = frozenset(ref.table for ref in refs), upstream, depth
+    def _network(
+        self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, to: Collection[ColumnRef] = ()
+    ) -> Network:
+        """As much of the network as questions about columns in one direction need, with nodes for these and others."""
+        question = frozenset((*refs, *to)), upstream, depth
         if (found := self._networks.get(question)) is None:
+            engine, namespace = self.platform.store.engine, self.platform.ledger.deployment
             around = network_around(
-                self.platform.store.engine,
-                question[0],
+                engine,
+                {ref.table for ref in refs},
                 upstream=upstream,
                 depth=depth,
                 declared=self._declared,
-                namespace=self.platform.ledger.deployment,
+                namespace=namespace,
+                columns=(*refs, *to),
             )
-            found = self._networks[question] = around if around is not None else self.network
-        return found.having(refs)
+            found = around if around is not None else network_at(engine, self._declared, namespace, (*refs, *to))
+            self._networks[question] = found
+        return found
 
     @cached_property
     def since_ms(self) -> int | None:
@@ -255,7 +258,7 @@ class AskedLineage:
 
         One of which each step is known goes before all that are not sure, however long it is.
         """
-        network = self._network([source]).having([target])
+        network = self._network([source], to=[target])
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
         for certainty in dict.fromkeys((min(kind, Certainty.INDIRECT), kind)):
             found = reach(network, start, certainty)
@@ -280,18 +283,23 @@ class AskedLineage:
         if not upstream:
             nothing = "no run has recorded lineage yet: only declared reads are known"
             return () if self.since_ms is not None else (nothing,)
-        told, declared, planned = self._outlines({ref.table for ref in refs}), declared_facts(self.lake), self._planned
+        told, declared, planned = self._statements({ref.table for ref in refs}), declared_facts(self.lake), self._planned
         reasons = (gaps(ref, told.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs)
         return tuple(dict.fromkeys(chain.from_iterable(reasons)))
 
     def gaps(self, tables: Collection[str]) -> dict[str, Gap]:
         """Why more may lead to data sets than is known, by data set; those of which all is known are left out."""
-        told, declared, planned = self._outlines(tables), declared_facts(self.lake), self._planned
+        told, declared, planned = self._statements(tables), declared_facts(self.lake), self._planned
         found = {one: gap_of(one, told.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
         return {table: gap for table, gap in found.items() if gap is not None}
 
-    def _outlines(self, tables: Collection[str]) -> dict[str, list[Statement]]:
-        return LineageStandings(self.platform.store.engine).outlines(tables)
+    def _statements(self, tables: Collection[str]) -> dict[str, list[Statement]]:
+        """What runs recorded of data sets, the oldest first."""
+        found: dict[str, list[Statement]] = {}
+        standings = LineageStandings(self.platform.store.engine).of_targets(tables)
+        for one in sorted(standings, key=lambda one: one.last_ms):
+            found.setdefault(one.statement.target, []).append(one.statement)
+        return found
 
     @cached_property
     def _planned(self) -> dict[str, Statement]:

@@ -1,6 +1,5 @@
 """What a run is seen to compute: kept once its commit is there, shown on the asset, and compared with what is declared."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,24 +136,6 @@ def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) 
         'add "rates": rates.snapshot() to reads=, where rates is the declaration of bronze.rates'
     )
     assert {one.check_name: one.passed for one in shop.run("silver.paid").get_asset_check_evaluations()}["inputs_are_declared"]
-
-
-def test_rows_by_older_code_are_told_until_the_table_is_made_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.commit("bronze.orders", ORDERS, (1, 10))
-    assert "older code" not in shown(shop.run("silver.paid"))
-    monkeypatch.setattr("lakechime_dagster.lineage.runs.code_digest", lambda table: f"new code of {table.name}")
-    shop.commit("bronze.orders", ORDERS, (2, 20))
-    version = shop.platform.log("silver.paid").version + 1
-    told = shown(shop.run("silver.paid"))["older code"]
-    assert told.startswith(f"rows before version {version} are by older code")
-    assert "lakechime backfill run --dry-run --columns silver.paid" in told
-    shop.commit("bronze.orders", ORDERS, (3, 30))
-    assert shown(shop.run("silver.paid"))["older code"] == told
-    shutil.rmtree(shop.platform.location("silver.paid"))  # the whole table is made again
-    shop.commit("bronze.orders", ORDERS, (4, 40))
-    assert "older code" not in shown(shop.run("silver.paid"))
-    shop.commit("bronze.orders", ORDERS, (5, 50))
-    assert "older code" not in shown(shop.run("silver.paid"))
 
 
 def test_a_write_to_another_table_is_lineage_of_that_table_by_the_same_producer(shop: Shop) -> None:

@@ -4,7 +4,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakechime_dagster.cli.backfill import document
-from lakechime_dagster.lineage.backfills import Asked, plan, run
+from lakechime_dagster.lineage.backfill import Asked, plan, run
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake

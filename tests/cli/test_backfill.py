@@ -139,31 +139,6 @@ def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
     assert silver["span"] == {"tables": ["bronze.weather"], "column": "day", "since": "2024-05-02", "until": "2024-05-03"}
 
 
-def test_impact_of_days_tells_which_partitions_of_readers_are_hit(flights: Cli) -> None:
-    days = ("--since", "2024-05-02", "--until", "2024-05-03")
-    told = flights("lineage", "impact", "bronze.weather.wind", *days, "--json").json
-    parts = {one["table"]: (one["partitions"], one["partitions_not_hit"], one["what"]) for one in told["partitions"]}
-    assert parts["gold.days"] == (["2024-05-02"], 3, "")
-    assert parts["silver.flights"] == (None, 0, "day from 2024-05-02 to before 2024-05-03")
-    assert {one["table"] for one in told["not_hit"]} == {"gold.routes"}
-    assert "2024-05-02" in flights("lineage", "impact", "bronze.weather.wind", *days).out
-
-
-def test_impact_of_partitions_spares_who_reads_others_with_the_reason(flights: Cli) -> None:
-    told = flights("lineage", "impact", "bronze.weather.wind", "--partitions", '["2024-05-03"]', "--partitions", '["2024-05-01"]', "--json")
-    assert next(one for one in told.json["partitions"] if one["table"] == "gold.days")["partitions"] == ["2024-05-01", "2024-05-03"]
-    other = flights("lineage", "impact", "bronze.weather.wind", "--partitions", '["2024-06-09"]', "--json").json
-    reasons = {one["table"]: one["reason"] for one in other["not_hit"]}
-    assert reasons["gold.days"] == "none of its 4 partitions reads what changed of bronze.weather"
-    assert "gold.days" not in {one["table"] for one in other["hits"]}
-    assert "gold.days" in flights("lineage", "impact", "bronze.weather.wind", "--partitions", '["2024-06-09"]').out
-
-
-def test_partitions_of_a_table_without_any_are_refused(flights: Cli) -> None:
-    answer = flights("lineage", "impact", "silver.flights.wind", "--partitions", '["2024-05-01"]')
-    assert (answer.code, "declared without partitions" in answer.err) == (1, True)
-
-
 def test_an_append_target_is_refused_with_the_remedy_and_nothing_is_ordered(flights: Cli) -> None:
     refused = flights("backfill", "run", "--columns", "bronze.weather.wind", *WHY)
     assert (refused.code, "gold.log appends" in refused.err, "--except" in refused.err) == (1, True, True)

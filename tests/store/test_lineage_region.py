@@ -37,16 +37,15 @@ def test_a_question_in_one_direction_needs_no_more_than_what_is_around(
     engine = fresh_memory()
     SqlLineage(engine).record_all(records)
     tables = {ref.table for ref in refs}
-    part = network_around(engine, tables, upstream=upstream, depth=depth, declared=DECLARED)
+    part = network_around(engine, tables, upstream=upstream, depth=depth, declared=DECLARED, columns=refs)
     assert part is not None
-    whole = network_at(engine, DECLARED)
+    whole = network_at(engine, DECLARED, columns=refs)
     assert asked(part, refs, upstream, depth) == asked(whole, refs, upstream, depth)
 
 
 def asked(network: Network, refs: list[ColumnRef], upstream: bool, depth: int | None) -> tuple[object, ...]:
-    of = network.having(refs)
-    found: Hits = hits(of, refs, upstream=upstream, depth=depth)
-    return found, () if upstream or depth is not None else not_hit(of, refs, found)
+    found: Hits = hits(network, refs, upstream=upstream, depth=depth)
+    return found, () if upstream or depth is not None else not_hit(network, refs, found)
 
 
 @pytest.mark.parametrize("upstream", [False, True])

@@ -3,8 +3,8 @@
 from typing import Any
 
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.lineage.facts import ToldRun
-from lakechime_dagster.lineage.ingest import told_by
+from lakechime_dagster.lineage.ingest import read_document
+from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
 
@@ -18,9 +18,9 @@ def make_reader() -> SqlReader:
     return SqlReader(SqlSchema(TABLES, NAMES))
 
 
-def told(document: Any, now_ms: int = 5) -> ToldRun:
+def told(document: Any, now_ms: int = 5) -> RunReport:
     """What one document tells."""
-    return told_by(document, make_reader(), now_ms)
+    return read_document(document, make_reader(), now_ms)
 
 
 def make_document(sql: str | list[str] = "INSERT INTO gold.days SELECT id, amount FROM shop.orders", **more: Any) -> dict[str, Any]:

@@ -6,13 +6,12 @@ import pytest
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Producer
-from lakechime_dagster.lineage.facts import reads_of, records_of
 from tests.lineage.ingest.factories import make_document, make_event, told
 from tests.lineage.sql.shapes import line
 
 
 def test_a_document_tells_what_its_sql_wrote_and_who_owns_the_task() -> None:
-    (record,) = records_of(told(make_document(owners=["team:ops", "ann"])))
+    (record,) = told(make_document(owners=["team:ops", "ann"])).records()
     assert line(record.statement) == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
     assert (record.producer, record.at_ms) == (Producer(namespace="airflow", job="daily"), 1_000)
     assert (record.owners, record.statement.inputs) == (("ann", "team:ops"), ("shop.orders",))
@@ -20,7 +19,7 @@ def test_a_document_tells_what_its_sql_wrote_and_who_owns_the_task() -> None:
 
 def test_several_texts_are_one_run() -> None:
     sql = ["CREATE TABLE gold.new AS SELECT id FROM shop.orders", "INSERT INTO gold.days (day) SELECT id FROM shop.customers"]
-    found = records_of(told(make_document(sql=sql)))
+    found = told(make_document(sql=sql)).records()
     assert [record.target for record in found] == ["gold.days", "spark/gold.new"]
     assert len({record.run_id for record in found}) == 1
 
@@ -31,29 +30,29 @@ def test_several_texts_are_one_session() -> None:
         "UPDATE #work SET amount = 1",
         "INSERT INTO gold.days SELECT id, amount FROM #work",
     ]
-    (record,) = records_of(told(make_document(sql=sql, dialect="tsql")))
+    (record,) = told(make_document(sql=sql, dialect="tsql")).records()
     assert line(record.statement) == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
 
 
 def test_a_query_is_a_read_of_its_dashboard_and_of_its_user() -> None:
     document = make_document("SELECT name FROM shop.customers WHERE id = 7", dashboard="Sales", user="ann", link="https://bi/1")
-    by_dashboard, by_user = reads_of(told(document))
+    by_dashboard, by_user = told(document).reads()
     assert by_dashboard.consumer == Consumer(ConsumerKind.DASHBOARD, "airflow", "Sales")
     assert by_dashboard.refs == (ColumnRef("shop.customers", "id"), ColumnRef("shop.customers", "name"))
     assert (by_dashboard.at_ms, by_dashboard.link, by_user.link) == (1_000, "https://bi/1", "")
     assert by_user.consumer == Consumer(ConsumerKind.USER, "airflow", "ann")
-    assert records_of(told(document)) == ()
+    assert told(document).records() == ()
 
 
 def test_a_query_of_nobody_is_a_read_of_its_task() -> None:
-    (read,) = reads_of(told(make_document("SELECT COUNT(*) FROM shop.customers")))
+    (read,) = told(make_document("SELECT COUNT(*) FROM shop.customers")).reads()
     assert (read.consumer, read.refs) == (Consumer(ConsumerKind.JOB, "airflow", "daily"), (ColumnRef("shop.customers"),))
 
 
 @pytest.mark.parametrize("state", ["START", "RUNNING", "FAIL", "ABORT", "OTHER"])
 def test_what_did_not_succeed_counts_for_nothing(state: str) -> None:
-    assert records_of(told(make_document(state=state))) == ()
-    assert reads_of(told(make_document("SELECT id FROM shop.orders", state=state))) == ()
+    assert told(make_document(state=state)).records() == ()
+    assert told(make_document("SELECT id FROM shop.orders", state=state)).reads() == ()
 
 
 def test_no_value_of_the_sql_is_kept() -> None:

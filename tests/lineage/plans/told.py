@@ -8,7 +8,7 @@ from pathlib import Path
 from lakechime_dagster.lineage.columns import Names, Source, Statement
 from lakechime_dagster.lineage.plan_dump import Dump, dump_of
 from lakechime_dagster.lineage.plan_nodes import with_generated
-from lakechime_dagster.lineage.plan_statements import RULES, Rules, statements_of
+from lakechime_dagster.lineage.plan_statements import statements_of
 
 ZOO = Path(__file__).parents[1] / "zoo"
 LAKE = Names(
@@ -37,9 +37,9 @@ def known(name: str) -> dict[str, str]:
     return {block.splitlines()[0]: "\n".join(block.splitlines()[1:]) for block in blocks if not block.startswith("#")}
 
 
-def told(dumps: Dumps, rules: Rules = RULES) -> str:
+def told(dumps: Dumps) -> str:
     """What dumps mean, and what of them is not known."""
-    found = statements_of(dumps, LAKE, rules=rules)
+    found = statements_of(dumps, LAKE)
     statements = [with_generated(one, GENERATED.get(one.target, {})) for one in found.statements]
     lines = [*(said(one) for one in statements), *(f"  not known: {one}" for one in found.unknown)]
     return "\n".join(lines) or "  nothing"
