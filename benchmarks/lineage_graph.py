@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.upgrade import upgrade
-from lakechime_dagster.lineage.answers import hits, neighbourhood, nodes_of
+from lakechime_dagster.lineage.answers import hits, nodes_of
 from lakechime_dagster.lineage.flat import table_pairs
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Certainty, Edges, Network, reach
-from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around
+from lakechime_dagster.lineage.network_store import network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
 from tests.lineage.factories import make_record, make_statement
 
@@ -88,8 +88,6 @@ def measure(tables: int, records: int) -> Iterator[Line]:
     yield at_most("impact of all 20 columns of a hub on columns, p95", 1e3 * float(np.quantile(columns, 0.95)), "ms", 5)
     answers = [_seconds(lambda hub=hub: hits(network, [network.ref(int(hub))], limit=100)) for hub in hubs]
     yield at_most("all kinds apart, with paths to the nearest 100 tables, p95", 1e3 * float(np.quantile(answers, 0.95)), "ms")
-    around = [_seconds(lambda hub=hub: neighbourhood(network, network.labels[hub])) for hub in hubs]
-    yield at_most("what is around a hub, 150 tables, p95", 1e3 * float(np.quantile(around, 0.95)), "ms", 200)
     began = time.perf_counter()
     pairs = sum(len(some) for some in table_pairs(network))
     yield at_most("flatten to pairs of tables", time.perf_counter() - began, "s", 15)
@@ -104,7 +102,7 @@ def _store(records: int) -> Iterator[Line]:
     with TemporaryDirectory(prefix="lakechime-bench-") as folder:
         engine = open_engine(f"sqlite:///{Path(folder) / 'dce.sqlite'}")
         upgrade(engine)
-        lineage, current = SqlLineage(engine), CurrentNetwork(engine)
+        lineage = SqlLineage(engine)
         for run in ("first", "again"):
             told = [make_record(one, run=f"{run}-{number}", job=str(number)) for number, one in enumerate(statements)]
             began = time.perf_counter()
@@ -112,12 +110,10 @@ def _store(records: int) -> Iterator[Line]:
                 lineage.record_all(told[at : at + 100])
             yield at_least(f"records that are stored, by hundreds, {run}", len(told) / (time.perf_counter() - began), "/s", 500)
         began = time.perf_counter()
-        current.network()
+        network_at(engine)
         yield at_most(f"read {records:,} statements as a network", time.perf_counter() - began, "s")
         one = statements[len(statements) // 2].target
         yield at_most("read what is around one table of them", 1e3 * _seconds(lambda: network_around(engine, [one], upstream=True)), "ms")
-        lineage.record(make_record(make_statement("layer02.table", a="layer01.table000001.column01"), job="new"))
-        yield at_most("follow the store by one record", 1e3 * _seconds(current.network), "ms")
         engine.dispose()
 
 

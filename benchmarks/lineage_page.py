@@ -1,7 +1,7 @@
 """What the page of lineage costs: `python -m benchmarks.lineage_page [--json] [--tables 100000] [--store FILE]`.
 
 A made-up lake of 12 layers, three inputs and 20 columns a table, is recorded in a store, which takes minutes, or is that of a file
-from a run before. Then a server reads it before anybody asks, and is asked for what is around tables and hubs. Times are processor times
+from a run before. Then the page is asked for what is around tables and hubs. Times are processor times
 of the server, so that who else is on the machine does not count.
 """
 
@@ -13,10 +13,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks._lines import Line, at_least, at_most, show
-from lakechime_dagster.api.lineage_page import around_json, rehearse
+from benchmarks._lines import Line, at_most, show
+from lakechime_dagster.api.lineage_page import around_json
 from lakechime_dagster.lineage.columns import LineageRecord
-from lakechime_dagster.lineage.network_store import CurrentNetwork
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.lineage.store import facts_of
@@ -37,14 +36,10 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
     if facts_of(engine, [_name(tables - 1, tables)]) == {}:
         for some in _records(tables):
             SqlLineage(engine).record_all(some)
-    ready = CurrentNetwork(engine)
-    yield at_most(f"read {tables:,} tables before anybody asks, processor time", _seconds(ready.network), "s")
-    rehearse(AskedLineage(platform, lake, ready))
-    yield at_least("columns", len(ready.network()) - len(ready.network().tables), "")
     random = np.random.default_rng(11)
 
     def ask(name: str) -> float:
-        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake, ready), name, 1, 1))
+        return 1e3 * _seconds(lambda: around_json(AskedLineage(platform, lake), name, 1, 1))
 
     width = tables // LAYERS
     others = [_name(int(number), tables) for number in random.integers(width, tables, ASKED)]

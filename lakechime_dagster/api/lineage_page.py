@@ -1,6 +1,5 @@
 """The lineage page: the neighbourhood of a table, drawn and as a list."""
 
-import heapq
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.data import PersonalData
 from lakechime_dagster.governance.store import KeptChange, Notifications
 from lakechime_dagster.governance.tags import Reach
-from lakechime_dagster.lineage.answers import neighbourhood, nodes_of
+from lakechime_dagster.lineage.answers import nodes_of
 from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer
 from lakechime_dagster.lineage.graph import Gap
 from lakechime_dagster.lineage.network import Certainty, Network, reach
@@ -75,20 +74,9 @@ def lineage_page(ask: Ask) -> APIRouter:
 
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:
-        lineage, wanted = ask(), like.casefold()
-        known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables), *_columns(lineage.network, like)}
-        found = (name for name in known if wanted in name.casefold())
-        first = heapq.nsmallest(MAX_NAMES, found, key=lambda name: (not name.casefold().startswith(wanted), name))
-        return JSONResponse({"names": first}, headers=HEADERS)
+        return JSONResponse({"names": ask().names(like, MAX_NAMES)}, headers=HEADERS)
 
     return router
-
-
-def rehearse(lineage: AskedLineage) -> None:
-    """Answer a question that nobody has asked, so that the first person does not wait for what a process does once."""
-    known = {*lineage.network.tables, *(table.name for table in lineage.lake.tables)}
-    if known:
-        around_json(lineage, min(known), 1, 1)
 
 
 def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[str, Any]:
@@ -98,7 +86,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         NotFoundError: naming what is nearest.
     """
     ref = lineage.ref(name)
-    found = neighbourhood(lineage.network, ref.table, up=up, down=down, limit=MAX_TABLES)
+    found = lineage.around(ref.table, up=up, down=down, limit=MAX_TABLES)
     facts = lineage.facts(one.table for one in found.tables)
     names = {one.table for one in found.tables}
     tags = personal_json(lineage, names)
@@ -167,12 +155,6 @@ def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[Ta
     return by_table
 
 
-def _columns(network: Network, like: str) -> set[str]:
-    """The columns of the tables whose names, with a dot, begin a text."""
-    near = {like[:at] for at, character in enumerate(like) if character == "."} & network.tables.keys()
-    return {f"{table}.{network.labels[node]}" for table in near for node in network.columns_of(network.tables[table])}
-
-
 def _reader(one: TableReader) -> dict[str, Any]:
     return {
         "kind": one.consumer.kind,
@@ -197,8 +179,10 @@ def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[d
     """By table the drafted and announced changes that affect it, the newest first, of the newest ones."""
     several = Notifications(lineage.platform.store.engine, lineage.platform.ledger.deployment)
     found: dict[str, list[dict[str, Any]]] = {}
-    for kept in several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)[:MAX_CHANGES]:
-        sure, unsure = (_affected(lineage.network, kept.change.refs, one) for one in (Certainty.INDIRECT, Certainty.UNSURE))
+    newest = several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)[:MAX_CHANGES]
+    network = lineage.part([ref for kept in newest for ref in kept.change.refs])
+    for kept in newest:
+        sure, unsure = (_affected(network, kept.change.refs, one) for one in (Certainty.INDIRECT, Certainty.UNSURE))
         for table in sorted(tables & (sure | unsure)):
             found.setdefault(table, []).append(_change(kept, is_sure=table in sure))
     return found
@@ -224,7 +208,9 @@ def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
 def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """The columns of tables that hold personal data, or may, by table; what merely decides is left out."""
     told: dict[str, list[dict[str, Any]]] = {}
-    for one in PersonalData(lineage.platform, lineage.lake).found(lineage.network, tables):
+    data = PersonalData(lineage.platform, lineage.lake)
+    found = data.found(lineage.part([ColumnRef(table) for table in tables], upstream=True), tables) if data.tags else ()
+    for one in found:
         if one.reach is not Reach.INDIRECT:
             told.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
     return told

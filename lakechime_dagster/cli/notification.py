@@ -177,9 +177,10 @@ def _given(
     of: list[str] | None, kind: str | None, what: str | None, action: str | None, on: str | None, sender: str | None, asked: "AskedLineage"
 ) -> dict[str, Any]:
     from lakechime_dagster.governance.changes import ChangeKind
+    from lakechime_dagster.lineage.store import known_tables
 
     given: dict[str, Any] = {"what": what, "action": action, "sender": sender}
-    known = {*asked.network.tables, *(table.name for table in asked.lake.tables)} if of else set()
+    known = {*known_tables(asked.platform.store.engine), *(table.name for table in asked.lake.tables)} if of else set()
     given["refs"] = tuple(_ref(name, known, asked) for name in of) if of else None
     if kind is not None:
         if kind.replace("_", " ") not in list(ChangeKind):

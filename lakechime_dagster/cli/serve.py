@@ -17,10 +17,9 @@ def serve(
     """Serve the lineage page, POST /lineage for SQL documents and OpenLineage run events, and /metrics for Prometheus, until Ctrl-C."""
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
-        from lakechime_dagster.api.lineage_page import lineage_page, rehearse
+        from lakechime_dagster.api.lineage_page import lineage_page
     from lakechime_dagster.lineage.ingest import lineage_ingest
-    from lakechime_dagster.lineage.network_store import CurrentNetwork
-    from lakechime_dagster.lineage.service import AskedLineage, declared_statements
+    from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
     from lakechime_dagster.silver.requests import event_types
 
@@ -29,8 +28,7 @@ def serve(
     check_address(host, token)
     types = event_types(platform)
     lake = lake_or_empty(platform.settings)
-    current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
-    page = lineage_page(lambda: AskedLineage(platform, lake, current))
+    page = lineage_page(lambda: AskedLineage(platform, lake))
     served = Served(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
@@ -42,7 +40,6 @@ def serve(
     with bound(host, port) as address:
         who = "with a token" if token else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
-        rehearse(AskedLineage(platform, lake, current))
         build_server(app).run(sockets=[address])
 
 

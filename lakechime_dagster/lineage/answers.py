@@ -1,6 +1,6 @@
 """Questions to the graph: impact, upstream, downstream, paths, readers."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer, Read
 from lakechime_dagster.lineage.graph import Part, kind_of
-from lakechime_dagster.lineage.network import Adjacency, Backwards, Certainty, Network, Nodes, Reached, none, reach
+from lakechime_dagster.lineage.network import Adjacency, Certainty, Network, Nodes, Reached, none, reach
 
 READS, UNSURE, DECLARED = "reads", "not known", "declared"
 
@@ -327,55 +327,43 @@ class Neighbourhood:
     more: int = 0
 
 
-def neighbourhood(network: Network, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
-    """The data sets within so many steps, the nearest ones first, and never more than `limit`; itself alone where no edge is known."""
-    if table not in network.tables:
-        return Neighbourhood(tables=(Neighbour(table=table, layer=0, columns=()),), links=())
-    middle = network.tables[table]
-    layers = {middle: 0}
-    for sign, depth, reading in ((-1, up, network.backwards), (1, down, network)):
-        for layer, nodes in enumerate(_layers(reading, middle, depth), start=1):
-            layers |= {node: sign * layer for node in nodes if node not in layers}
-    ordered = sorted(layers, key=lambda node: (abs(layers[node]), layers[node] < 0, network.labels[node]))
-    shown = set(ordered[:limit])
-    links = tuple(_links(network, shown))
+Beside = Callable[[Collection[str], bool], Mapping[str, set[str]]]
+"""By data set its readers, or if asked for what is upstream its inputs."""
+
+
+def neighbourhood(
+    table: str, beside: Beside, draw: Callable[[Collection[str]], Network], *, up: int = 1, down: int = 1, limit: int = 150
+) -> Neighbourhood:
+    """The data sets within so many edges, the nearest ones first, and never more than `limit`; `draw` gives their network."""
+    layers = {table: 0}
+    for is_upstream, depth in ((True, up), (False, down)):
+        layer, seen = {table}, {table}
+        for distance in range(1, depth + 1):
+            layer = set[str]().union(*beside(layer, is_upstream).values()) - seen
+            seen |= layer
+            layers |= {name: -distance if is_upstream else distance for name in layer if name not in layers}
+            if not layer:
+                break
+    ordered = sorted(layers, key=lambda name: (abs(layers[name]), layers[name] < 0, name))
+    shown, network = ordered[:limit], draw(ordered[:limit])
+    beyond = [beside([name for name in shown if layers[name] <= 0], True), beside([name for name in shown if layers[name] >= 0], False)]
     tables = tuple(
         Neighbour(
-            table=network.labels[node],
-            layer=layers[node],
-            columns=tuple(network.labels[one] for one in network.columns_of(node)),
-            more=_left_out(network, node, layers[node], shown),
+            table=name,
+            layer=layers[name],
+            columns=tuple(network.labels[one] for one in network.columns_of(network.tables[name])) if name in network.tables else (),
+            more=len(set[str]().union(*(side.get(name, ()) for side in beyond)).difference(shown)),
         )
-        for node in ordered[:limit]
+        for name in shown
     )
+    links = tuple(_links(network, {network.tables[name] for name in shown if name in network.tables}))
     return Neighbourhood(tables=tables, links=links, more=len(layers) - len(shown))
-
-
-def _layers(side: Network | Backwards, middle: int, depth: int) -> Iterator[list[int]]:
-    seen, layer = {middle}, [middle]
-    for _ in range(depth):
-        layer = sorted(set(_beside(side, layer)) - seen)
-        if not layer:
-            return
-        seen |= set(layer)
-        yield layer
-
-
-def _beside(side: Network | Backwards, tables: Iterable[int]) -> list[int]:
-    """The data sets next to others, by what was told and what was declared."""
-    nodes = np.array(list(tables), np.int32)
-    return np.concatenate([side.reading.next_of(nodes), side.declared.next_of(nodes)]).tolist()
-
-
-def _left_out(network: Network, node: int, layer: int, shown: set[int]) -> int:
-    sides = [network.backwards] * (layer <= 0) + [network] * (layer >= 0)
-    return len({other for side in sides for other in _beside(side, [node])} - shown)
 
 
 def _links(network: Network, shown: set[int]) -> Iterator[Link]:
     is_shown = np.zeros(len(network), np.bool_)
     is_shown[list(shown)] = True
-    members = np.concatenate([np.arange(table, network.columns_of(table).stop, dtype=np.int32) for table in sorted(shown)])
+    members = np.concatenate([none(), *(np.arange(table, network.columns_of(table).stop, dtype=np.int32) for table in sorted(shown))])
     for leaving, word in zip(network.leaving, (_table_kinds, _column_kinds, _unsure_kinds), strict=True):
         edges = leaving.edges_of(members)
         edges = edges.where(is_shown[network.datasets[edges.targets]])

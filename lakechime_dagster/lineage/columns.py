@@ -300,6 +300,12 @@ def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     return tuple(reduce(Statement.added, several) for several in by_target.values())
 
 
+def refs_in(statement: Statement) -> list[ColumnRef]:
+    """All data sets and columns of a statement; what it writes comes before what it reads."""
+    refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
+    return [*refs, *(source.ref for source in statement.sources), *map(ColumnRef, (statement.target, *statement.inputs))]
+
+
 def inputs_of(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> tuple[str, ...]:
     """The data sets that take part in any way, each once."""
     refs: list[ColumnRef] = [source.ref for source in indirect]

@@ -142,14 +142,9 @@ class Network:
         return Adjacency(self.inputs.where(self.inputs.kinds & Part.DECLARED == 0), len(self))
 
     @cached_property
-    def declared(self) -> Adjacency:
-        """From data set to data set: inputs that are declared, and no run told of."""
-        return Adjacency(self.inputs.where(self.inputs.kinds & Part.DECLARED != 0), len(self))
-
-    @cached_property
     def maybe(self) -> Adjacency:
         """From data set to a column or data set: what may come from any of its columns, and what is declared to read it."""
-        return Adjacency(joined_edges([self.unsure, self.declared.edges]), len(self))
+        return Adjacency(joined_edges([self.unsure, self.inputs.where(self.inputs.kinds & Part.DECLARED != 0)]), len(self))
 
     @cached_property
     def leaving(self) -> tuple[Adjacency, Adjacency, Adjacency]:
@@ -159,7 +154,7 @@ class Network:
 
     @cached_property
     def backwards(self) -> "Backwards":
-        sides = (self.direct, self.indirect, self.reading, self.declared, self.maybe)
+        sides = (self.direct, self.indirect, self.reading, self.maybe)
         return Backwards(*(Adjacency(one.edges.reversed(), len(self)) for one in sides))
 
 
@@ -170,7 +165,6 @@ class Backwards:
     direct: Adjacency
     indirect: Adjacency
     reading: Adjacency
-    declared: Adjacency
     maybe: Adjacency
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 from sqlalchemy.dialects import postgresql, sqlite
 
-from lakechime_dagster.dce.engine import TransactionId, among, insert_if_absent, now_ms, slices, writing
+from lakechime_dagster.dce.engine import among, insert_if_absent, now_ms, slices, writing
 from lakechime_dagster.dce.partitions import checked_milliseconds, checked_text, storable
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import (
@@ -21,6 +21,7 @@ from lakechime_dagster.lineage.columns import (
     Producer,
     Read,
     Statement,
+    refs_in,
     respelled,
     statement_from,
     statement_json,
@@ -117,7 +118,7 @@ def ensured_statements(connection: Connection, statements: Iterable[Statement]) 
 
 def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes, int]:
     """Keep statements that are new, and give the numbers of those that nobody else has kept meanwhile."""
-    numbers = ensured_nodes(connection, (ref for one in new.values() for ref in _refs(one)))
+    numbers = ensured_nodes(connection, (ref for one in new.values() for ref in refs_in(one)))
     names = refs_of(connection, set(numbers.values()))
     other_names = {ref: names[number] for ref, number in numbers.items() if names[number] != ref}
     spelled = {key: respelled(one, other_names) if other_names else one for key, one in sorted(new.items())}
@@ -139,12 +140,6 @@ def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes,
         if several:
             connection.execute(sa.insert(table), several)
     return ours
-
-
-def _refs(statement: Statement) -> list[ColumnRef]:
-    """All data sets and columns of a statement; what it writes is met before what it reads."""
-    refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
-    return [*refs, *(source.ref for source in statement.sources), *map(ColumnRef, (statement.target, *statement.inputs))]
 
 
 def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
@@ -205,8 +200,7 @@ def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> i
     writers = ensured_writers(connection, {pair: targets[ColumnRef(pair[1])] for pair in newest})
     newest = {pair: one for pair, one in newest.items() if _moment(one) >= (writers[pair].at_ms, bytes(writers[pair].run_key))}
     numbers = ensured_statements(connection, (one.statement for one in newest.values()))
-    change = change_of(connection)
-    rows = [_written(writers[pair], one, numbers[one.statement], change) for pair, one in newest.items()]
+    rows = [_written(writers[pair], one, numbers[one.statement]) for pair, one in newest.items()]
     changed = [row for row in rows if row is not None]
     if changed:
         names = {name: sa.bindparam(f"new_{name}") for name in changed[0] if name != "of"}
@@ -222,7 +216,7 @@ def _moment(record: LineageRecord) -> tuple[int, bytes]:
     return record.at_ms, digest(record.run_id)
 
 
-def _written(before: sa.Row[Any], record: LineageRecord, statement: int, change: int) -> dict[str, Any] | None:
+def _written(before: sa.Row[Any], record: LineageRecord, statement: int) -> dict[str, Any] | None:
     """What a writer's row becomes by its newest run; None where that is what it is."""
     if (before.at_ms, bytes(before.run_key), before.statement_id) == (*_moment(record), statement):
         return None
@@ -236,15 +230,7 @@ def _written(before: sa.Row[Any], record: LineageRecord, statement: int, change:
         "code": record.code or before.code,
         "owners": list(record.owners),
         "links": dict(record.links),
-        "change": change if before.statement_id != statement else before.change,
     }
-
-
-def change_of(connection: Connection) -> int:
-    """The position of a change that is made now: the transaction's number, or the next one where there is one writer at a time."""
-    if connection.dialect.name == "postgresql":
-        return connection.execute(sa.select(TransactionId())).scalar_one()
-    return (connection.execute(sa.select(sa.func.max(schema.writer.c.change))).scalar() or 0) + 1
 
 
 def _storable(record: LineageRecord) -> LineageRecord:

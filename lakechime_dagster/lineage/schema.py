@@ -36,10 +36,8 @@ writer = sa.Table(
     sa.Column("code", sa.Text),
     sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("links", sa.JSON, nullable=False, server_default="{}"),
-    sa.Column("change", BIG, nullable=False, server_default="0"),  # the position of what changed `statement_id` last
     sa.Index("lc_lineage_writer_of_target", "target_id"),
     sa.Index("lc_lineage_writer_of_statement", "statement_id"),
-    sa.Index("lc_lineage_writer_change", "change"),
     sqlite_autoincrement=True,
 )
 

@@ -1,6 +1,8 @@
 """Answers about lineage: what runs recorded, beside what the lake declares."""
 
 import datetime as dt
+import heapq
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,12 +23,21 @@ from lakechime_dagster.lineage.answers import (
     nodes_of,
     not_hit,
 )
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Read, Source, Statement
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Read, Source, Statement, refs_in
 from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant, parts_of
 from lakechime_dagster.lineage.manifest import manifest_in, planned_of
-from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
-from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
-from lakechime_dagster.lineage.store import LineageStandings, SqlReads, Way, facts_of, known_columns, known_tables, recorded_since
+from lakechime_dagster.lineage.network import Certainty, Network, reach
+from lakechime_dagster.lineage.network_store import neighbours, network_among, network_around, network_at
+from lakechime_dagster.lineage.store import (
+    LineageStandings,
+    SqlReads,
+    Way,
+    facts_of,
+    known_columns,
+    known_tables,
+    recorded_since,
+    tables_like,
+)
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.tables.lake import Lake
@@ -137,20 +148,14 @@ def declared_facts(lake: Lake) -> dict[str, TableFacts]:
 
 @dataclass(frozen=True)
 class AskedLineage:
-    """The lineage of a store and a lake.
-
-    A process that asks often gives a network that follows the store as `current`.
-    """
+    """The lineage of a store and a lake."""
 
     platform: Platform
     lake: Lake
-    current: CurrentNetwork | None = None
 
     @cached_property
     def network(self) -> Network:
         """All that is known. Questions about few data sets read less."""
-        if self.current is not None:
-            return self.current.network()
         return network_at(self.platform.store.engine, self._declared, self.platform.ledger.deployment)
 
     @cached_property
@@ -158,16 +163,16 @@ class AskedLineage:
         return declared_statements(self.lake)
 
     @cached_property
-    def _networks(self) -> dict[tuple[frozenset[ColumnRef], bool, int | None], Network]:
+    def _parts(self) -> dict[tuple[frozenset[ColumnRef], bool, int | None], Network]:
         """What was read for questions before."""
         return {}
 
-    def _network(
+    def part(
         self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, to: Collection[ColumnRef] = ()
     ) -> Network:
         """As much of the network as questions about columns in one direction need, with nodes for these and others."""
         question = frozenset((*refs, *to)), upstream, depth
-        if (found := self._networks.get(question)) is None:
+        if (found := self._parts.get(question)) is None:
             engine, namespace = self.platform.store.engine, self.platform.ledger.deployment
             around = network_around(
                 engine,
@@ -179,7 +184,7 @@ class AskedLineage:
                 columns=(*refs, *to),
             )
             found = around if around is not None else network_at(engine, self._declared, namespace, (*refs, *to))
-            self._networks[question] = found
+            self._parts[question] = found
         return found
 
     @cached_property
@@ -203,16 +208,29 @@ class AskedLineage:
             NotFoundError: naming what is nearest.
         """
         near = [text, *(text[:at] for at, character in enumerate(text) if character == ".")]
-        declared = {*(table.name for table in self.lake.tables), *network_of([], self._declared).tables}
+        declared = {*(table.name for table in self.lake.tables), *(ref.table for ref in self._declared_refs)}
         engine = self.platform.store.engine
         known = known_tables(engine, near) | declared.intersection(near)
         return meant(text, known or known_tables(engine) | declared, self.columns)
 
+    @cached_property
+    def _declared_refs(self) -> set[ColumnRef]:
+        """The data sets and columns that are declared, or planned."""
+        return {ref for one in self._declared for ref in refs_in(one)}
+
+    def names(self, like: str, most: int) -> list[str]:
+        """The names of data sets with this text in them, and of the columns of one that it begins with; those that begin so first."""
+        engine, wanted = self.platform.store.engine, like.casefold()
+        declared = {*(table.name for table in self.lake.tables), *(ref.table for ref in self._declared_refs)}
+        tables = [like[:at] for at, character in enumerate(like) if character == "."]
+        columns = {f"{table}.{column}" for table in tables for column in known_columns(engine, table)}
+        found = (name for name in {*tables_like(engine, like, most), *declared, *columns} if wanted in name.casefold())
+        return heapq.nsmallest(most, found, key=lambda name: (not name.casefold().startswith(wanted), name))
+
     def columns(self, table: str) -> set[str]:
         """The columns of a data set that lineage knows, and those that its log tells now."""
-        network = network_of([], self._declared)
         known = known_columns(self.platform.store.engine, table)
-        known |= {network.labels[node] for node in network.columns_of(network.tables[table])} if table in network.tables else set()
+        known |= {ref.column for ref in self._declared_refs if ref.table == table and ref.column is not None}
         declared = next((one for one in self.lake.tables if one.name == table), None)
         if declared is None:
             return known
@@ -232,12 +250,12 @@ class AskedLineage:
         limit: int | None = None,
     ) -> Hits:
         """What columns lead to, or with `upstream` what leads to them."""
-        network = self._network(refs, upstream=upstream, depth=depth)
+        network = self.part(refs, upstream=upstream, depth=depth)
         return hits(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
 
     def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
         """What is further down and is not hit by columns, with the reason; `found` are all that are."""
-        return not_hit(self._network(refs), refs, found)
+        return not_hit(self.part(refs), refs, found)
 
     def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
         """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
@@ -258,7 +276,7 @@ class AskedLineage:
 
         One of which each step is known goes before all that are not sure, however long it is.
         """
-        network = self._network([source], to=[target])
+        network = self.part([source], to=[target])
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
         for certainty in dict.fromkeys((min(kind, Certainty.INDIRECT), kind)):
             found = reach(network, start, certainty)
@@ -269,7 +287,15 @@ class AskedLineage:
 
     def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
         """What is around a data set, to be drawn."""
-        return neighbourhood(self.network, table, up=up, down=down, limit=limit)
+        engine, declared, namespace = self.platform.store.engine, self._declared, self.platform.ledger.deployment
+        return neighbourhood(
+            table,
+            lambda tables, is_upstream: neighbours(engine, tables, declared, upstream=is_upstream),
+            lambda tables: network_among(engine, tables, declared, namespace),
+            up=up,
+            down=down,
+            limit=limit,
+        )
 
     def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
         """What is known of data sets beside their edges; something of each."""
@@ -311,7 +337,7 @@ class AskedLineage:
         if table is None:
             standings = known.all()
         else:
-            several = self.around(table, up=depth, down=depth, limit=max(1, len(self.network))).tables
+            several = self.around(table, up=depth, down=depth, limit=sys.maxsize).tables
             standings = known.of_targets([one.table for one in several])
         declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
         return job_events(standings, lambda name: address_of(name, declared.get(name)))

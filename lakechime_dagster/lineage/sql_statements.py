@@ -59,14 +59,14 @@ def made_of(target: exp.Expr, query: exp.Expr, reading: Reading, ctes: Ctes) -> 
     return statement(reading.target(target), relation.columns, reading, replaces=True)
 
 
-def inserted(node: exp.Insert, reading: Reading, ctes: Ctes, query: Relation | None = None) -> Statement:
-    """INSERT in all forms; `query` is what stands before it where several inserts share it."""
+def inserted(node: exp.Insert, reading: Reading, ctes: Ctes) -> Statement:
+    """INSERT in all forms."""
     table = node.this.this if isinstance(node.this, exp.Schema) else node.this
     target = reading.target(node.this)
     if node.expression is not None and isinstance(node.expression, exp.Query | exp.Values | exp.Table | exp.Subquery):
         relation = relation_of(node.expression, reading, with_ctes(node, reading, ctes))
     else:
-        relation = query or Relation(())
+        relation = Relation(())
     listed = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
     fixed, dynamic = _partition(node, table)
     known = reading.columns(target)
@@ -82,32 +82,17 @@ def inserted(node: exp.Insert, reading: Reading, ctes: Ctes, query: Relation | N
 
 
 def several_inserted(node: exp.MultitableInserts, reading: Reading, ctes: Ctes) -> list[Statement]:
-    """One query into several tables; a condition decides about rows of all of them, but for what a SELECT of its own has."""
-    source = node.args["source"]
-    scope = Scope(with_ctes(node, reading, ctes))
-    if isinstance(source, exp.Query):
-        scope.add(relation_of(source, reading, scope.ctes), source.alias_or_name)
-    else:
-        from_clause(source, scope, reading)
-    inserts: list[tuple[exp.Insert, Relation]] = []
+    """`FROM … INSERT … INSERT …`, of which each INSERT has a SELECT of its own; what INSERT ALL does with its query is unknown."""
+    within, source, found = with_ctes(node, reading, ctes), node.args["source"], list[Statement]()
     for one in node.expressions:
-        insert = one.this if isinstance(one, exp.ConditionalInsert) else one
-        if isinstance(one, exp.ConditionalInsert) and one.expression is not None:
-            reading.decides(reading.origin(one.expression, scope), Kind.FILTER)
-        if isinstance(insert.expression, exp.Select) and not insert.expression.args.get("from_"):
-            insert.expression.set("from_", exp.From(this=source.copy()))  # FROM stands before, for all
-        relation = scope.relations[0]
-        values = insert.expression
-        if isinstance(values, exp.Values):
-            rows = [part for row in values.expressions for part in (row.expressions or [row])]
-            relation = Relation(tuple((part.alias_or_name, reading.origin(part, scope)) for part in rows))
-            insert.set("expression", None)
-        inserts.append((insert, relation))
-    found: list[Statement] = []
-    for insert, relation in inserts:
         own = reading.apart()
-        own.add(reading)
-        found.append(inserted(insert, own, scope.ctes, relation))
+        if isinstance(one, exp.Insert) and isinstance(one.expression, exp.Select) and not one.expression.args.get("from_"):
+            one.expression.set("from_", exp.From(this=source.copy()))
+            found.append(inserted(one, own, within))
+        else:
+            relation_of(source, own, within)  # which notes what it reads
+            own.unknown.add("INSERT ALL is not followed")
+            found.append(statement(own.target(one.find(exp.Insert).this), (), own))
     return found
 
 

@@ -78,6 +78,15 @@ def known_tables(engine: Engine, names: Collection[str] | None = None) -> set[st
         return set(connection.execute(query).scalars())
 
 
+def tables_like(engine: Engine, text: str, most: int) -> list[str]:
+    """The recorded data sets with this text in their names, at most so many, those first that begin with it; letter case is ignored."""
+    name, wanted = schema.node.c.name, text.lower()
+    is_first = sa.case((sa.func.lower(name).startswith(wanted, autoescape=True), 0), else_=1)
+    query = sa.select(name).where(schema.node.c.dataset_id.is_(None), sa.func.lower(name).contains(wanted, autoescape=True))
+    with reading(engine) as connection:
+        return list(connection.execute(query.order_by(is_first, name).limit(most)).scalars())
+
+
 def known_columns(engine: Engine, table: str) -> set[str]:
     """The columns of a data set that are recorded."""
     with reading(engine) as connection:

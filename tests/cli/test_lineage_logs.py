@@ -68,16 +68,6 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
 
 
-def test_a_row_that_cannot_be_read_loses_no_other_and_shows_no_value(shop: Cli) -> None:
-    audited(shop, ("SELECT jane FROM WHERE", 1, "FINISHED", "a", None), (None, 2, "FINISHED", "a", None), (READ, 3, "FINISHED", "a", None))
-    answer = shop("lineage", "ingest")
-    assert answer.out == "audit.queries: 1 statement read, 0 writes and 1 read recorded, 2 could not be read\n"
-    assert "row 1 of these: sql" in answer.err
-    assert "jane" not in answer.err
-    (way,) = SqlReads(shop.platform.store.engine).ways()
-    assert (way.name, way.documents, way.refused) == ("audit.queries", 1, 2)
-
-
 def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> None:
     audited(shop, (READ, 1, "FINISHED", "ann", None), (READ, 2, "FINISHED", "ann", None))
     shop("lineage", "ingest")

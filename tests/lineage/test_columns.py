@@ -21,12 +21,6 @@ def test_three_steps_have_the_same_kind_however_they_are_taken_together(a: Kind,
     assert a.then(b).then(c) is a.then(b.then(c))
 
 
-def test_what_only_decides_on_rows_never_becomes_a_value_again() -> None:
-    assert Kind.FILTER.then(Kind.IDENTITY) is Kind.FILTER
-    assert Kind.IDENTITY.then(Kind.CONDITIONAL) is Kind.CONDITIONAL
-    assert Kind.AGGREGATION.then(Kind.TRANSFORMATION) is Kind.AGGREGATION
-
-
 STEPS = st.tuples(KINDS, st.booleans())
 
 
@@ -35,19 +29,8 @@ def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_toge
     assert after(after(a, b), c) == after(a, after(b, c))
 
 
-def test_what_was_masked_once_stays_masked() -> None:
-    hashed = Source(ColumnRef("crm.people", "email"), Kind.TRANSFORMATION, is_masking=True)
-    assert hashed.then(Kind.IDENTITY).is_masking
-
-
 @given(st.lists(COLUMNS), st.randoms())
 def test_the_lineage_of_columns_is_the_same_in_whatever_order_it_is_told(columns: list[ColumnLineage], random: object) -> None:
     shuffled = list(columns)
     random.shuffle(shuffled)  # pyright: ignore[reportAttributeAccessIssue]
     assert set(joined(columns)) == set(joined(shuffled))
-
-
-def test_a_column_without_any_source_is_a_constant_only_if_nothing_is_left_untold() -> None:
-    assert ColumnLineage(column="a").is_constant
-    assert not ColumnLineage(column="a", opaque=("rows of an RDD",)).is_constant
-    assert not ColumnLineage(column="a", foreign=("Python UDF f",)).is_constant

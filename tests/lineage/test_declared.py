@@ -38,9 +38,3 @@ def test_a_column_of_a_type_comes_from_the_paths_of_its_fields() -> None:
         "bronze.events.$.items",
     ]
     assert told.indirect == (Source(ColumnRef("bronze.events", "$.type"), Kind.FILTER),)
-
-
-def test_events_that_were_rows_of_another_table_come_from_the_column_that_held_them() -> None:
-    told = declared.copied("game.events", "bronze.raw", {"payload": "value"})
-    assert told.columns[0].sources == (Source(ColumnRef("bronze.raw", "value"), Kind.IDENTITY),)
-    assert told.inputs == ("bronze.raw",)

@@ -34,14 +34,6 @@ def test_a_table_goes_by_where_it_lies(location: str) -> None:
     assert NAMES.of_dataset(f"{scheme}://lake", path) == "gold.days"
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name"), [("file", "/lake/gold/days"), ("file://", "/lake/gold/days/"), ("file:", "//lake/gold/days")]
-)
-def test_a_data_set_of_local_files_is_the_table_that_lies_there(namespace: str, name: str) -> None:
-    assert Names(("gold.days",), {"gold.days": "file:///lake/gold/days"}).of_dataset(namespace, name) == "gold.days"
-    assert Names(("gold.days",), {"gold.days": "/lake/gold/days"}).of_dataset(namespace, name) == "gold.days"
-
-
 def test_a_data_set_of_a_namespace_goes_by_its_name_there() -> None:
     assert NAMES.of_dataset("trino://host:8080", "hive.bronze.flights") == "bronze.flights"
     assert NAMES.of_dataset("postgres://db:5432", "shop.orders") is None

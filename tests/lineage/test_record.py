@@ -1,4 +1,4 @@
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, as_table_names, inputs_of, summed
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, as_table_names, summed
 
 FLIGHTS = Source(ColumnRef("bronze.flights", "dep_delay"), Kind.AGGREGATION)
 WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)
@@ -20,15 +20,6 @@ def test_only_a_whole_replacement_clears_what_earlier_statements_of_the_run_wrot
     first = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(FLIGHTS,)),), unknown=("an RDD",))
     second = Statement(target="gold.a", columns=(ColumnLineage(column="wind", sources=(WEATHER,)),), replaces=True)
     assert summed([first, second]) == (second,)
-
-
-def test_all_data_sets_that_take_part_are_inputs() -> None:
-    joins = Source(ColumnRef("gold.days"), Kind.JOIN)
-    assert inputs_of([ColumnLineage(column="delay", sources=(FLIGHTS, WEATHER))], [joins]) == (
-        "bronze.flights",
-        "bronze.weather",
-        "gold.days",
-    )
 
 
 def test_a_column_by_the_name_of_its_table_keeps_all_that_is_told_of_it() -> None:

@@ -72,20 +72,6 @@ def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(platform: Platfo
     assert (standing.producer.job, standing.statement.unknown) == ("shop", ())
 
 
-def test_a_variable_is_not_known_and_a_table_goes_by_what_others_call_it(platform: Platform, spark: SparkSession) -> None:
-    def writes(spark: SparkSession, source: str, target: str) -> None:
-        spark.sql(f"CREATE TABLE fed USING delta LOCATION '{target}__fed' AS SELECT * FROM delta.`{source}`")
-        spark.sql("DECLARE OR REPLACE VARIABLE most BIGINT DEFAULT 5")
-        spark.sql("SET VAR most = (SELECT max(amount) FROM fed)")
-        spark.sql(f"INSERT INTO delta.`{target}` SELECT amount, most FROM fed")
-        spark.sql("DROP TABLE fed")
-
-    run(platform, spark, writes)
-    assert sources(platform, "id") == {("bronze.fed.amount", Kind.IDENTITY)}
-    (amount,) = (one for one in told(platform)["silver.orders"].statement.columns if one.column == "amount")
-    assert amount.opaque == ("unknown function VariableReference",)
-
-
 def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_known(platform: Platform, spark: SparkSession) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)

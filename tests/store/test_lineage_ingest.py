@@ -45,21 +45,6 @@ def known(engine: Engine) -> tuple[Any, ...]:
     return holds, SqlReads(engine).of_tables(["shop.customers", "shop.orders"])
 
 
-def test_what_a_run_tells_counts_when_it_succeeded_and_not_before(engine: Engine) -> None:
-    assert take(engine, SEVERAL[:2]).records == 0
-    assert LineageStandings(engine).all() == []
-    assert take(engine, SEVERAL[2:3]).records == 1
-    (found,) = LineageStandings(engine).all()
-    assert [column.column for column in found.statement.columns] == ["day", "total"]
-    assert "shop.orders" in found.statement.inputs
-
-
-def test_a_run_that_tells_twice_that_it_succeeded_did_so_at_the_later_time(engine: Engine) -> None:
-    for one in SEVERAL[2:4]:
-        take(engine, [one])
-    assert {found.last_ms for found in LineageStandings(engine).all()} == {1_767_225_602_000}
-
-
 def fresh() -> Engine:
     return fresh_memory()
 

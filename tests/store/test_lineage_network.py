@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from lakechime_dagster.lineage.columns import LineageRecord, Statement
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Network, network_of
-from lakechime_dagster.lineage.network_store import CurrentNetwork, network_around, network_at
+from lakechime_dagster.lineage.network_store import network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
@@ -30,44 +30,36 @@ def told(network: Network) -> list[set[tuple[str, str, int]]]:
 
 
 @given(st.lists(st.lists(RECORDS, max_size=3), max_size=4))
-def test_a_network_follows_the_store_to_what_holds(batches: list[list[LineageRecord]]) -> None:
+def test_a_network_is_that_of_what_holds(batches: list[list[LineageRecord]]) -> None:
     engine = fresh_memory()
-    current = CurrentNetwork(engine, DECLARED)
     for batch in batches:
-        before = current.network()
-        assert current.network() is before
         SqlLineage(engine).record_all(batch)
-        standing = LineageStandings(engine).all()
-        assert told(current.network()) == told(network_of([one.statement for one in standing], DECLARED))
-        assert told(network_at(engine, DECLARED)) == told(current.network())
+    standing = LineageStandings(engine).all()
+    assert told(network_at(engine, DECLARED)) == told(network_of([one.statement for one in standing], DECLARED))
 
 
 def test_a_network_is_read_from_every_database(engine: Engine) -> None:
-    lineage, current = SqlLineage(engine), CurrentNetwork(engine)
-    assert told(current.network()) == [set(), set(), set()]
-    first = make_statement(a="s.a", opaque={"b": "rows of an RDD"}, inputs=("t",))
-    lineage.record(make_record(first, run="one", at=1))
-    assert told(current.network()) == told(network_of([first]))
-    second = make_statement(a="t.a", unknown=("an RDD",))
-    lineage.record(make_record(second, run="two", at=2))
-    assert told(current.network()) == told(network_at(engine)) == told(network_of([second]))
+    assert told(network_at(engine)) == [set(), set(), set()]
+    statement = make_statement(a="s.a", opaque={"b": "rows of an RDD"}, inputs=("t",))
+    SqlLineage(engine).record_all([make_record(statement, run="one", at=1), make_record(statement, job="another")])
+    assert told(network_at(engine)) == told(network_of([statement]))
 
 
 def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscription_reads(engine: Engine) -> None:
     lineage, planned = SqlLineage(engine), make_statement("planned", a="s.x")
     declared = [planned, Statement(target="planned", inputs=("s",)), *DECLARED]
-    current = CurrentNetwork(engine, declared, "lake")
     other = [make_record(make_statement(one, b="s.y"), run="of another", namespace="dbt", job="t") for one in ("t", "planned")]
     beside = make_record(make_statement("t", b="s.y"), run="of a program", namespace="lake", job="by hand")
     lineage.record_all([*other, beside])
     others = [one.statement for one in (*other, beside)]
-    assert told(current.network()) == told(network_of(others, declared, ()))
-    assert ("s", "t", Part.DECLARED) in told(current.network())[0]
-    assert ("s.x", "planned.a", 1) in told(current.network())[1]
-    own = make_record(make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t")
-    lineage.record(own)
-    assert told(current.network()) == told(network_at(engine, declared, "lake")) == told(network_of(others, declared, ("t",)))
-    assert ("s", "t", Part.DECLARED) not in told(current.network())[0]
+    before = told(network_at(engine, declared, "lake"))
+    assert before == told(network_of(others, declared, ()))
+    assert ("s", "t", Part.DECLARED) in before[0]
+    assert ("s.x", "planned.a", 1) in before[1]
+    lineage.record(make_record(make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t"))
+    after = told(network_at(engine, declared, "lake"))
+    assert after == told(network_of(others, declared, ("t",)))
+    assert ("s", "t", Part.DECLARED) not in after[0]
     part = network_around(engine, ["s"], declared=declared, namespace="lake")
     assert part is not None
-    assert told(part) == told(current.network())
+    assert told(part) == after

@@ -12,8 +12,7 @@ from typing import Any
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import lineage_page
 from lakechime_dagster.lineage.ingest import lineage_ingest
-from lakechime_dagster.lineage.network_store import CurrentNetwork
-from lakechime_dagster.lineage.service import AskedLineage, declared_statements
+from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.lake import Lake
@@ -61,8 +60,7 @@ def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tu
     """The page over a copy of a store, as `lakechime serve` serves it."""
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
-    current = CurrentNetwork(platform.store.engine, declared_statements(lake), platform.ledger.deployment)
-    page = lineage_page(lambda: AskedLineage(platform, lake, current))
+    page = lineage_page(lambda: AskedLineage(platform, lake))
     served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts)
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:

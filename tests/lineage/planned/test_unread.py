@@ -69,13 +69,3 @@ def test_a_field_within_a_column_is_of_it_and_a_whole_table_is_all_of_it() -> No
 def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_told(fields: dict[str, Any]) -> None:
     table = paid_table()
     assert unread(table, planned_of(table, **fields)) == {}
-
-
-def test_nothing_is_known_by_the_manifest_of_another_lake_or_without_one() -> None:
-    assert unread(paid_table(), lake="another") == {}
-    assert unread_columns(Lake("shop", [orders, paid_table()]), None) == {}
-
-
-def test_who_asks_for_tags_or_is_woken_by_nothing_has_no_use_for_it() -> None:
-    assert unread(paid_table(trigger=SnapshotTrigger([ORDERS], tags={"complete": "true"}))) == {}
-    assert unread(paid_table(trigger=None)) == {}

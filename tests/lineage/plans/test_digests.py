@@ -9,7 +9,7 @@ from lakechime_dagster.lineage.plan import Digests, digests_of
 from lakechime_dagster.lineage.plan_dump import Field, Node
 from lakechime_dagster.lineage.plan_statements import statements_of
 from tests.lineage.plans.factories import Node as Made
-from tests.lineage.plans.factories import alias, column, literal, make_dump, project, table
+from tests.lineage.plans.factories import alias, column, make_dump, project, table
 from tests.lineage.plans.told import LAKE, stored
 
 NAMING = frozenset({"Alias", "AttributeReference", "OuterReference"})
@@ -88,55 +88,10 @@ def test_what_comes_from_another_table_has_another_digest(shape: str) -> None:
         assert now != was
 
 
-def attribute(number: int, name: str = "a") -> Made:
-    return {"n": "AttributeReference", "f": {"name": name, "exprId": number}}
-
-
-def exploded(child: Made, *made: tuple[int, str], of: int = 2, **fields: object) -> Made:
-    """The rows of a table with columns 1 and 2, once for each element of one of them."""
-    generator = {"n": "Explode", "f": {"child": column(of)}}
-    fields = {"generator": generator, "outer": False, "generatorOutput": [attribute(*one) for one in made], "child": child, **fields}
-    return {"n": "Generate", "f": fields, "out": [*child["out"], *([number, name] for number, name in made)]}
-
-
-def in_python(child: Made, *names: str, function: str = "longest") -> Made:
-    output = [[90 + place, name] for place, name in enumerate(names)]
-    children = [column(number, name) for number, name in child["out"]]
-    called = {"n": "PythonUDF", "f": {"name": function, "children": children}}
-    return {"n": "MapInPandas", "f": {"func": called, "output": [attribute(*one) for one in output], "child": child}, "out": output}
-
-
 def differing(was: Made, now: Made) -> set[str]:
     """The columns whose digests differ, and `rows` if that of the rows does."""
     one, other = made(was), made(now)
     return {name for name, digest in {"rows": one.rows, **one.columns}.items() if digest != {"rows": other.rows, **other.columns}[name]}
-
-
-LAKE_TABLE = table("bronze.orders", id=1, tags=2)
-EXPLODED = exploded(LAKE_TABLE, (5, "tag"))
-
-
-def test_another_generator_is_other_rows_and_other_columns_of_its_own() -> None:
-    assert differing(EXPLODED, exploded(LAKE_TABLE, (5, "tag"), of=1)) == {"rows", "tag"}
-    assert differing(EXPLODED, exploded(LAKE_TABLE, (5, "tag"), outer=True)) == {"rows", "tag"}
-
-
-def lateral(right: Made, kind: str = "inner") -> Made:
-    subquery = {"n": "LateralSubquery", "f": {"plan": right}}
-    output = [*LAKE_TABLE["out"], *right["out"]]
-    return {"n": "LateralJoin", "f": {"left": LAKE_TABLE, "right": subquery, "joinType": kind, "condition": None}, "out": output}
-
-
-def test_the_right_side_of_a_lateral_join_sees_the_columns_of_the_left_one() -> None:
-    def side(outer: int) -> Made:
-        return project(
-            table("bronze.items", item=3), alias({"n": "OuterReference", "f": {"exprId": outer}}, "o", 8), alias(column(3), "i", 9)
-        )
-
-    assert differing(lateral(side(1)), lateral(side(2))) == {"o"}
-    assert differing(lateral(side(1)), lateral(side(1), "left")) == {"rows"}
-    of_others = {"n": "Filter", "f": {"condition": literal(), "child": side(1)}, "out": side(1)["out"]}
-    assert differing(lateral(side(1)), lateral(of_others)) == {"rows"}
 
 
 def test_the_sides_of_a_table_that_is_joined_with_itself_are_apart() -> None:
@@ -158,18 +113,7 @@ def test_the_sides_of_a_table_that_is_joined_with_itself_are_apart() -> None:
     assert len({made(project(three, alias(column(number), "kept", 30))).columns["kept"] for number in (2, 5, 8)}) == 3
 
 
-def test_what_python_makes_of_a_frame_rests_on_all_that_is_below_by_whatever_it_looks_at() -> None:
-    was = in_python(LAKE_TABLE, "id", "tag")
-    everything = {"rows", "id", "tag"}
-    others = table("bronze.others", id=1, tags=2)
-    fewer = {"n": "Filter", "f": {"condition": literal(), "child": LAKE_TABLE}, "out": LAKE_TABLE["out"]}
-    renamed = {**LAKE_TABLE, "n": "SubqueryAlias", "f": {"child": LAKE_TABLE}, "out": [[1, "id"], [2, "labels"]]}
-    for now in (
-        in_python(LAKE_TABLE, "id", "tag", function="shortest"),
-        *(in_python(one, "id", "tag") for one in (others, fewer, renamed)),
-    ):
-        assert differing(was, now) == everything
-    assert made(was).columns["id"] != made(was).columns["tag"]
+LAKE_TABLE = table("bronze.orders", id=1, tags=2)
 
 
 def test_rows_that_differ_by_a_column_that_is_left_out_later_are_others() -> None:

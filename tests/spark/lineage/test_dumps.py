@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -62,25 +61,6 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
         node, depth = node["f"]["child"], depth + 1
     assert (depth, node["n"]) == (120, "Range")
     assert wide["error"] is None
-
-
-def test_where_a_leaf_and_a_target_are_is_told(spark: SparkSession, dumper: PlanDumper, tmp_path: Path) -> None:
-    source, target = tmp_path / "source table", tmp_path / "target"
-    spark.range(3).write.format("delta").save(str(source))
-    spark.range(3).write.format("delta").save(str(target))
-    with dumper.watched() as watched:
-        spark.read.format("delta").load(str(source)).write.format("delta").mode("append").save(str(target))
-        spark.sql(f"merge into delta.`{target}` t using delta.`{source}` s on t.id = s.id when matched then update set *")
-        spark.sql(f"update delta.`{target}` set id = 7 where id = 1")
-        spark.sql(f"insert overwrite delta.`{target}` select * from delta.`{source}`")
-    dumps = [nested(dump) for dump in watched.dumps]
-    told = [json.dumps(dump) for dump in dumps if "Command" in dump["plan"]["n"] or dump["plan"]["n"].startswith("Overwrite")]
-    assert [dump["plan"]["n"] for dump in dumps if dump["error"] is None][-1].startswith("OverwriteByExpression")
-    assert len(told) == 4
-    for text in told:
-        assert str(target) in text
-    for text in (told[0], told[1], told[3]):
-        assert "source table" in text or "source%20table" in text
 
 
 @pytest.mark.tier1

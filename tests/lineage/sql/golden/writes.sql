@@ -73,8 +73,8 @@ FROM shop.orders INSERT INTO gold.days SELECT id, amount INSERT INTO shop.custom
 
 -- snowflake
 INSERT ALL INTO gold.days VALUES (id, amount) INTO shop.customers (id) VALUES (customer) SELECT * FROM shop.orders WHERE items IS NULL
---> gold.days: day = identity shop.orders.id, total = identity shop.orders.amount | filter shop.orders.items
---> shop.customers: id = identity shop.orders.customer | filter shop.orders.items
+--> gold.days:  | filter shop.orders.items !INSERT ALL is not followed
+--> shop.customers:  | filter shop.orders.items !INSERT ALL is not followed
 
 -- spark
 CREATE TABLE gold.new AS SELECT id AS day, amount FROM shop.orders; INSERT INTO gold.days SELECT * FROM gold.new
