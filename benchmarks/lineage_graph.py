@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.upgrade import upgrade
-from lakechime_dagster.lineage.answers import hits, nodes_of
+from lakechime_dagster.lineage.answers import nodes_of, reached_tables
 from lakechime_dagster.lineage.flat import table_pairs
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Certainty, Edges, Network, reach
@@ -86,7 +86,7 @@ def measure(tables: int, records: int) -> Iterator[Line]:
     starts = [nodes_of(network, [network.ref(int(hub))])[1:] for hub in hubs]
     columns = [_seconds(lambda start=start: reach(network, start, Certainty.DIRECT)) for start in starts]
     yield at_most("impact of all 20 columns of a hub on columns, p95", 1e3 * float(np.quantile(columns, 0.95)), "ms", 5)
-    answers = [_seconds(lambda hub=hub: hits(network, [network.ref(int(hub))], limit=100)) for hub in hubs]
+    answers = [_seconds(lambda hub=hub: reached_tables(network, [network.ref(int(hub))], limit=100)) for hub in hubs]
     yield at_most("all kinds apart, with paths to the nearest 100 tables, p95", 1e3 * float(np.quantile(answers, 0.95)), "ms")
     began = time.perf_counter()
     pairs = sum(len(some) for some in table_pairs(network))

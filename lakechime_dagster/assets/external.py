@@ -10,7 +10,7 @@ import dagster as dg
 from lakechime_dagster.assets.report import page_link
 from lakechime_dagster.lineage.columns import ConsumerKind
 from lakechime_dagster.lineage.declared import outside_inputs
-from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer
+from lakechime_dagster.lineage.external import ExternalTable, Looked, Outside, UsedConsumer
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.names import dagster_name
 from lakechime_dagster.tables.cdc import BronzeTable
@@ -54,7 +54,7 @@ def _consumer(one: UsedConsumer, now_ms: int) -> dg.AssetSpec:
     )
 
 
-def _table(one: ForeignTable, page_url: str) -> dg.AssetSpec:
+def _table(one: ExternalTable, page_url: str) -> dg.AssetSpec:
     found = SCHEME.match(one.table)
     scheme = dagster_name(found.group(1).lower()) if found else "table"
     metadata: dict[str, Any] = {"recorded last": _said(one.last_ms), "is read by": _listed(one.readers) or "nobody, as far as is known"}

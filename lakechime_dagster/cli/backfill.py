@@ -164,8 +164,8 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
         "blocked": dict(requests.held),
         "pending": dict(requests.pending),
         "refused": dict(requests.refused),
-        "unaffected": {**planned.found.spared, **requests.spared},
-        "unsure": [name for name, hit in planned.found.hits.items() if not hit.is_sure],
+        "unaffected": {**planned.found.unaffected, **requests.unaffected},
+        "unsure": [name for name, hit in planned.found.tables.items() if not hit.is_sure],
         "consumers": len(requests.requests),
         "consumers_of_everything": len(planned.everything.requests),
     }
@@ -182,7 +182,7 @@ def _print_plan(planned: "BackfillPlan") -> None:
         ("blocked", requests.held),
         ("later", requests.pending),
         ("refused", requests.refused),
-        ("unaffected", {**planned.found.spared, **requests.spared}),
+        ("unaffected", {**planned.found.unaffected, **requests.unaffected}),
     ):
         for table, why in several.items():
             say(f"{head}: {table}: {why}")

@@ -27,7 +27,7 @@ from lakechime_dagster.lineage.check import ORDER, Class
 from lakechime_dagster.lineage.graph import by_owner
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import ConsumerHit, Hit, Hits, Step
+    from lakechime_dagster.lineage.answers import AffectedConsumer, ReachedTable, ReachedTables, Step
     from lakechime_dagster.lineage.check import Finding
     from lakechime_dagster.lineage.columns import ColumnRef, Read
     from lakechime_dagster.lineage.graph import TableFacts
@@ -75,14 +75,14 @@ def upstream(
     if source is not None:
         _path(lineage, lineage.ref(source), ref, kind or KindName.UNSURE, as_json)
         return
-    found = lineage.hits([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
+    found = lineage.reached([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
     unknown = lineage.unknown([ref], upstream=True)
     if as_json:
-        print_json(hits_document(lineage, [ref], found, unknown))
+        print_json(tables_document(lineage, [ref], found, unknown))
         return
     empty = "nothing more is known" if unknown else f"{ref} is computed from nothing: its values are constants"
     empty = empty if kind is None else f"nothing of kind {kind.value}"
-    print_hits(lineage, found, lineage.facts(one.table for one in found.hits), empty)
+    print_tables(lineage, found, lineage.facts(one.table for one in found.tables), empty)
     print_unknown(unknown)
 
 
@@ -116,11 +116,11 @@ def impact(
     """
     lineage = asked()
     refs = [lineage.ref(name) for name in names]
-    found = lineage.hits(refs)
-    spared = {one.table: one.reason for one in lineage.not_hit(refs, found)}
+    found = lineage.reached(refs)
+    unaffected = {one.table: one.reason for one in lineage.unaffected(refs, found)}
     consumers = lineage.consumers(refs, found)
     if depth is not None or kind is not None:
-        found = lineage.hits(refs, depth=depth, kind=certainty(kind))
+        found = lineage.reached(refs, depth=depth, kind=certainty(kind))
     if by:
         _print_owners(lineage, refs, found, consumers, as_json)
         return
@@ -128,32 +128,32 @@ def impact(
     if as_json:
         answer: dict[str, Any] = {
             "consumers": [consumer_document(lineage, one) for one in consumers],
-            "not_hit": [{"table": table, "reason": reason} for table, reason in spared.items()],
+            "unaffected": [{"table": table, "reason": reason} for table, reason in unaffected.items()],
             "reads_recorded_by": [{"by": one.name, "since_ts": one.since_ms, "last_ts": one.last_ms} for one in lineage.read_ways],
         }
-        print_json(hits_document(lineage, refs, found, unknown) | answer)
+        print_json(tables_document(lineage, refs, found, unknown) | answer)
         return
-    shown = replace(found, hits=found.hits[:limit], more=len(found.hits[limit:]))
-    print_hits(
+    shown = replace(found, tables=found.tables[:limit], more=len(found.tables[limit:]))
+    print_tables(
         lineage,
         shown,
-        lineage.facts(one.table for one in shown.hits),
+        lineage.facts(one.table for one in shown.tables),
         f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {when(lineage.since_ms) or 'ever'}",
     )
     print_consumers(lineage, consumers)
-    if spared:
-        say(f"\n{count(len(spared), 'table')} further down {'is' if len(spared) == 1 else 'are'} unaffected:")
-        print_table(("table", "why not"), spared.items(), empty="")
+    if unaffected:
+        say(f"\n{count(len(unaffected), 'table')} further down {'is' if len(unaffected) == 1 else 'are'} unaffected:")
+        print_table(("table", "why not"), unaffected.items(), empty="")
     print_unknown(unknown)
     for way in lineage.read_ways:
         say(f"Reads of other programs are recorded by {way.name} since {when(way.since_ms)}, last {when(way.last_ms)}.")
 
 
 def _print_owners(
-    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", found: "Hits", consumers: "Sequence[ConsumerHit]", as_json: bool
+    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", found: "ReachedTables", consumers: "Sequence[AffectedConsumer]", as_json: bool
 ) -> None:
     """Whose tables and dashboards are affected, and which have no owner."""
-    tables = [one.table for one in found.hits]
+    tables = [one.table for one in found.tables]
     owned = by_owner(lineage.facts(tables), tables)
     reads: dict[str, list[str]] = {}
     for one in consumers:
@@ -193,7 +193,7 @@ def certainty(kind: KindName | None) -> "Certainty | None":
     return None if kind is None else Certainty[kind.name]
 
 
-def hit_document(lineage: "AskedLineage", hit: "Hit", facts: "TableFacts") -> dict[str, Any]:
+def table_document(lineage: "AskedLineage", hit: "ReachedTable", facts: "TableFacts") -> dict[str, Any]:
     """One hit as JSON."""
     return {
         "table": hit.table,
@@ -221,8 +221,8 @@ def path_document(path: "Iterable[Step]") -> list[dict[str, Any]]:
     return [{"source": str(step.source), "kinds": list(step.kinds), "target": str(step.target)} for step in path]
 
 
-def print_hits(lineage: "AskedLineage", found: "Hits", facts: "Mapping[str, TableFacts]", empty: str) -> None:
-    """Hits for people, and how many were left out."""
+def print_tables(lineage: "AskedLineage", found: "ReachedTables", facts: "Mapping[str, TableFacts]", empty: str) -> None:
+    """Tables for people, and how many were left out."""
     rows = [
         (
             hit.layer,
@@ -233,14 +233,14 @@ def print_hits(lineage: "AskedLineage", found: "Hits", facts: "Mapping[str, Tabl
             _seen(lineage, facts[hit.table]),
             _way(hit),
         )
-        for hit in found.hits
+        for hit in found.tables
     ]
     print_table(("layer", "table", "kind", "columns", "owners", "last seen", "by way of"), rows, empty=empty)
     if found.more:
         say(f"… and {count(found.more, 'more table')}; --limit shows them")
 
 
-def consumer_document(lineage: "AskedLineage", one: "ConsumerHit") -> dict[str, Any]:
+def consumer_document(lineage: "AskedLineage", one: "AffectedConsumer") -> dict[str, Any]:
     """A reader that writes nothing, as JSON."""
     who = one.consumer
     return {
@@ -256,7 +256,7 @@ def consumer_document(lineage: "AskedLineage", one: "ConsumerHit") -> dict[str, 
     }
 
 
-def print_consumers(lineage: "AskedLineage", several: "Sequence[ConsumerHit]") -> None:
+def print_consumers(lineage: "AskedLineage", several: "Sequence[AffectedConsumer]") -> None:
     """Readers that write nothing, or that such readers are unknown."""
     if several:
         rows = [
@@ -287,23 +287,23 @@ def _seen(lineage: "AskedLineage", facts: "TableFacts") -> str:
     return when(facts.last_ms) + " (stale)" * lineage.is_stale(facts)
 
 
-def _columns(hit: "Hit", most: int = 4) -> str:
+def _columns(hit: "ReachedTable", most: int = 4) -> str:
     names = [one.name for one in hit.columns[:most]] + [f"+{len(hit.columns) - most}"] * (len(hit.columns) > most)
     return ", ".join(names) or "(rows)"
 
 
-def _way(hit: "Hit") -> str:
+def _way(hit: "ReachedTable") -> str:
     """The tables between the two ends of a path."""
     return " → ".join(dict.fromkeys(step.target.table for step in hit.path[:-1]))
 
 
-def hits_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "Hits", unknown: tuple[str, ...]) -> dict[str, Any]:
-    facts = lineage.facts(one.table for one in found.hits)
+def tables_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "ReachedTables", unknown: tuple[str, ...]) -> dict[str, Any]:
+    facts = lineage.facts(one.table for one in found.tables)
     return {
         "of": [str(ref) for ref in refs],
         "recorded_since_ts": lineage.since_ms,
         "not_known": list(unknown),
-        "hits": [hit_document(lineage, one, facts[one.table]) for one in found.hits],
+        "tables": [table_document(lineage, one, facts[one.table]) for one in found.tables],
         "more": found.more,
     }
 

@@ -20,7 +20,7 @@ from lakechime_dagster.governance.changes import (
     title_of,
 )
 from lakechime_dagster.governance.store import KeptChange, KeptMessage, Message, Notifications
-from lakechime_dagster.lineage.answers import Hit
+from lakechime_dagster.lineage.answers import ReachedTable
 from lakechime_dagster.lineage.check import Class, Finding, mark_of
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network import Certainty
@@ -39,9 +39,9 @@ def notifications(platform: Platform) -> Notifications:
 
 def affected(asked: AskedLineage, refs: Collection[ColumnRef]) -> tuple[list[AffectedTable], list[AffectedReader]]:
     """The tables that a change of these tables and columns affects, they themselves as layer 0, and their readers."""
-    found = asked.hits(refs)
+    found = asked.reached(refs)
     columns = {table: [ref.column for ref in refs if ref.table == table] for table in sorted({ref.table for ref in refs})}
-    several = [one for one in found.hits if one.table not in columns]
+    several = [one for one in found.tables if one.table not in columns]
     facts = asked.facts([*columns, *(one.table for one in several)])
     tables = [
         AffectedTable(table=table, layer=0, columns=None if None in named else tuple(sorted(map(str, named))), owners=facts[table].owners)
@@ -171,7 +171,7 @@ def _send(message: Message, environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def _downstream(one: Hit, owners: tuple[str, ...]) -> AffectedTable:
+def _downstream(one: ReachedTable, owners: tuple[str, ...]) -> AffectedTable:
     """A table further down; where only a possible read of the table is known, its columns are unknown."""
     is_sure = one.certainty < Certainty.UNSURE
     columns = tuple(sorted(column.name for column in one.columns)) if one.columns or is_sure else None

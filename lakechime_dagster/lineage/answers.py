@@ -100,7 +100,7 @@ def nodes_of(network: Network, refs: list[ColumnRef]) -> Nodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnHit:
+class ReachedColumn:
     """A column that was reached."""
 
     name: str
@@ -109,7 +109,7 @@ class ColumnHit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit:
+class ReachedTable:
     """A data set that was reached.
 
     `certainty` and `layer` are the best of its columns and rows. With `rows` which rows there are depends on it, and so each column
@@ -119,23 +119,23 @@ class Hit:
     table: str
     layer: int
     certainty: Certainty
-    columns: tuple[ColumnHit, ...]
+    columns: tuple[ReachedColumn, ...]
     rows: Certainty | None
     path: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hits:
+class ReachedTables:
     """The data sets that were reached, by layer and name; `more` are left out."""
 
-    hits: tuple[Hit, ...]
+    tables: tuple[ReachedTable, ...]
     more: int = 0
 
     def __len__(self) -> int:
-        return len(self.hits) + self.more
+        return len(self.tables) + self.more
 
 
-def hits(
+def reached_tables(
     network: Network,
     refs: Iterable[ColumnRef],
     *,
@@ -144,7 +144,7 @@ def hits(
     kind: Certainty | None = None,
     limit: int | None = None,
     with_paths: bool = True,
-) -> Hits:
+) -> ReachedTables:
     """What columns lead to, or what leads to them.
 
     `kind` keeps what was reached so surely and not surer. A data set among `refs` stands for all its columns and its rows.
@@ -161,26 +161,26 @@ def hits(
     chosen = tables.chosen(kind)
     shown = chosen if limit is None else chosen[:limit]
     ways = Paths(network, found[widest], widest, upstream=upstream) if with_paths else None
-    return Hits(hits=tuple(tables.hit(at, ways) for at in shown), more=len(chosen) - len(shown))
+    return ReachedTables(tables=tuple(tables.table(at, ways) for at in shown), more=len(chosen) - len(shown))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotHit:
-    """A data set further down that is not hit, and why not."""
+class UnaffectedTable:
+    """A data set further down that is unaffected, and why."""
 
     table: str
     reason: str
 
 
-def not_hit(network: Network, refs: Iterable[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
-    """What reads the data sets of columns, or reads what reads them, and is not hit by these columns; `found` are all that are."""
+def unaffected_tables(network: Network, refs: Iterable[ColumnRef], found: ReachedTables) -> tuple[UnaffectedTable, ...]:
+    """What reads the data sets of columns, or reads what reads them, and is unaffected by these columns; `found` are all affected ones."""
     wanted = list(refs)
     beginnings = {ref.table for ref in wanted}
-    hit = {one.table: {column.name for column in one.columns} for one in found.hits}
+    affected = {one.table: {column.name for column in one.columns} for one in found.tables}
     subjects = {table: {str(ref.column) for ref in wanted if ref.table == table} for table in beginnings}
-    readers = hits(network, [ColumnRef(table) for table in beginnings], with_paths=False)
-    several = [one.table for one in readers.hits if one.table not in hit and one.table not in beginnings]
-    return tuple(NotHit(table=table, reason=_why_not(network, table, hit | subjects)) for table in several)
+    readers = reached_tables(network, [ColumnRef(table) for table in beginnings], with_paths=False)
+    several = [one.table for one in readers.tables if one.table not in affected and one.table not in beginnings]
+    return tuple(UnaffectedTable(table=table, reason=_why_not(network, table, affected | subjects)) for table in several)
 
 
 def _why_not(network: Network, table: str, changed: Mapping[str, set[str]]) -> str:
@@ -193,7 +193,7 @@ def _why_not(network: Network, table: str, changed: Mapping[str, set[str]]) -> s
     for name in sorted(set(inputs) & set(changed)):
         columns = sorted(str(ref.column) for ref in read if ref.table == name and ref.column is not None)
         parts.append(f"of {name} it reads {_listed(columns) if columns else 'only the rows'}, not {_listed(sorted(changed[name]))}")
-    return "; ".join(parts) or f"it reads {_listed(inputs)}, which is not hit"
+    return "; ".join(parts) or f"it reads {_listed(inputs)}, which is unaffected"
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
@@ -220,17 +220,17 @@ class _Tables:
         places = np.arange(len(self._tables)) if kind is None else np.flatnonzero(best == kind)
         return sorted(places.tolist(), key=lambda at: (int(layers[at]), self._network.labels[self._tables[at]]))
 
-    def hit(self, at: int, ways: Paths | None) -> Hit:
+    def table(self, at: int, ways: Paths | None) -> ReachedTable:
         network, part = self._network, slice(self._first[at], self._end[at])
         nodes, layers = self._nodes[part].tolist(), self._layers[part].tolist()
         table = int(self._tables[at])
         several = [
-            ColumnHit(name=network.labels[node], certainty=self._sure(node), layer=layer)
+            ReachedColumn(name=network.labels[node], certainty=self._sure(node), layer=layer)
             for node, layer in zip(nodes, layers, strict=True)
             if node != table
         ]
         best = min(zip(nodes, layers, strict=True), key=lambda one: (one[1], self._sure(one[0]), network.labels[one[0]]))[0]
-        return Hit(
+        return ReachedTable(
             table=network.labels[table],
             layer=min(layers),
             certainty=min(map(self._sure, nodes)),
@@ -244,8 +244,8 @@ class _Tables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerHit:
-    """A consumer that is hit, by the columns that it reads, and how surely at best; `last_ms` is when it read one of them last."""
+class AffectedConsumer:
+    """A consumer that is affected by the columns that it reads, and how surely at best; `last_ms` is when it read one of them last."""
 
     consumer: Consumer
     certainty: Certainty
@@ -259,37 +259,37 @@ class ConsumerHit:
         return now_ms - self.last_ms <= ACTIVE_MS
 
 
-def consumers_hit(changed: Collection[ColumnRef], found: Hits, reads: Iterable[Read]) -> tuple[ConsumerHit, ...]:
-    """The consumers that are hit, the surest and those that read last first; `found` is what the changed columns lead to."""
-    hit = certainties(changed, found)
+def affected_consumers(changed: Collection[ColumnRef], found: ReachedTables, reads: Iterable[Read]) -> tuple[AffectedConsumer, ...]:
+    """The affected consumers, the surest and those that read last first; `found` is what the changed columns lead to."""
+    affected = certainties(changed, found)
     consumers: dict[Consumer, list[tuple[Certainty, ColumnRef, Read]]] = {}
     for one in reads:
         for ref in one.refs:
-            if (certainty := _of(ref, hit)) is not None:
+            if (certainty := _of(ref, affected)) is not None:
                 consumers.setdefault(one.consumer, []).append((certainty, ref, one))
-    several = [_hit(consumer, why) for consumer, why in consumers.items()]
+    several = [_consumer(consumer, why) for consumer, why in consumers.items()]
     return tuple(sorted(several, key=lambda one: (one.certainty, -one.last_ms, one.consumer)))
 
 
-def certainties(changed: Collection[ColumnRef], found: Hits) -> dict[ColumnRef, Certainty]:
-    """How surely columns are hit, and rows of data sets; those that are changed themselves are DIRECT."""
-    hit = {ColumnRef(one.table, column.name): column.certainty for one in found.hits for column in one.columns}
-    hit |= {ColumnRef(one.table): one.rows for one in found.hits if one.rows is not None}
-    return hit | dict.fromkeys(changed, Certainty.DIRECT)
+def certainties(changed: Collection[ColumnRef], found: ReachedTables) -> dict[ColumnRef, Certainty]:
+    """How surely columns and rows of data sets are affected; those that are changed themselves are DIRECT."""
+    affected = {ColumnRef(one.table, column.name): column.certainty for one in found.tables for column in one.columns}
+    affected |= {ColumnRef(one.table): one.rows for one in found.tables if one.rows is not None}
+    return affected | dict.fromkeys(changed, Certainty.DIRECT)
 
 
-def _of(ref: ColumnRef, hit: Mapping[ColumnRef, Certainty]) -> Certainty | None:
-    """How surely a read is hit: by its column, by the rows of its data set, or perhaps where it is not told which columns it reads."""
-    known = [certainty for one in (ref, ColumnRef(ref.table)) if (certainty := hit.get(one)) is not None]
+def _of(ref: ColumnRef, affected: Mapping[ColumnRef, Certainty]) -> Certainty | None:
+    """How surely a read is affected: by its column, by the rows of its data set, or perhaps where its columns are unknown."""
+    known = [certainty for one in (ref, ColumnRef(ref.table)) if (certainty := affected.get(one)) is not None]
     if known:
         return min(known)
-    is_perhaps = ref.column is None and any(one.table == ref.table for one in hit)
+    is_perhaps = ref.column is None and any(one.table == ref.table for one in affected)
     return Certainty.UNSURE if is_perhaps else None
 
 
-def _hit(consumer: Consumer, why: list[tuple[Certainty, ColumnRef, Read]]) -> ConsumerHit:
+def _consumer(consumer: Consumer, why: list[tuple[Certainty, ColumnRef, Read]]) -> AffectedConsumer:
     newest = max((read for _, _, read in why), key=lambda read: read.at_ms)
-    return ConsumerHit(
+    return AffectedConsumer(
         consumer=consumer,
         certainty=min(certainty for certainty, _, _ in why),
         refs=tuple(sorted({ref for _, ref, _ in why})),

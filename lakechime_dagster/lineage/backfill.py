@@ -10,7 +10,7 @@ from typing import Any
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, canonical_partition
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
-from lakechime_dagster.lineage.answers import Hit, hits, not_hit
+from lakechime_dagster.lineage.answers import ReachedTable, reached_tables, unaffected_tables
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.network import Certainty, network_of
 from lakechime_dagster.lineage.service import is_of_subscription, planned_statements
@@ -27,12 +27,12 @@ from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, Snaps
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableHit:
+class TableToRecompute:
     """A table that is to be computed again.
 
     Attributes:
-        inputs: The inputs by which it is hit; none for a table whose own columns were named.
-        is_sure: Its lineage is known; one of which it is not is hit all the same.
+        inputs: The inputs by which it is affected; none for a table whose own columns were named.
+        is_sure: Its lineage is known; one of which it is not counts as affected.
         why: In words.
     """
 
@@ -44,10 +44,10 @@ class TableHit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rerun:
-    """The tables hit, inputs before their readers, and for each other table downstream why it is spared."""
+    """The affected tables, inputs before their readers, and for each other table downstream why it is unaffected."""
 
-    hits: Mapping[str, TableHit] = field(default_factory=dict)
-    spared: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableToRecompute] = field(default_factory=dict)
+    unaffected: Mapping[str, str] = field(default_factory=dict)
 
 
 def rerun(
@@ -65,37 +65,37 @@ def rerun(
         statements: What runs told of how tables are written; of one of which nothing is known, its inputs may lead to all of it.
         columns: What changed; a column of a computed table is to be computed there first.
         planned: What is known of those of which no run told.
-        leave_out: Tables that a person wants to leave as they are, so that nothing is hit through them.
+        leave_out: Tables that a person wants to leave as they are, so that nothing is affected through them.
     """
     declared = [*planned, *(Statement(target=table, inputs=tuple(inputs)) for table, inputs in graph.items() if inputs)]
     network = network_of(_but(statements, leave_out), _but(declared, leave_out), columns=columns)
-    found = hits(network, columns)
-    reached = {one.table: one for one in found.hits}
+    found = reached_tables(network, columns)
+    reached = {one.table: one for one in found.tables}
     changed = {ref.table for ref in columns}
-    told: dict[str, TableHit] = {}
+    told: dict[str, TableToRecompute] = {}
     for table in topological(graph):
         if table in changed and graph[table] and table not in leave_out:
             named = ", ".join(sorted(str(ref) for ref in columns if ref.table == table))
-            told[table] = TableHit(table=table, why=f"{named} is computed here")
+            told[table] = TableToRecompute(table=table, why=f"{named} is computed here")
         elif table in reached and table not in changed:
             through = tuple(name for name in dict.fromkeys(graph[table]) if name in changed or name in told)
-            hit = reached[table]
-            told[table] = TableHit(table=table, inputs=through, is_sure=hit.certainty < Certainty.UNSURE, why=_why(hit))
-    spared = {one.table: one.reason for one in not_hit(network, columns, found) if one.table in graph}
-    return Rerun(hits=told, spared=spared | dict.fromkeys((name for name in leave_out if name in graph), "left out, as was asked"))
+            wanted = reached[table]
+            told[table] = TableToRecompute(table=table, inputs=through, is_sure=wanted.certainty < Certainty.UNSURE, why=_why(wanted))
+    unaffected = {one.table: one.reason for one in unaffected_tables(network, columns, found) if one.table in graph}
+    return Rerun(tables=told, unaffected=unaffected | dict.fromkeys(graph.keys() & set(leave_out), "left out, as was asked"))
 
 
 def _but(statements: Iterable[Statement], leave_out: Collection[str]) -> list[Statement]:
     return [one for one in statements if one.target not in leave_out]
 
 
-def _why(hit: Hit) -> str:
-    """The last step of the way by which a table is hit."""
-    if not hit.path:
+def _why(wanted: ReachedTable) -> str:
+    """The last edge of the path by which a table is affected."""
+    if not wanted.path:
         return ""
-    step = hit.path[-1]
+    step = wanted.path[-1]
     what = "which rows there are" if step.target.column is None else step.target.column
-    doubt = "unsure: " if hit.certainty >= Certainty.UNSURE else ""
+    doubt = "unsure: " if wanted.certainty >= Certainty.UNSURE else ""
     return f"{doubt}{what} comes from {step.source} ({', '.join(step.kinds)})"
 
 
@@ -172,11 +172,11 @@ def _moment(value: object) -> dt.datetime | None:
 
 
 @dataclass
-class HitPartitions:
-    """Partitions that are hit, as far as one has come.
+class AffectedPartitions:
+    """Affected partitions, as far as they are known so far.
 
     `known` are canonical partitions by table: of what changed those that were given, of a table that was looked at those that its keys
-    make. Of other tables the window says whether a partition is hit, by its day or time; of `unknown` ones nobody can tell, as their
+    make. Of other tables the window says whether a partition is affected, by its day or time; of `unknown` ones nobody can tell, as their
     keys stand for no partitions, such as one of a week of days.
     """
 
@@ -186,7 +186,7 @@ class HitPartitions:
     unknown: set[str] = field(default_factory=set)
 
     def keys(self, table: str, subscription: Subscription, inputs: Sequence[str], keys: Sequence[FireKey]) -> list[FireKey]:
-        """Those of a table's keys that are hit through these inputs; without inputs those whose own partition is within the window."""
+        """Those of a table's keys that are affected through these inputs; without inputs those whose own partition is within the window."""
         within = [key for key in keys if self._is_hit(subscription, key, inputs)]
         made = [made_by(subscription, key) for key in within]
         if None in made:
@@ -196,14 +196,14 @@ class HitPartitions:
         return within
 
     def is_untouched(self, table: str, inputs: Sequence[str]) -> bool:
-        """Whether nothing of any of the inputs is hit, so that nothing of the table is either."""
+        """Whether nothing of any of the inputs is affected, so that nothing of the table is either."""
         if not inputs or any(self.known.get(one) != frozenset() for one in inputs):
             return False
         self.known[table] = frozenset()
         return True
 
     def _is_hit(self, subscription: Subscription, key: FireKey, inputs: Sequence[str]) -> bool:
-        """A key is hit by its partitions of what is hit, else by any of its; one that names no day or time is."""
+        """A key is affected by its partitions of what is affected, else by any of its; one that names no day or time is."""
         own = made_by(subscription, key) if not inputs else None
         if own is not None:
             return self.window.holds(own, subscription.target_levels) is not False
@@ -226,8 +226,8 @@ def made_by(subscription: Subscription, key: FireKey) -> str | None:
 
 
 def untouched(inputs: Sequence[str]) -> str:
-    """Why a table is not hit of whose inputs nothing is, in words."""
-    return f"no partition of {', '.join(inputs)} is hit"
+    """Why a table is unaffected of whose inputs nothing is affected, in words."""
+    return f"no partition of {', '.join(inputs)} is affected"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +259,7 @@ class RequestPlan:
         later: Requests of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
         held: Consumers that wait for a person, which hold back all that reads them, with why.
         pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
-        spared: By table that reads what is hit, why nothing of it is.
+        unaffected: By table that reads what is affected, why nothing of it is.
         refused: By table, why it cannot be ordered, with the remedy.
     """
 
@@ -268,29 +268,29 @@ class RequestPlan:
     partitions: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     pending: Mapping[str, str] = field(default_factory=dict)
-    spared: Mapping[str, str] = field(default_factory=dict)
+    unaffected: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> RequestPlan:
-    """The requests of the tables that are hit, inputs first."""
-    planning = _Planning(lake, window, HitPartitions(window, lake.levels))
-    for table, hit in found.hits.items():
+    """The requests of the affected tables, inputs first."""
+    planning = _Planning(lake, window, AffectedPartitions(window, lake.levels))
+    for table, wanted in found.tables.items():
         declared = lake.table(table)
-        if planning.partitions_hit.is_untouched(table, hit.inputs):
-            planning.spared[table] = untouched(hit.inputs)
+        if planning.affected_partitions.is_untouched(table, wanted.inputs):
+            planning.unaffected[table] = untouched(wanted.inputs)
         elif reason := refusal(declared):
             planning.refused[table] = reason
         else:
             assert isinstance(declared, LakeTable)
-            planning.add(declared, hit, facts(table))
+            planning.add(declared, wanted, facts(table))
     return RequestPlan(
         requests=tuple(planning.requests),
         later=tuple(planning.later),
         partitions=planning.partitions,
         held=planning.held,
         pending=planning.pending,
-        spared=planning.spared,
+        unaffected=planning.unaffected,
         refused=planning.refused,
     )
 
@@ -311,44 +311,44 @@ def refusal(table: Table) -> str:
 class _Planning:
     lake: Lake
     window: Window
-    partitions_hit: HitPartitions
+    affected_partitions: AffectedPartitions
     requests: list[BackfillRequest] = field(default_factory=list)
     later: list[BackfillRequest] = field(default_factory=list)
     partitions: dict[int, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
-    spared: dict[str, str] = field(default_factory=dict)
+    unaffected: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
 
-    def add(self, table: LakeTable, hit: TableHit, facts: SubscriptionFacts) -> None:
+    def add(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts) -> None:
         if not facts.subscription.is_partitioned:
-            self._add_consumer(table, hit, facts, None)
+            self._add_consumer(table, wanted, facts, None)
             return
-        keys = self.partitions_hit.keys(table.name, facts.subscription, hit.inputs, (*facts.keys, *facts.upcoming))
+        keys = self.affected_partitions.keys(table.name, facts.subscription, wanted.inputs, (*facts.keys, *facts.upcoming))
         upcoming = {key.text for key in facts.upcoming}
         within = [key for key in keys if key.text not in upcoming]
         ordered = [key for key in within if facts.consumers.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
         for key in ordered:
-            self._add_consumer(table, hit, facts, key)
+            self._add_consumer(table, wanted, facts, key)
         names = {key.text for key in ordered}
         left = [key for key in within if key.text not in names]
         for key in (*left, *keys[len(within) :]):
-            self._add_later(facts.subscription, hit, key)
+            self._add_later(facts.subscription, wanted, key)
         if left:
             self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
 
-    def _add_later(self, subscription: Subscription, hit: TableHit, key: FireKey) -> None:
+    def _add_later(self, subscription: Subscription, wanted: TableToRecompute, key: FireKey) -> None:
         """Let a key that is not complete wait for the requests of what it reads, if there are any: it may ignore what comes late."""
-        if awaited := self._awaited(hit.inputs, key):
+        if awaited := self._awaited(wanted.inputs, key):
             number = len(self.requests) + len(self.later)
             self.later.append(
                 BackfillRequest(
-                    number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=hit.why, state=RequestState.LATER
+                    number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=wanted.why, state=RequestState.LATER
                 )
             )
 
-    def _add_consumer(self, table: LakeTable, hit: TableHit, facts: SubscriptionFacts, key: FireKey | None) -> None:
+    def _add_consumer(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts, key: FireKey | None) -> None:
         text = key.text if key is not None else ""
         consumer = facts.consumers.get(text, NEVER_RAN)
         if key is None and not consumer.has_run:
@@ -362,9 +362,9 @@ class _Planning:
                 number=number,
                 subscription=facts.subscription.name,
                 key=text,
-                waits_for=self._awaited(hit.inputs, key),
-                span=None if is_whole else self.window.span(hit.inputs or table.inputs),
-                why=hit.why,
+                waits_for=self._awaited(wanted.inputs, key),
+                span=None if is_whole else self.window.span(wanted.inputs or table.inputs),
+                why=wanted.why,
             )
         )
         self.partitions[number] = facts.subscription.dagster_key(key) or text if key is not None else self._described(table)
@@ -450,7 +450,7 @@ def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int
     """Write the requests of a plan, and give the id of the backfill; the sensors launch its runs.
 
     Raises:
-        LakeChimeError: a table that is hit cannot be ordered.
+        LakeChimeError: an affected table cannot be recomputed.
         NotFoundError: there is nothing to run.
     """
     if planned.requests.refused:
@@ -467,12 +467,12 @@ def _chosen(lake: Lake, asked: Asked) -> Rerun:
     """The tables that a person chose, each after those of its inputs that were chosen too."""
     chosen = [name for name in asked.tables if name not in asked.leave_out]
     graph = lake.graph()
-    hits = {
-        name: TableHit(table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
+    tables = {
+        name: TableToRecompute(table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
         for name in graph
         if name in chosen and graph[name]
     }
-    return Rerun(hits=hits, spared={name: "left out, as was asked" for name in asked.leave_out if name in asked.tables})
+    return Rerun(tables=tables, unaffected={name: "left out, as was asked" for name in asked.leave_out if name in asked.tables})
 
 
 def with_time_column(lake: Lake, asked: Asked) -> Window:
@@ -491,7 +491,7 @@ def with_time_column(lake: Lake, asked: Asked) -> Window:
 
 
 def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
-    """The tables that the columns of a question hit, with what is known of their code of now."""
+    """The tables that the columns of a question affect, by the code of now."""
     planned = planned_statements(lake).values()
     return rerun(lake.graph(), _statements(platform, lake), asked.columns, planned=planned, leave_out=asked.leave_out)
 

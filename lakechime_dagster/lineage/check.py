@@ -98,8 +98,8 @@ def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Itera
             paths = Paths(network, found, certainty)
             for node in found.nodes.tolist():
                 if node not in reached and (path := paths.of(node)):
-                    hit = _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
-                    yield from () if hit.column and "may read" in hit.what and tables[hit.table].unknown else (hit,)
+                    finding = _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
+                    yield from () if finding.column and "may read" in finding.what and tables[finding.table].unknown else (finding,)
                 reached.add(node)
 
 
@@ -242,10 +242,10 @@ def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
 
 
 def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, tuple[Read, ...]]:
-    """The newest read of each consumer that a finding hits, the last one first.
+    """The newest read of each consumer that a finding affects, the last one first.
 
-    A finding about rows or a whole table hits all who read it; one about a column those who read that, and those of whom it is not
-    told which columns they read. What only informs hits nobody.
+    A finding about rows or a whole table affects all who read it; one about a column those who read that, and those of whom it is not
+    told which columns they read. What only informs affects nobody.
     """
     several = sorted(reads, key=lambda one: (-one.at_ms, one.consumer))
     found: dict[str, tuple[Read, ...]] = {}

@@ -98,7 +98,7 @@ class Source:
 class ColumnLineage:
     """What one column of a target came from: sources, in order and each once; or a constant; or what could not be told.
 
-    `opaque` holds reasons: what the column came from is not, or not only, the sources. `foreign` names code that nobody looks
+    `opaque` holds reasons: what the column came from is not, or not only, the sources. `udfs` names code that nobody looks
     into, such as a UDF: what it does with the sources is not known, but they are all there are. Never is a column silently
     without any of them.
     """
@@ -106,11 +106,11 @@ class ColumnLineage:
     column: str
     sources: tuple[Source, ...] = ()
     opaque: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order)))
-        for name in ("opaque", "foreign"):
+        for name in ("opaque", "udfs"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     @property
@@ -120,7 +120,7 @@ class ColumnLineage:
     @property
     def not_known(self) -> tuple[str, ...]:
         """All that is not known of it: where else it came from, and what was done with its sources."""
-        return self.opaque + self.foreign
+        return self.opaque + self.udfs
 
     def joined(self, other: "ColumnLineage") -> "ColumnLineage":
         """Of two statements that both give the column."""
@@ -128,7 +128,7 @@ class ColumnLineage:
             column=self.column,
             sources=self.sources + other.sources,
             opaque=self.opaque + other.opaque,
-            foreign=self.foreign + other.foreign,
+            udfs=self.udfs + other.udfs,
         )
 
 
@@ -144,44 +144,44 @@ def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:
 class Value:
     """Sources with their kinds, and the reasons why they are not all; neither means a constant.
 
-    `foreign` names code that the value went through and nobody looks into; the sources are its arguments. `fields` are those of a
+    `udfs` names code that the value went through and nobody looks into; the sources are its arguments. `fields` are those of a
     struct that the plan itself puts together, in order, so that one that is taken out again has its own sources only.
     """
 
     sources: frozenset[Source] = frozenset()
     opaque: frozenset[str] = frozenset()
     fields: tuple["Value", ...] | None = None
-    foreign: frozenset[str] = frozenset()
+    udfs: frozenset[str] = frozenset()
 
     @property
     def is_constant(self) -> bool:
-        return not (self.sources or self.opaque or self.foreign)
+        return not (self.sources or self.opaque or self.udfs)
 
     def then(self, kind: Kind, is_masking: bool = False) -> "Value":
         """This value seen through one more step."""
         stepped = [source.then(kind, is_masking) for source in self.sources]
         if self.fields is None and all(one is before for one, before in zip(stepped, self.sources, strict=True)):
             return self
-        return Value(frozenset(stepped), self.opaque, foreign=self.foreign)
+        return Value(frozenset(stepped), self.opaque, udfs=self.udfs)
 
     def because(self, *reasons: str) -> "Value":
         """This value, of which something cannot be told for these reasons."""
-        return Value(self.sources, self.opaque | frozenset(reasons), foreign=self.foreign)
+        return Value(self.sources, self.opaque | frozenset(reasons), udfs=self.udfs)
 
     def through(self, code: str) -> "Value":
         """What code that nobody looks into makes of this value."""
-        return Value(self.then(Kind.TRANSFORMATION).sources, self.opaque, foreign=self.foreign | {code})
+        return Value(self.then(Kind.TRANSFORMATION).sources, self.opaque, udfs=self.udfs | {code})
 
     def beside(self, other: "Value") -> "Value":
         """A value that may be either, or is made of both."""
         if self == other:
             return self
-        return Value(self.sources | other.sources, self.opaque | other.opaque, foreign=self.foreign | other.foreign)
+        return Value(self.sources | other.sources, self.opaque | other.opaque, udfs=self.udfs | other.udfs)
 
     __or__ = beside
 
     def lineage(self, column: str) -> ColumnLineage:
-        return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque), foreign=tuple(self.foreign))
+        return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque), udfs=tuple(self.udfs))
 
 
 CONSTANT = Value()
@@ -201,7 +201,7 @@ def together(values: Iterable[Value]) -> Value:
     return Value(
         _NOTHING.union(*[value.sources for value in found]),
         _NONE.union(*[value.opaque for value in found]),
-        foreign=_NONE.union(*[value.foreign for value in found]),
+        udfs=_NONE.union(*[value.udfs for value in found]),
     )
 
 
@@ -215,7 +215,7 @@ class Statement:
     `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
     sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the
     target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
-    `unknown` holds why something of it could not be told, `foreign` names code that nobody looks into and that says by `indirect`
+    `unknown` holds why something of it could not be told, `udfs` names code that nobody looks into and that says by `indirect`
     which rows there are, or how many.
     """
 
@@ -225,17 +225,17 @@ class Statement:
     inputs: tuple[str, ...] = ()
     replaces: bool = False
     unknown: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order)))
-        for name in ("inputs", "unknown", "foreign"):
+        for name in ("inputs", "unknown", "udfs"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     @property
     def not_known(self) -> tuple[str, ...]:
         """All that is not known of which rows there are."""
-        return self.unknown + self.foreign
+        return self.unknown + self.udfs
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -251,7 +251,7 @@ class Statement:
             inputs=self.inputs + other.inputs,
             replaces=self.replaces or other.replaces,
             unknown=self.unknown + other.unknown,
-            foreign=self.foreign + other.foreign,
+            udfs=self.udfs + other.udfs,
         )
 
     def added(self, later: "Statement") -> "Statement":
@@ -320,7 +320,7 @@ def respelled(statement: Statement, names: Mapping[ColumnRef, ColumnRef]) -> Sta
             column=names.get(ref := ColumnRef(statement.target, one.column), ref).column or one.column,
             sources=_respelled(one.sources, names),
             opaque=one.opaque,
-            foreign=one.foreign,
+            udfs=one.udfs,
         )
         for one in statement.columns
     ]
@@ -351,7 +351,7 @@ def statement_json(statement: Statement) -> dict[str, Any]:
         inputs=list(statement.inputs),
         replaces=statement.replaces,
         unknown=list(statement.unknown),
-        foreign=list(statement.foreign),
+        udfs=list(statement.udfs),
     )
 
 
@@ -364,19 +364,19 @@ def statement_from(value: Mapping[str, Any]) -> Statement:
         inputs=tuple(value.get("inputs", ())),
         replaces=value.get("replaces", False),
         unknown=tuple(value.get("unknown", ())),
-        foreign=tuple(value.get("foreign", ())),
+        udfs=tuple(value.get("udfs", ())),
     )
 
 
 def column_json(column: ColumnLineage) -> dict[str, Any]:
     """What a column came from, as JSON without what is empty and without its name."""
-    return _filled(sources=list(map(_source_json, column.sources)), opaque=list(column.opaque), foreign=list(column.foreign))
+    return _filled(sources=list(map(_source_json, column.sources)), opaque=list(column.opaque), udfs=list(column.udfs))
 
 
 def column_from(name: str, value: Mapping[str, Any]) -> ColumnLineage:
     """The column of its JSON."""
     sources = _sources_from(value.get("sources", ()))
-    return ColumnLineage(column=name, sources=sources, opaque=tuple(value.get("opaque", ())), foreign=tuple(value.get("foreign", ())))
+    return ColumnLineage(column=name, sources=sources, opaque=tuple(value.get("opaque", ())), udfs=tuple(value.get("udfs", ())))
 
 
 def _source_json(source: Source) -> list[Any]:

@@ -42,7 +42,7 @@ class UsedConsumer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignTable:
+class ExternalTable:
     """A data set that the lake does not declare, and of which a run told last at `last_ms`.
 
     `inputs` are what it is written from by programs elsewhere; `readers` are data sets that are written from it.
@@ -60,7 +60,7 @@ class Outside:
     """The consumers and data sets that were used last, those first; `more` of them are left out."""
 
     consumers: tuple[UsedConsumer, ...] = ()
-    tables: tuple[ForeignTable, ...] = ()
+    tables: tuple[ExternalTable, ...] = ()
     more: int = 0
 
     def __len__(self) -> int:
@@ -73,13 +73,13 @@ class Outside:
         return hashlib.sha256("\0".join([*consumers, *tables, str(self.more)]).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def most_lately(consumers: Iterable[UsedConsumer], tables: Iterable[ForeignTable], total: int, most: int = MOST) -> Outside:
+def most_lately(consumers: Iterable[UsedConsumer], tables: Iterable[ExternalTable], total: int, most: int = MOST) -> Outside:
     """The `most` of them that were used last; there are `total` in all."""
-    ordered: list[UsedConsumer | ForeignTable] = sorted([*consumers, *tables], key=lambda one: -one.last_ms)
+    ordered: list[UsedConsumer | ExternalTable] = sorted([*consumers, *tables], key=lambda one: -one.last_ms)
     shown = ordered[:most]
     return Outside(
         consumers=tuple(one for one in shown if isinstance(one, UsedConsumer)),
-        tables=tuple(one for one in shown if isinstance(one, ForeignTable)),
+        tables=tuple(one for one in shown if isinstance(one, ExternalTable)),
         more=max(0, total - len(shown)),
     )
 
@@ -209,7 +209,7 @@ def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[U
     ], len(every)
 
 
-def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ForeignTable], int]:
+def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ExternalTable], int]:
     """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
     ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
     holds = WRITER.at_ms >= since_ms
@@ -228,7 +228,7 @@ def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: i
 
 def _described(
     connection: Connection, found: Sequence[sa.Row[Any]], elsewhere: sa.ColumnElement[bool], holds: sa.ColumnElement[bool]
-) -> list[ForeignTable]:
+) -> list[ExternalTable]:
     """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
     numbers = [row.node_id for row in found]
     into = sa.select(WRITER.target_id, INPUT.source_id).join_from(
@@ -244,7 +244,7 @@ def _described(
         for row in connection.execute(sa.select(WRITER.target_id, WRITER.owners).where(among(connection, WRITER.target_id, some))):
             owners.setdefault(row.target_id, []).extend(row.owners)
     return [
-        ForeignTable(
+        ExternalTable(
             table=row.name,
             last_ms=row.last_ms,
             inputs=inputs.get(row.node_id, ()),

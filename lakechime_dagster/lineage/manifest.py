@@ -40,12 +40,12 @@ class PlannedColumn:
     nullable: bool = True
     sources: tuple[Source, ...] = ()
     opaque: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    udfs: tuple[str, ...] = ()
     digest: str = ""
 
     @property
     def lineage(self) -> ColumnLineage:
-        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque, foreign=self.foreign)
+        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque, udfs=self.udfs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class PlannedTable:
     """A table as its code makes it, or, where `code` is None, as it is found.
 
     `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and refresh mode. `unknown` says why
-    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none. `foreign`
+    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none. `udfs`
     is code that nobody looks into and that has a say in which rows there are.
     """
 
@@ -66,7 +66,7 @@ class PlannedTable:
     laid_out: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner: str = ""
     unknown: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    udfs: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, PlannedColumn]:
@@ -81,7 +81,7 @@ class PlannedTable:
         """What it is computed from, as a run would tell it."""
         columns = tuple(column.lineage for column in self.columns)
         return Statement(
-            target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, foreign=self.foreign
+            target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, udfs=self.udfs
         )
 
 
@@ -163,7 +163,7 @@ def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
         laid_out=value.get("laid_out", {}),
         owner=value.get("owner", ""),
         unknown=of_rows.unknown,
-        foreign=of_rows.foreign,
+        udfs=of_rows.udfs,
     )
 
 
@@ -180,7 +180,7 @@ def planned_column(name: str, kind: Any, nullable: bool, lineage: ColumnLineage,
         nullable=nullable,
         sources=lineage.sources,
         opaque=lineage.opaque,
-        foreign=lineage.foreign,
+        udfs=lineage.udfs,
         digest=digest,
     )
 

@@ -277,7 +277,7 @@ def _renumbered(edges: Edges, new: NDArray[np.int32]) -> Edges:
 
 
 class Certainty(IntEnum):
-    """How far a search goes, and how surely something was hit.
+    """How far a search goes, and how surely something is affected.
 
     DIRECT: values come from there. INDIRECT: or they decide, on a value or on which rows there are. UNSURE: or nobody can tell.
     """

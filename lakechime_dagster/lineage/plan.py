@@ -425,7 +425,7 @@ class _Planning:
             indirect=statement.indirect,
             rows=digests.rows,
             unknown=(*statement.unknown, *found.unknown),
-            foreign=statement.foreign,
+            udfs=statement.udfs,
         )
 
 

@@ -229,7 +229,7 @@ CONSTANTS = frozenset(
 )
 """Expressions that come from no column, as long as they have no arguments. A rank is decided by its window alone."""
 
-FOREIGN = {
+UDFS = {
     "PythonUDF": "Python UDF",
     "PythonUDAF": "Python UDF",
     "PythonUDTF": "Python UDTF",
@@ -407,9 +407,9 @@ def _none(node: Node, scope: Scope) -> Value:
     return CONSTANT
 
 
-def _foreign(node: Node, scope: Scope) -> Value:
+def _udf(node: Node, scope: Scope) -> Value:
     name = next((str(node.fields[key]) for key in _NAMES if isinstance(node.fields.get(key), str)), "")
-    return (_arguments(node, scope) or CONSTANT).through(f"{FOREIGN[node.name]} {name}".rstrip())
+    return (_arguments(node, scope) or CONSTANT).through(f"{UDFS[node.name]} {name}".rstrip())
 
 
 def _scalar(node: Node, scope: Scope) -> Value:
@@ -450,6 +450,6 @@ EXPRESSIONS: Mapping[str, Rule] = {
     "ScalarSubquery": _scalar,
     "Exists": _exists,
     "ListQuery": _scalar,
-    **dict.fromkeys(FOREIGN, _foreign),
+    **dict.fromkeys(UDFS, _udf),
 }
 """By the class of the expression."""

@@ -345,7 +345,7 @@ def with_generated(statement: Statement, generated: Mapping[str, tuple[str, ...]
             column=name,
             sources=tuple(source.then(Kind.TRANSFORMATION) for column in used for source in column.sources),
             opaque=tuple(reason for column in used for reason in column.opaque),
-            foreign=tuple(code for column in used for code in column.foreign),
+            udfs=tuple(code for column in used for code in column.udfs),
         )
         for name, sources in generated.items()
         if name not in by_name and (used := [by_name[source] for source in sources if source in by_name])

@@ -581,7 +581,7 @@ def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value,
         indirect=tuple(indirect.sources),
         inputs=tuple(inputs),
         unknown=tuple(indirect.opaque),
-        foreign=tuple(indirect.foreign),
+        udfs=tuple(indirect.udfs),
     )
 
 
@@ -608,7 +608,7 @@ def after_driver(statement: Statement, driver: Value) -> Statement:
         return statement
     reasons = tuple(driver.opaque)
     columns = tuple(
-        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (reasons if one.is_constant or one.foreign else ()))
+        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (reasons if one.is_constant or one.udfs else ()))
         for one in statement.columns
     )
     tables = tuple({source.ref.table for source in driver.sources})

@@ -11,17 +11,17 @@ from typing import Any
 
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.answers import (
-    ConsumerHit,
-    Hits,
+    AffectedConsumer,
     Neighbourhood,
-    NotHit,
     Paths,
+    ReachedTables,
     Step,
-    consumers_hit,
-    hits,
+    UnaffectedTable,
+    affected_consumers,
     neighbourhood,
     nodes_of,
-    not_hit,
+    reached_tables,
+    unaffected_tables,
 )
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Read, Source, Statement, refs_in
 from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant, parts_of
@@ -240,7 +240,7 @@ class AskedLineage:
         except TableUnreadableError:
             return known
 
-    def hits(
+    def reached(
         self,
         refs: Collection[ColumnRef],
         *,
@@ -248,23 +248,23 @@ class AskedLineage:
         depth: int | None = None,
         kind: Certainty | None = None,
         limit: int | None = None,
-    ) -> Hits:
+    ) -> ReachedTables:
         """What columns lead to, or with `upstream` what leads to them."""
         network = self.part(refs, upstream=upstream, depth=depth)
-        return hits(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
+        return reached_tables(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
 
-    def not_hit(self, refs: Collection[ColumnRef], found: Hits) -> tuple[NotHit, ...]:
-        """What is further down and is not hit by columns, with the reason; `found` are all that are."""
-        return not_hit(self.part(refs), refs, found)
+    def unaffected(self, refs: Collection[ColumnRef], found: ReachedTables) -> tuple[UnaffectedTable, ...]:
+        """What is further down and is unaffected by columns, with the reason; `found` are all affected ones."""
+        return unaffected_tables(self.part(refs), refs, found)
 
-    def consumers(self, refs: Collection[ColumnRef], found: Hits) -> tuple[ConsumerHit, ...]:
-        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, jobs elsewhere. `found` are all that are hit."""
-        tables = {ref.table for ref in refs} | {one.table for one in found.hits}
+    def consumers(self, refs: Collection[ColumnRef], found: ReachedTables) -> tuple[AffectedConsumer, ...]:
+        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, external jobs. `found` are all affected ones."""
+        tables = {ref.table for ref in refs} | {one.table for one in found.tables}
         reads = [
             Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link)
             for one in SqlReads(self.platform.store.engine).of_tables(tables)
         ]
-        return consumers_hit(refs, found, reads)
+        return affected_consumers(refs, found, reads)
 
     @cached_property
     def read_ways(self) -> tuple[Way, ...]:

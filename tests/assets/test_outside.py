@@ -6,7 +6,7 @@ import pytest
 from lakechime_dagster.assets.external import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
-from lakechime_dagster.lineage.external import ForeignTable, Looked, Outside, UsedConsumer
+from lakechime_dagster.lineage.external import ExternalTable, Looked, Outside, UsedConsumer
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.declare import sql_table
@@ -24,10 +24,10 @@ def consumer(name: str = "Sales", kind: ConsumerKind = ConsumerKind.DASHBOARD, n
     return UsedConsumer(consumer=Consumer(kind, namespace, name), **usual | said)  # type: ignore[arg-type]
 
 
-def specs(*several: UsedConsumer | ForeignTable, page: str = "") -> dict[str, dg.AssetSpec]:
+def specs(*several: UsedConsumer | ExternalTable, page: str = "") -> dict[str, dg.AssetSpec]:
     outside = Outside(
         consumers=tuple(one for one in several if isinstance(one, UsedConsumer)),
-        tables=tuple(one for one in several if isinstance(one, ForeignTable)),
+        tables=tuple(one for one in several if isinstance(one, ExternalTable)),
     )
     found = outside_specs(Looked(outside=outside, now_ms=NOW), lake, page)
     dg.Definitions(assets=found).resolve_asset_graph().toposorted_asset_keys  # noqa: B018 - a circle would raise
@@ -54,16 +54,16 @@ def test_a_link_that_is_none_of_the_web_is_only_text(link: str) -> None:
 
 def test_whatever_names_others_tell_the_location_loads() -> None:
     names = [HOSTILE, "a/b", "ä\n", "", "x" * 5_000, '["a"]', "a.b", "a/b", "__", "{{7*7}}"]
-    several = [*(consumer(name, namespace=name) for name in names), *(ForeignTable(table=name or "?", last_ms=NOW) for name in names)]
-    found = specs(*several, *(ForeignTable(table=f"{name}://{name}", last_ms=NOW) for name in names))
+    several = [*(consumer(name, namespace=name) for name in names), *(ExternalTable(table=name or "?", last_ms=NOW) for name in names)]
+    found = specs(*several, *(ExternalTable(table=f"{name}://{name}", last_ms=NOW) for name in names))
     assert len(found) > 20
 
 
 def test_what_would_close_a_circle_is_left_out_and_all_else_stays() -> None:
     found = specs(
-        ForeignTable(table="x.a", last_ms=NOW, inputs=("x.b", "gold.days", "x.a")),
-        ForeignTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
-        ForeignTable(table="bronze.back", last_ms=NOW, inputs=("x.a",)),
+        ExternalTable(table="x.a", last_ms=NOW, inputs=("x.b", "gold.days", "x.a")),
+        ExternalTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
+        ExternalTable(table="bronze.back", last_ms=NOW, inputs=("x.a",)),
     )
     assert {name: parents(spec) for name, spec in found.items()} == {"x/a": {"gold/days"}, "x/b": set(), "bronze/back": {"x/a"}}
 
@@ -84,6 +84,6 @@ def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_follow
     )
     (folder,) = build_definitions(files).resolve_asset_graph().get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
     assert (folder.path[0], folder.path[-1]) == ("file", "*.jsonl")
-    back = ForeignTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))
+    back = ExternalTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))
     (spec,) = outside_specs(Looked(outside=Outside(tables=(back,)), now_ms=NOW), followed)
     assert parents(spec) == set()  # written back to where it comes from: a circle

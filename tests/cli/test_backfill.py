@@ -1,4 +1,4 @@
-"""`lakechime backfill`: what a change of columns hits is ordered, what it does not is spared, and each consumer goes once."""
+"""`lakechime backfill`: what a change of columns affects is requested, what it does not is unaffected, and each consumer goes once."""
 
 import sys
 from dataclasses import replace

@@ -46,30 +46,32 @@ def recorded(lakechime: Cli) -> Cli:
 
 def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(lakechime: Cli) -> None:
     told = lakechime("lineage", "impact", "bronze.weather", "--json").json
-    assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["hits"]] == [
+    assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["tables"]] == [
         (1, "gold.daily_delays", "unsure"),
         (1, "silver.flights", "unsure"),
         (2, "gold.airline_scorecard", "unsure"),
         (2, "gold.route_hour", "unsure"),
     ]
-    assert told["hits"][1]["owners"] == ["team:ops"]
+    assert told["tables"][1]["owners"] == ["team:ops"]
     assert told["not_known"] == ["no run has recorded lineage yet: only declared reads are known"]
 
 
 def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
     told = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json
-    assert [(hit["layer"], hit["table"], hit["kind"], [one["name"] for one in hit["columns"]], hit["owners"]) for hit in told["hits"]] == [
+    assert [
+        (hit["layer"], hit["table"], hit["kind"], [one["name"] for one in hit["columns"]], hit["owners"]) for hit in told["tables"]
+    ] == [
         (1, "gold.daily_delays", "unsure", [], ["team:analytics"]),
         (1, "silver.flights", "direct", ["dep_delay"], ["team:ops"]),
         (2, "gold.airline_scorecard", "unsure", [], ["team:analytics"]),
         (2, "gold.route_hour", "direct", ["avg"], ["team:analytics"]),
         (2, "lab.guess", "unsure", ["risk"], ["team:lab"]),
     ]
-    assert told["hits"][3]["path"] == [
+    assert told["tables"][3]["path"] == [
         {"source": "bronze.flights.dep_delay", "kinds": ["identity"], "target": "silver.flights.dep_delay"},
         {"source": "silver.flights.dep_delay", "kinds": ["aggregation"], "target": "gold.route_hour.avg"},
     ]
-    assert told["hits"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
+    assert told["tables"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
     assert told["not_known"] == []
 
 
@@ -80,19 +82,19 @@ def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscr
     ]
     SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, namespace="dbt", job=one.target) for one in dbt])
     told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert ("gold.airline_scorecard", "unsure") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
+    assert ("gold.airline_scorecard", "unsure") in [(hit["table"], hit["kind"]) for hit in told["tables"]]
     plan = lakechime("backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json").json
     assert "gold.airline_scorecard" in plan["unsure"]
 
 
 def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
     told = recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json
-    assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["hits"]]
-    spared = {one["table"]: one["reason"] for one in told["not_hit"]}
-    assert spared["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
+    assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["tables"]]
+    unaffected = {one["table"]: one["reason"] for one in told["unaffected"]}
+    assert unaffected["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
     narrow = recorded("lineage", "impact", "bronze.weather.wind_speed", "--kind", "direct", "--depth", "1", "--json").json
-    assert [hit["table"] for hit in narrow["hits"]] == ["silver.flights"]
-    assert narrow["not_hit"] == told["not_hit"]
+    assert [hit["table"] for hit in narrow["tables"]] == ["silver.flights"]
+    assert narrow["unaffected"] == told["unaffected"]
     assert "further down" in recorded("lineage", "impact", "bronze.weather.wind_speed").out
 
 
@@ -161,7 +163,7 @@ def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_p
     assert "silver.flights.dep_delay" not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
     (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
     told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert [(hit["table"], hit["kind"]) for hit in told["hits"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]
+    assert [(hit["table"], hit["kind"]) for hit in told["tables"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]
     above = lakechime("lineage", "upstream", "gold.route_hour.avg")
     assert "dep_delay" in above.out
     assert above.err == "unknown: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"

@@ -55,7 +55,7 @@ def test_lineage_that_a_person_writes_down_is_answered_as_if_a_program_had_told_
     days = dataset("hive", "hive.gold.days", columnLineage={"fields": {"total": {"inputFields": sources}}})
     by_hand = make_event(job="a script that nobody sees", inputs=(dataset("hive", "hive.shop.orders"),), outputs=(days,))
     assert shop("lineage", "ingest", "-", stdin=lines(by_hand)).code == 0
-    hits = shop("lineage", "upstream", "gold.days.total", "--json").json["hits"]
+    hits = shop("lineage", "upstream", "gold.days.total", "--json").json["tables"]
     assert [(hit["table"], hit["kind"], [one["name"] for one in hit["columns"]]) for hit in hits] == [("shop.orders", "direct", ["amount"])]
 
 

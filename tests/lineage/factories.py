@@ -16,17 +16,17 @@ def make_statement(
     indirect: tuple[Source, ...] = (),
     opaque: dict[str, str] | None = None,
     unknown: tuple[str, ...] = (),
-    foreign: tuple[str, ...] = (),
+    udfs: tuple[str, ...] = (),
     replaces: bool = False,
     through: dict[str, str] | None = None,
     **columns: str | Source | tuple[Source, ...],
 ) -> Statement:
     """A statement by its columns: the name of the one column that it is a copy of, a source, or several.
 
-    `through` names, by column, code that nobody looks into, `foreign` what of that decides on rows.
+    `through` names, by column, code that nobody looks into, `udfs` what of that decides on rows.
     """
     code = {name: (one,) for name, one in (through or {}).items()}
-    found = [ColumnLineage(column=name, sources=_sources(one), foreign=code.get(name, ())) for name, one in columns.items()]
+    found = [ColumnLineage(column=name, sources=_sources(one), udfs=code.get(name, ())) for name, one in columns.items()]
     found += [ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()]
     return Statement(
         target=target,
@@ -34,7 +34,7 @@ def make_statement(
         indirect=indirect,
         inputs=inputs + inputs_of(found, indirect),
         unknown=unknown,
-        foreign=foreign,
+        udfs=udfs,
         replaces=replaces,
     )
 

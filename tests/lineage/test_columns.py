@@ -6,9 +6,7 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, So
 KINDS = st.sampled_from(Kind)
 SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from(["a", "b", None])), KINDS, st.booleans())
 COLUMNS = st.builds(
-    lambda column, sources, opaque, foreign: ColumnLineage(
-        column=column, sources=tuple(sources), opaque=tuple(opaque), foreign=tuple(foreign)
-    ),
+    lambda column, sources, opaque, udfs: ColumnLineage(column=column, sources=tuple(sources), opaque=tuple(opaque), udfs=tuple(udfs)),
     st.sampled_from("xy"),
     st.lists(SOURCES, max_size=4),
     st.lists(st.sampled_from(["rdd", "job"]), max_size=2),

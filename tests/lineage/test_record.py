@@ -6,13 +6,11 @@ WEATHER = Source(ColumnRef("bronze.weather", "wind"), Kind.IDENTITY)
 
 def test_statements_of_one_run_on_one_target_add_up() -> None:
     first = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(FLIGHTS,)),), inputs=("bronze.flights",))
-    second = Statement(
-        target="gold.a", columns=(ColumnLineage(column="delay", sources=(WEATHER,)),), unknown=("an RDD",), foreign=("a UDF",)
-    )
+    second = Statement(target="gold.a", columns=(ColumnLineage(column="delay", sources=(WEATHER,)),), unknown=("an RDD",), udfs=("a UDF",))
     other = Statement(target="gold.b", inputs=("gold.a",))
     added, unchanged = summed([first, other, second])
     assert added.columns == (ColumnLineage(column="delay", sources=(FLIGHTS, WEATHER)),)
-    assert (added.inputs, added.unknown, added.foreign) == (("bronze.flights",), ("an RDD",), ("a UDF",))
+    assert (added.inputs, added.unknown, added.udfs) == (("bronze.flights",), ("an RDD",), ("a UDF",))
     assert unchanged == other
 
 
@@ -23,7 +21,7 @@ def test_only_a_whole_replacement_clears_what_earlier_statements_of_the_run_wrot
 
 
 def test_a_column_by_the_name_of_its_table_keeps_all_that_is_told_of_it() -> None:
-    told = {"sources": (WEATHER,), "opaque": ("an RDD",), "foreign": ("a UDF",)}
-    statement = Statement(target="gold.a", columns=(ColumnLineage(column="WIND", **told),), foreign=("a UDF",))
-    named = Statement(target="gold.a", columns=(ColumnLineage(column="wind", **told),), foreign=("a UDF",))
+    told = {"sources": (WEATHER,), "opaque": ("an RDD",), "udfs": ("a UDF",)}
+    statement = Statement(target="gold.a", columns=(ColumnLineage(column="WIND", **told),), udfs=("a UDF",))
+    named = Statement(target="gold.a", columns=(ColumnLineage(column="wind", **told),), udfs=("a UDF",))
     assert as_table_names(statement, ["wind"]) == named

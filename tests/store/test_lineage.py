@@ -44,7 +44,7 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
         unknown=("an RDD",),
         replaces=True,
         through={"who": "Python UDF hide"},
-        foreign=("mapInPandas",),
+        udfs=("mapInPandas",),
     )
     assert SqlLineage(engine).record(make_record(statement, at=7, owners=("team:ops",)))
     (found,) = LineageStandings(engine).all()

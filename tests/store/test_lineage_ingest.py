@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.answers import hits
+from lakechime_dagster.lineage.answers import reached_tables
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network_store import network_at
 from lakechime_dagster.lineage.recording import SqlIngest, SqlLineage, Taken
@@ -113,7 +113,7 @@ def test_columns_join_in_whatever_letter_case_others_tell_them(engine: Engine) -
     SqlLineage(engine).record(make_record(make_statement("own.last", day=source("gold.days.dAY"), indirect=(source("gold.days.DAY"),))))
     for start in ("shop.customers.name", "s3://lake/raw/orders.id", "gold.days.Day"):
         table, _, column = start.rpartition(".")
-        found = {one.table for one in hits(network_at(engine), [ColumnRef(table, column)]).hits if one.columns}
+        found = {one.table for one in reached_tables(network_at(engine), [ColumnRef(table, column)]).tables if one.columns}
         assert {"own.last", "dwh/elsewhere.last"} <= found, start
     take(engine, [make_document("SELECT id FROM shop.orders", user="ann", at=3)])
     assert {str(one.ref) for one in SqlReads(engine).of_table("shop.orders")} == {"shop.orders.id"}

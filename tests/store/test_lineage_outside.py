@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
-from lakechime_dagster.lineage.external import ForeignTable, Outside, outside_of
+from lakechime_dagster.lineage.external import ExternalTable, Outside, outside_of
 from lakechime_dagster.lineage.recording import SqlLineage, keep_reads
 from tests.lineage.factories import make_record, make_statement
 
@@ -51,10 +51,10 @@ def test_data_sets_that_the_lake_does_not_declare_are_told_with_both_sides(engin
     lineage.record(make_record(make_statement("scratch.ours", n="gold.days.n"), namespace="local", at=9))
     lineage.record(make_record(make_statement("other.lake", n="scratch.ours.n"), namespace="elsewhere", job="laned", at=9))
     assert look(engine).tables == (
-        ForeignTable(table="other.lake", last_ms=9, inputs=("scratch.ours",)),
-        ForeignTable(table="export.days", last_ms=7, inputs=("gold.days", "raw.months"), owners=("team:x",)),
-        ForeignTable(table="raw.months", last_ms=7, readers=("export.days",)),
-        ForeignTable(table="mysql/shop.orders", last_ms=5, readers=("silver.orders",)),
+        ExternalTable(table="other.lake", last_ms=9, inputs=("scratch.ours",)),
+        ExternalTable(table="export.days", last_ms=7, inputs=("gold.days", "raw.months"), owners=("team:x",)),
+        ExternalTable(table="raw.months", last_ms=7, readers=("export.days",)),
+        ExternalTable(table="mysql/shop.orders", last_ms=5, readers=("silver.orders",)),
     )
     assert [one.table for one in look(engine, since=6, most=2).tables] == ["other.lake", "export.days"]
     assert (look(engine, most=2).more, look(engine, since=8).more) == (2, 0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.answers import Hits, hits, not_hit
+from lakechime_dagster.lineage.answers import ReachedTables, reached_tables, unaffected_tables
 from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Statement
 from lakechime_dagster.lineage.network import Network
 from lakechime_dagster.lineage.network_store import network_around, network_at
@@ -44,8 +44,8 @@ def test_a_question_in_one_direction_needs_no_more_than_what_is_around(
 
 
 def asked(network: Network, refs: list[ColumnRef], upstream: bool, depth: int | None) -> tuple[object, ...]:
-    found: Hits = hits(network, refs, upstream=upstream, depth=depth)
-    return found, () if upstream or depth is not None else not_hit(network, refs, found)
+    found: ReachedTables = reached_tables(network, refs, upstream=upstream, depth=depth)
+    return found, () if upstream or depth is not None else unaffected_tables(network, refs, found)
 
 
 @pytest.mark.parametrize("upstream", [False, True])

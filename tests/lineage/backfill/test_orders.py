@@ -98,5 +98,5 @@ def test_readers_of_keys_that_stand_for_no_partition_run_for_all_days() -> None:
 
 def test_what_reads_a_table_of_which_no_partition_is_hit_is_spared_with_the_reason() -> None:
     plan = planned("2024-05-20", "2024-05-21")
-    assert plan.spared["gold.copied"] == "no partition of gold.next_day is hit"
+    assert plan.unaffected["gold.copied"] == "no partition of gold.next_day is affected"
     assert of(plan.requests, "gold.copied") == []

@@ -1,8 +1,8 @@
-"""What a change of columns makes to be computed again: what the network says is hit, inputs first; the rest is spared, with why."""
+"""What a change of columns makes to be computed again: what is affected, inputs first; the rest is unaffected, and why."""
 
 from collections.abc import Mapping, Sequence
 
-from lakechime_dagster.lineage.answers import hits
+from lakechime_dagster.lineage.answers import reached_tables
 from lakechime_dagster.lineage.backfill import Rerun, rerun
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Statement
 from lakechime_dagster.lineage.network import network_of
@@ -30,38 +30,38 @@ def of_wind(*statements: Statement, **options: object) -> Rerun:
 
 def test_readers_of_the_column_are_hit_inputs_first_and_a_count_of_rows_is_not() -> None:
     found = of_wind()
-    assert list(found.hits) == ["silver.flights", "gold.daily", "gold.top"]
-    assert found.hits["gold.daily"].inputs == ("silver.flights",)
-    assert found.hits["gold.daily"].why == "wind comes from silver.flights.wind (aggregation)"
-    assert found.hits["gold.top"].why == "which rows there are comes from gold.daily.wind (sort)"
-    assert "not wind" in found.spared["gold.routes"]
+    assert list(found.tables) == ["silver.flights", "gold.daily", "gold.top"]
+    assert found.tables["gold.daily"].inputs == ("silver.flights",)
+    assert found.tables["gold.daily"].why == "wind comes from silver.flights.wind (aggregation)"
+    assert found.tables["gold.top"].why == "which rows there are comes from gold.daily.wind (sort)"
+    assert "not wind" in found.unaffected["gold.routes"]
 
 
 def test_it_is_what_the_network_says() -> None:
-    said = {one.table for one in hits(network_of(TOLD), WIND).hits}
-    assert set(of_wind().hits) == said
+    said = {one.table for one in reached_tables(network_of(TOLD), WIND).tables}
+    assert set(of_wind().tables) == said
 
 
 def test_what_nobody_told_of_is_hit_and_unsure() -> None:
     found = of_wind(*(one for one in TOLD if one.target != "gold.routes"))
-    assert (found.hits["gold.routes"].is_sure, found.hits["gold.daily"].is_sure) == (False, True)
-    assert found.hits["gold.routes"].why.startswith("unsure: ")
-    assert "gold.routes" not in of_wind(*(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]).hits
+    assert (found.tables["gold.routes"].is_sure, found.tables["gold.daily"].is_sure) == (False, True)
+    assert found.tables["gold.routes"].why.startswith("unsure: ")
+    assert "gold.routes" not in of_wind(*(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]).tables
 
 
 def test_a_table_of_which_something_is_not_known_is_hit_and_unsure() -> None:
     unknown = make_statement("gold.routes", inputs=("silver.flights",), unknown=("an RDD",))
-    assert not of_wind(*TOLD[:2], unknown).hits["gold.routes"].is_sure
+    assert not of_wind(*TOLD[:2], unknown).tables["gold.routes"].is_sure
 
 
 def test_nothing_is_hit_through_what_is_left_out() -> None:
     found = of_wind(leave_out=("gold.daily",))
-    assert list(found.hits) == ["silver.flights"]
-    assert found.spared["gold.daily"] == "left out, as was asked"
+    assert list(found.tables) == ["silver.flights"]
+    assert found.unaffected["gold.daily"] == "left out, as was asked"
 
 
 def test_a_column_of_a_computed_table_is_computed_there_first() -> None:
     found = rerun(GRAPH, TOLD, (ColumnRef("silver.flights", "wind"),))
-    assert list(found.hits) == ["silver.flights", "gold.daily", "gold.top"]
-    assert (found.hits["silver.flights"].inputs, found.hits["silver.flights"].why) == ((), "silver.flights.wind is computed here")
-    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).hits) == {"silver.flights", "gold.daily", "gold.routes", "gold.top"}
+    assert list(found.tables) == ["silver.flights", "gold.daily", "gold.top"]
+    assert (found.tables["silver.flights"].inputs, found.tables["silver.flights"].why) == ((), "silver.flights.wind is computed here")
+    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).tables) == {"silver.flights", "gold.daily", "gold.routes", "gold.top"}

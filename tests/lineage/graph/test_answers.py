@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.answers import Paths, hits, nodes_of
+from lakechime_dagster.lineage.answers import Paths, nodes_of, reached_tables
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
 from lakechime_dagster.lineage.graph import parts_of
 from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
@@ -18,13 +18,13 @@ SOURCES = st.builds(Source, REFS, st.sampled_from([Kind.IDENTITY, Kind.AGGREGATI
 REASONS = st.lists(st.just("rows of an RDD"), max_size=1).map(tuple)
 CODE = st.lists(st.just("Python UDF f"), max_size=1).map(tuple)
 STATEMENTS = st.builds(
-    lambda target, columns, indirect, inputs, unknown, foreign: Statement(
-        target=target, columns=tuple(columns), indirect=tuple(indirect), inputs=tuple(inputs), unknown=unknown, foreign=foreign
+    lambda target, columns, indirect, inputs, unknown, udfs: Statement(
+        target=target, columns=tuple(columns), indirect=tuple(indirect), inputs=tuple(inputs), unknown=unknown, udfs=udfs
     ),
     st.sampled_from(TABLES),
     st.lists(
         st.builds(
-            lambda column, sources, opaque, foreign: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque, foreign=foreign),
+            lambda column, sources, opaque, udfs: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque, udfs=udfs),
             st.sampled_from(COLUMNS),
             st.lists(SOURCES, max_size=2),
             REASONS,
@@ -130,9 +130,9 @@ def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
 @given(MANY, REFS)
 def test_each_kind_of_hit_is_told_apart_and_together_they_are_all(statements: list[Statement], start: ColumnRef) -> None:
     network = network_of(statements)
-    whole = {hit.table: hit.certainty for hit in hits(network, [start]).hits}
+    whole = {hit.table: hit.certainty for hit in reached_tables(network, [start]).tables}
     for kind in Certainty:
-        found = {hit.table for hit in hits(network, [start], kind=kind).hits}
+        found = {hit.table for hit in reached_tables(network, [start], kind=kind).tables}
         assert found == {table for table, certainty in whole.items() if certainty == kind}
 
 
@@ -147,8 +147,8 @@ LAKE = (
 
 
 def told(refs: list[ColumnRef], **options: object) -> list[str]:
-    found = hits(network_of(LAKE), refs, **options)  # pyright: ignore[reportArgumentType]
-    return [f"{one.layer} {one.table} {one.certainty.name}" for one in found.hits]
+    found = reached_tables(network_of(LAKE), refs, **options)  # pyright: ignore[reportArgumentType]
+    return [f"{one.layer} {one.table} {one.certainty.name}" for one in found.tables]
 
 
 def test_values_what_decides_and_what_cannot_be_told_are_apart() -> None:
@@ -174,13 +174,13 @@ def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read()
         score=score,
         indirect=(wind,),
         through={"score": "Python UDF score"},
-        foreign=("Python UDF is_calm",),
+        udfs=("Python UDF is_calm",),
         inputs=("bronze.carriers",),
     )
     network = network_of([statement])
 
     def hit(name: str) -> list[str]:
-        found = hits(network, [ColumnRef(*name.rsplit(".", 1))]).hits
+        found = reached_tables(network, [ColumnRef(*name.rsplit(".", 1))]).tables
         return [f"{one.table}.{column.name} {column.certainty.name}" for one in found for column in one.columns] or [
             f"{one.table} {one.certainty.name}" for one in found
         ]
@@ -191,8 +191,8 @@ def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read()
 
 
 def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
-    found = hits(network_of(LAKE), [ColumnRef("bronze.flights", "dep_delay")])
-    dash = next(one for one in found.hits if one.table == "dash.delays")
+    found = reached_tables(network_of(LAKE), [ColumnRef("bronze.flights", "dep_delay")])
+    dash = next(one for one in found.tables if one.table == "dash.delays")
     assert [(one.name, one.certainty, one.layer) for one in dash.columns] == [("mean", Certainty.DIRECT, 3)]
     assert [f"{step.source} {'+'.join(step.kinds)} {step.target}" for step in dash.path] == [
         "bronze.flights.dep_delay identity silver.flights.delay",
@@ -203,15 +203,15 @@ def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
 
 def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:
     declared = [Statement(target="gold.new", inputs=("gold.daily",)), Statement(target="gold.daily", inputs=("silver.flights",))]
-    found = hits(network_of(LAKE, declared), [ColumnRef("silver.flights", "delay")])
-    new = next(one for one in found.hits if one.table == "gold.new")
+    found = reached_tables(network_of(LAKE, declared), [ColumnRef("silver.flights", "delay")])
+    new = next(one for one in found.tables if one.table == "gold.new")
     assert (new.certainty, new.layer, [step.kinds for step in new.path][-1]) == (Certainty.UNSURE, 2, ("declared",))
-    assert next(one for one in found.hits if one.table == "gold.daily").certainty == Certainty.DIRECT
+    assert next(one for one in found.tables if one.table == "gold.daily").certainty == Certainty.DIRECT
 
 
 def test_a_planned_statement_counts_until_a_run_told_of_its_target() -> None:
     planned = [make_statement("gold.new", a="gold.daily.mean"), make_statement("gold.daily", mean="silver.flights.planned")]
     network = network_of(LAKE, planned)
-    found = hits(network, [ColumnRef("gold.daily", "mean")])
-    assert [(one.table, one.certainty.name) for one in found.hits] == [("dash.delays", "DIRECT"), ("gold.new", "DIRECT")]
+    found = reached_tables(network, [ColumnRef("gold.daily", "mean")])
+    assert [(one.table, one.certainty.name) for one in found.tables] == [("dash.delays", "DIRECT"), ("gold.new", "DIRECT")]
     assert network.node(ColumnRef("silver.flights", "planned")) is None

@@ -1,6 +1,6 @@
 """Which dashboards, people and jobs elsewhere a change hits: by the columns that they read, or by the rows."""
 
-from lakechime_dagster.lineage.answers import ConsumerHit, consumers_hit, hits
+from lakechime_dagster.lineage.answers import AffectedConsumer, affected_consumers, reached_tables
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.network import Certainty, network_of
 from tests.lineage.graph.test_answers import LAKE
@@ -13,10 +13,10 @@ def read(name: str, *refs: str, at: int = 1_000) -> Read:
     return Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name), refs=tuple(found), at_ms=at, owners=(f"{name}@x",))
 
 
-def hit_by(changed: str, *reads: Read) -> list[ConsumerHit]:
+def hit_by(changed: str, *reads: Read) -> list[AffectedConsumer]:
     table, _, column = changed.rpartition(".")
     refs = [ColumnRef(table, column)]
-    return list(consumers_hit(refs, hits(NETWORK, refs), reads))
+    return list(affected_consumers(refs, reached_tables(NETWORK, refs), reads))
 
 
 def test_a_dashboard_is_hit_by_the_columns_that_it_reads_and_by_no_others() -> None:

@@ -11,7 +11,7 @@ from tests.lineage.factories import make_statement
 KNOWN = make_statement(delay="bronze.flights.dep_delay")
 PARTLY = make_statement(delay="bronze.flights.dep_delay", opaque={"risk": "rows of an RDD"})
 OPAQUE = make_statement(opaque={"risk": "rows of an RDD"})
-CODE = make_statement(risk="bronze.flights.dep_delay", through={"risk": "Python UDF f"}, foreign=("mapInPandas",))
+CODE = make_statement(risk="bronze.flights.dep_delay", through={"risk": "Python UDF f"}, udfs=("mapInPandas",))
 DROPPED = make_statement(unknown=("events were dropped",))
 NOBODY, DECLARED, SOURCE = TableFacts(), TableFacts(is_declared=True), TableFacts(is_declared=True, is_source=True)
 

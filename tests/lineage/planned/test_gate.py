@@ -99,7 +99,7 @@ def test_keys_partitions_and_refresh_mode_change_rows() -> None:
     assert (Class.ROWS, "gold.towns", None) in found(replace(TOWNS, laid_out={"keys": "id"}))
 
 
-@pytest.mark.parametrize("why", [{"opaque": ("rows of an RDD",)}, {"foreign": ("Python UDF double",)}])
+@pytest.mark.parametrize("why", [{"opaque": ("rows of an RDD",)}, {"udfs": ("Python UDF double",)}])
 def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(why: dict[str, tuple[str, ...]]) -> None:
     before = with_column(PAID, "twice", **why)
     after = make_manifest(SOURCE, with_column(replace(before, code="other"), "twice", digest="other"), TOWNS, IDS)

@@ -10,7 +10,7 @@ COLUMN = PlannedColumn(
     nullable=False,
     sources=SOURCES,
     opaque=("rows of an RDD",),
-    foreign=("Python UDF f",),
+    udfs=("Python UDF f",),
     digest="d",
 )
 TABLE = PlannedTable(
@@ -23,7 +23,7 @@ TABLE = PlannedTable(
     laid_out={"keys": "id"},
     owner="team:shop",
     unknown=("an action inside",),
-    foreign=("mapInPandas",),
+    udfs=("mapInPandas",),
 )
 
 

@@ -62,8 +62,8 @@ def test_a_field_within_a_column_is_of_it_and_a_whole_table_is_all_of_it() -> No
         {"unknown": ("an action inside",)},
         {"columns": ()},
         {"columns": (PlannedColumn(name="id", type="long", opaque=("rows of an RDD",)),)},
-        {"columns": (PlannedColumn(name="id", type="long", foreign=("mapInPandas",)),)},
-        {"foreign": ("Python UDF is_paid",)},
+        {"columns": (PlannedColumn(name="id", type="long", udfs=("mapInPandas",)),)},
+        {"udfs": ("Python UDF is_paid",)},
     ],
 )
 def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_told(fields: dict[str, Any]) -> None:

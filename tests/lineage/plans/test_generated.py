@@ -21,4 +21,4 @@ def test_an_expression_that_is_not_understood_may_be_made_of_all_columns() -> No
 def test_what_is_not_known_of_a_column_is_not_of_those_that_are_generated_of_it() -> None:
     statement = make_statement(day="orders.day", opaque={"hour": "rows of an RDD"}, through={"day": "Python UDF f"})
     (*_, week) = with_generated(statement, {"at": ("day", "hour")}).columns
-    assert (week.column, week.opaque, week.foreign) == ("at", ("rows of an RDD",), ("Python UDF f",))
+    assert (week.column, week.opaque, week.udfs) == ("at", ("rows of an RDD",), ("Python UDF f",))

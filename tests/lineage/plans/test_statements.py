@@ -33,8 +33,8 @@ def test_code_that_nobody_looks_into_may_have_taken_what_an_action_fetched_with_
     action = make_dump(project(table("people", city=7), column(7, "city")), "collectToPython")
     scored = {"n": "PythonUDF", "f": {"name": "score", "children": [column(2, "amount")]}}
     result = make_dump(project(ORDERS, alias(scored, "score", 3)))
-    assert [(one.foreign, one.opaque) for one in only(result).columns] == [(("Python UDF score",), ())]
-    assert [(one.foreign, one.opaque) for one in only(action, result).columns] == [(("Python UDF score",), (DRIVER,))]
+    assert [(one.udfs, one.opaque) for one in only(result).columns] == [(("Python UDF score",), ())]
+    assert [(one.udfs, one.opaque) for one in only(action, result).columns] == [(("Python UDF score",), (DRIVER,))]
 
 
 def test_a_job_without_a_plan_is_told_and_makes_constants_unsure() -> None:

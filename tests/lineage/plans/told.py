@@ -46,14 +46,14 @@ def told(dumps: Dumps) -> str:
 
 
 def said(statement: Statement) -> str:
-    lines = [f"  {one.column}: {_sources(one.sources, one.opaque, one.foreign) or 'constant'}" for one in statement.columns]
-    rows = _sources(statement.indirect, statement.unknown, statement.foreign)
+    lines = [f"  {one.column}: {_sources(one.sources, one.opaque, one.udfs) or 'constant'}" for one in statement.columns]
+    rows = _sources(statement.indirect, statement.unknown, statement.udfs)
     lines += [f"  rows: {rows}"] if rows else []
     written = "replaces" if statement.replaces else "writes"
     lines.insert(0, f"  {written} {statement.target} from {', '.join(statement.inputs) or 'nothing'}")
     return "\n".join(lines)
 
 
-def _sources(sources: Iterable[Source], opaque: Iterable[str], foreign: Iterable[str]) -> str:
+def _sources(sources: Iterable[Source], opaque: Iterable[str], udfs: Iterable[str]) -> str:
     found = [f"{source.kind}{' masked' if source.is_masking else ''} {source.ref}" for source in sources]
-    return ", ".join([*found, *(f"through {code}" for code in foreign), *(f"? {reason}" for reason in opaque)])
+    return ", ".join([*found, *(f"through {code}" for code in udfs), *(f"? {reason}" for reason in opaque)])
