@@ -27,7 +27,7 @@ from lakechime_dagster.lineage.check import ORDER, Class
 from lakechime_dagster.lineage.graph import by_owner
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import AffectedConsumer, ReachedTable, ReachedTables, Step
+    from lakechime_dagster.lineage.answers import AffectedConsumer, PathEdge, ReachedTable, ReachedTables
     from lakechime_dagster.lineage.check import Finding
     from lakechime_dagster.lineage.columns import ColumnRef, Read
     from lakechime_dagster.lineage.graph import TableFacts
@@ -217,7 +217,7 @@ def facts_document(lineage: "AskedLineage", facts: "TableFacts") -> dict[str, An
     }
 
 
-def path_document(path: "Iterable[Step]") -> list[dict[str, Any]]:
+def path_document(path: "Iterable[PathEdge]") -> list[dict[str, Any]]:
     return [{"source": str(step.source), "kinds": list(step.kinds), "target": str(step.target)} for step in path]
 
 
@@ -447,7 +447,7 @@ def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:
     from lakechime_dagster.lineage.flat import TABLE, flatten
 
     platform = open_platform()
-    flat = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, anew=rebuild)
+    flat = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, again=rebuild)
     if as_json:
         counts = {"tables": flat.tables, "columns": flat.columns, "refused": flat.refusal} if flat else {}
         print_json({"table": TABLE, "written": flat is not None, **counts})

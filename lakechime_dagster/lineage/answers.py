@@ -14,7 +14,7 @@ READS, UNSURE, DECLARED = "reads", "not known", "declared"
 
 
 @dataclass(frozen=True)
-class Step:
+class PathEdge:
     """From a column, or the rows of a data set, to the next one; by kinds of sources, or as one of the words above."""
 
     source: ColumnRef
@@ -33,25 +33,25 @@ class Paths:
         self._layers = np.full(len(network), -1, np.int32)
         self._layers[reached.nodes] = reached.layers
 
-    def of(self, node: int) -> tuple[Step, ...] | None:
-        """The steps between a node and where the search began; None if it was not reached."""
+    def of(self, node: int) -> tuple[PathEdge, ...] | None:
+        """The edges between a node and where the search began; None if it was not reached."""
         if self._layers[node] < 0:
             node = int(self._network.datasets[node])  # the rows of its data set, perhaps
         if self._layers[node] < 0:
             return None
-        steps: list[Step] = []
+        edges: list[PathEdge] = []
         while self._layers[node] > 0:
             near = min(self._nearer(node), key=lambda one: one[:3], default=None)
-            if near is None:  # rows that came with a column of theirs
+            if near is None:  # rows that were reached with a column of theirs
                 node = next(column for column in self._network.columns_of(node) if self._layers[column] == self._layers[node])
                 continue
-            other, edges = near[3:]
-            steps.append(self._step(node, other, edges))
+            other, between = near[3:]
+            edges.append(self._edge(node, other, between))
             node = other
-        return tuple(steps) if self._upstream else tuple(reversed(steps))
+        return tuple(edges) if self._upstream else tuple(reversed(edges))
 
     def _nearer(self, node: int) -> Iterator[tuple[bool, bool, str, int, Adjacency]]:
-        """The nodes one layer nearer to where the search began, by their rank: first what is known, and what tells a column."""
+        """The nodes one layer nearer to where the search began, by their rank: first what is known, and what names a column."""
         network, ahead = self._network, self._network if self._upstream else self._network.backwards
         sides = [(ahead.direct, network.direct)]
         if self._certainty >= Certainty.INDIRECT:
@@ -73,7 +73,7 @@ class Paths:
     def _of_layer(self, nodes: Nodes, node: int) -> list[int]:
         return np.unique(nodes[self._layers[nodes] == self._layers[node] - 1]).tolist()
 
-    def _step(self, node: int, other: int, edges: Adjacency) -> Step:
+    def _edge(self, node: int, other: int, edges: Adjacency) -> PathEdge:
         network = self._network
         source, target = (node, other) if self._upstream else (other, node)
         if edges is network.reading:
@@ -82,7 +82,7 @@ class Paths:
             kinds = (_word(network, int(network.datasets[source]), target),)
         else:
             kinds = tuple(sorted({kind_of(code).value for code in edges.kinds_between(source, target)}))
-        return Step(network.ref(source), network.ref(target), kinds)
+        return PathEdge(network.ref(source), network.ref(target), kinds)
 
 
 def _word(network: Network, table: int, target: int) -> str:
@@ -121,7 +121,7 @@ class ReachedTable:
     certainty: Certainty
     columns: tuple[ReachedColumn, ...]
     rows: Certainty | None
-    path: tuple[Step, ...] = ()
+    path: tuple[PathEdge, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

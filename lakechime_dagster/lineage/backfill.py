@@ -61,10 +61,10 @@ def rerun(
     """What follows from a change of columns, or of all of a table where a column is None.
 
     Args:
-        graph: The inputs of each table; one without inputs is written elsewhere, and is not computed.
-        statements: What runs told of how tables are written; of one of which nothing is known, its inputs may lead to all of it.
+        graph: The inputs of each table; one without inputs is written externally, and is not computed.
+        statements: What runs recorded of how tables are written; of one of which nothing is known, its inputs may lead to all of it.
         columns: What changed; a column of a computed table is to be computed there first.
-        planned: What is known of those of which no run told.
+        planned: What is known of those that no run recorded.
         leave_out: Tables that a person wants to leave as they are, so that nothing is affected through them.
     """
     declared = [*planned, *(Statement(target=table, inputs=tuple(inputs)) for table, inputs in graph.items() if inputs)]
@@ -72,17 +72,17 @@ def rerun(
     found = reached_tables(network, columns)
     reached = {one.table: one for one in found.tables}
     changed = {ref.table for ref in columns}
-    told: dict[str, TableToRecompute] = {}
+    chosen: dict[str, TableToRecompute] = {}
     for table in topological(graph):
         if table in changed and graph[table] and table not in leave_out:
             named = ", ".join(sorted(str(ref) for ref in columns if ref.table == table))
-            told[table] = TableToRecompute(table=table, why=f"{named} is computed here")
+            chosen[table] = TableToRecompute(table=table, why=f"{named} is computed here")
         elif table in reached and table not in changed:
-            through = tuple(name for name in dict.fromkeys(graph[table]) if name in changed or name in told)
+            through = tuple(name for name in dict.fromkeys(graph[table]) if name in changed or name in chosen)
             wanted = reached[table]
-            told[table] = TableToRecompute(table=table, inputs=through, is_sure=wanted.certainty < Certainty.UNSURE, why=_why(wanted))
+            chosen[table] = TableToRecompute(table=table, inputs=through, is_sure=wanted.certainty < Certainty.UNSURE, why=_why(wanted))
     unaffected = {one.table: one.reason for one in unaffected_tables(network, columns, found) if one.table in graph}
-    return Rerun(tables=told, unaffected=unaffected | dict.fromkeys(graph.keys() & set(leave_out), "left out, as was asked"))
+    return Rerun(tables=chosen, unaffected=unaffected | dict.fromkeys(graph.keys() & set(leave_out), "left out, as was asked"))
 
 
 def _but(statements: Iterable[Statement], leave_out: Collection[str]) -> list[Statement]:
@@ -93,20 +93,20 @@ def _why(wanted: ReachedTable) -> str:
     """The last edge of the path by which a table is affected."""
     if not wanted.path:
         return ""
-    step = wanted.path[-1]
-    what = "which rows there are" if step.target.column is None else step.target.column
+    edge = wanted.path[-1]
+    what = "which rows there are" if edge.target.column is None else edge.target.column
     doubt = "unsure: " if wanted.certainty >= Certainty.UNSURE else ""
-    return f"{doubt}{what} comes from {step.source} ({', '.join(step.kinds)})"
+    return f"{doubt}{what} comes from {edge.source} ({', '.join(edge.kinds)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
     """From `since`, included, to `until`, excluded: ISO dates or times as the tables write them, None for no bound.
 
-    `column` is the one by which rows are told apart. A day of which a part is within the window is.
+    `column` is the one by which rows are of a day. A day of which a part is within the window is.
 
     Raises:
-        InvalidValueError: a bound that is none, or bounds between which nothing lies.
+        InvalidValueError: a bound that is none, or bounds with nothing between.
     """
 
     since: str | None = None
@@ -132,7 +132,7 @@ class Window:
         return f"{self.column or 'all rows'} {' '.join(bounds)}".strip() if bounds else "all rows"
 
     def holds(self, canonical: str, levels: PartitionLevels) -> bool | None:
-        """Whether a partition, by its canonical text, lies within; None where it has no level of time."""
+        """Whether a partition, by its canonical text, is within; None where it has no level of time."""
         if not self.is_bounded:
             return True
         at = next((at for at, kind in enumerate(levels.types) if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
@@ -176,7 +176,7 @@ class AffectedPartitions:
     """Affected partitions, as far as they are known so far.
 
     `known` are canonical partitions by table: of what changed those that were given, of a table that was looked at those that its keys
-    make. Of other tables the window says whether a partition is affected, by its day or time; of `unknown` ones nobody can tell, as their
+    make. Of other tables the window says whether a partition is affected, by its day or time; of `unknown` ones it is unknown, as their
     keys stand for no partitions, such as one of a week of days.
     """
 
@@ -208,8 +208,8 @@ class AffectedPartitions:
         if own is not None:
             return self.window.holds(own, subscription.target_levels) is not False
         atoms = [atom for atom in key.atoms if atom.table in inputs] or list(key.atoms)
-        told = [self._holds(atom.table, atom.canonical) for atom in atoms]
-        return any(told) or all(one is None for one in told)
+        held = [self._holds(atom.table, atom.canonical) for atom in atoms]
+        return any(held) or all(one is None for one in held)
 
     def _holds(self, table: str, canonical: str) -> bool | None:
         if table in self.known:
@@ -298,12 +298,12 @@ def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionF
 def refusal(table: Table) -> str:
     """Why a table cannot be computed again in part, with the remedy; empty where it can."""
     if not isinstance(table, LakeTable):
-        return "is made of messages; `lakechime cdc --help` and `lakechime schema --help` tell how these are read again"
-    anew = f"make it anew by `lakechime trigger seek {table.name} --to beginning`, or leave it out by --except"
+        return "is made of messages; `lakechime cdc --help` and `lakechime schema --help` show how these are read again"
+    remedy = f"rebuild it by `lakechime trigger seek {table.name} --to beginning`, or leave it out by --except"
     if table.refresh is RefreshMode.ROWS and not table.keys:
-        return f"appends, so that its rows would be there twice; give it keys=, {anew}"
+        return f"appends, so that its rows would be there twice; give it keys=, {remedy}"
     if isinstance(table.trigger, SnapshotTrigger) and table.trigger.only_matching:
-        return f"takes the rows of matching commits alone, whichever days they are of; {anew}"
+        return f"takes the rows of matching commits alone, whichever days they are of; {remedy}"
     return ""
 
 
@@ -417,7 +417,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """What is asked for, what follows from it, and `everything`: what it would be to run all that lies downstream."""
+    """What is asked for, what follows from it, and `everything`: what it would be to run all that is downstream."""
 
     asked: Asked
     found: Rerun
@@ -497,17 +497,17 @@ def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
 
 
 def _statements(platform: Platform, lake: Lake) -> list[Statement]:
-    """What runs told of how tables are written, and of those that older code wrote last what the manifest plans by the code of now.
+    """What runs recorded of how tables are written, and of those that older code wrote last what the manifest plans by the code of now.
 
     Where it plans nothing, the table may read all that it is declared to read, as the code of now may read other columns. So may
-    one of which no subscription of the lake has told, whatever others told that write it too.
+    one of which no subscription of the lake has a record, whatever others that write it have.
     """
     tables, found, planned = {table.name: table for table in lake.computed}, [], planned_statements(lake)
     standings = LineageStandings(platform.store.engine).all()
     own = {one.statement.target for one in standings if is_of_subscription(platform, lake, one)}
     for name in {one.statement.target for one in standings} & tables.keys() - own:
         found.append(
-            planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its subscription told yet",))
+            planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its subscription is recorded yet",))
         )
     for standing in standings:
         table = tables.get(standing.statement.target)
@@ -519,7 +519,7 @@ def _statements(platform: Platform, lake: Lake) -> list[Statement]:
 
 
 def _of_older_code(table: LakeTable) -> Statement:
-    return Statement(target=table.name, inputs=table.inputs, unknown=("its code is another than the one that told last",))
+    return Statement(target=table.name, inputs=table.inputs, unknown=("its code is another than that of the newest run",))
 
 
 def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:

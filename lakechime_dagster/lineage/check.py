@@ -14,10 +14,10 @@ from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedT
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import Step
+    from lakechime_dagster.lineage.answers import PathEdge
 
 GONE = "is gone"
-NOT_KNOWN = "not known"  # the kind of a step of which it is unknown whether the column is read
+NOT_KNOWN = "not known"  # the kind of an edge of which it is unknown whether the column is read
 NO_TABLE = "is no table of the lake any more"
 DIGITS = 16
 
@@ -26,7 +26,7 @@ class Class(StrEnum):
     """What a finding is about, the worst first.
 
     BREAKS: does not resolve any more, or a column that is read is gone or has another type. ROWS: which rows there are, or how they
-    are kept. VALUES: what a column holds. UNSURE: it may be any of these, but what is computed cannot be told. INFORMS: no reader
+    are kept. VALUES: what a column holds. UNSURE: it may be any of these, but what is computed is unknown. INFORMS: no reader
     need do anything.
     """
 
@@ -44,7 +44,7 @@ ORDER = tuple(Class)
 class Finding:
     """What one change does to one table. `because` is the chain of columns or tables by which it is reached, first the change itself.
 
-    `marks` are digests of what the changes that it comes from made, where no words tell it.
+    `marks` are digests of what the changes that it comes from made, where no words say it.
     """
 
     kind: Class
@@ -103,7 +103,7 @@ def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Itera
                 reached.add(node)
 
 
-def _affected(change: Finding, path: "Sequence[Step]", *, is_sure: bool) -> Finding:
+def _affected(change: Finding, path: "Sequence[PathEdge]", *, is_sure: bool) -> Finding:
     last, kind = path[-1], Class.VALUES if change.kind is Class.BREAKS else change.kind
     is_named = NOT_KNOWN not in last.kinds
     what = f"reads {last.source}" if is_named else f"may read {last.source}"
@@ -114,7 +114,7 @@ def _affected(change: Finding, path: "Sequence[Step]", *, is_sure: bool) -> Find
         kind = Class.UNSURE if change.what == GONE else kind
     elif change.what == GONE:
         kind, what = Class.BREAKS, f"{what}, which {GONE}"
-    because = (change.ref, *(step.target for step in path))
+    because = (change.ref, *(edge.target for edge in path))
     return Finding(
         kind=kind if is_sure else Class.UNSURE,
         table=last.target.table,
@@ -168,7 +168,7 @@ def _cannot_be_told(before: PlannedTable, after: PlannedTable) -> Iterator[Findi
     """What of a table whose code changed is not known, now or before."""
     whole = [None] if after.statement.not_known or before.statement.not_known else []
     for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):
-        what = "its code changed, and what it computes cannot be told"
+        what = "its code changed, and what it computes is unknown"
         yield Finding(kind=Class.UNSURE, table=after.name, column=column, what=what, marks=(after.code,) if after.code else ())
 
 
@@ -227,7 +227,7 @@ Readers = Mapping[str, Sequence[Read]]  # by the key of a finding
 def raised(findings: Iterable[Finding], reads: Sequence[Read], since_ms: int) -> tuple[Finding, ...]:
     """The findings, of which one that a column or a table is gone is no mere information if somebody read it since a time.
 
-    It breaks whoever reads the column, and perhaps those of whom it is not told which columns they read.
+    It breaks whoever reads the column, and perhaps those of whom the columns are unknown.
     """
     recent = [one for one in reads if one.at_ms >= since_ms]
     return sorted_findings(replace(one, kind=_raised(one, recent)) for one in findings)
@@ -244,8 +244,8 @@ def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
 def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, tuple[Read, ...]]:
     """The newest read of each consumer that a finding affects, the last one first.
 
-    A finding about rows or a whole table affects all who read it; one about a column those who read that, and those of whom it is not
-    told which columns they read. What only informs affects nobody.
+    A finding about rows or a whole table affects all who read it; one about a column those who read that, and those of whom the
+    columns are unknown. What only informs affects nobody.
     """
     several = sorted(reads, key=lambda one: (-one.at_ms, one.consumer))
     found: dict[str, tuple[Read, ...]] = {}
@@ -276,9 +276,9 @@ def markdown(
     """The findings by owner.
 
     Args:
-        findings: In the order in which they are told.
+        findings: In the order in which they are shown.
         wakes: By table what launches its runs.
-        remedies: By table what makes its rows anew, in words, where that is not a backfill.
+        remedies: By table what rewrites its rows, in words, where that is not a backfill.
         readers: Who reads what a finding is about, outside the lake.
         not_known: Why it is not known who else reads.
     """
@@ -291,7 +291,7 @@ def markdown(
     for owner, several in groupby(by_owner, key=lambda one: one.owner or NOBODY):
         lines += ["", f"### {_safe(owner)}", "", *_of_owner(list(several), wakes, readers or {})]
     if not_known:
-        lines += ["", f"Not known: who else reads it, since {_safe(not_known)}."]
+        lines += ["", f"Unknown: who else reads it: {_safe(not_known)}."]
     lines += _accepted([one for one in findings if one.accepted])
     lines += _left_behind(findings, remedies or {})
     return "\n".join(lines) + "\n"
@@ -309,12 +309,12 @@ def _of_owner(findings: Iterable[Finding], wakes: Mapping[str, str], readers: Re
 
 def _read_by(several: Sequence[Read], most: int = 5) -> str:
     """Dashboards and others with their owners and the day when they read last."""
-    told = []
+    shown = []
     for one in several[:most]:
         owners = f" of {_safe(', '.join(one.owners))}" if one.owners else ""
-        told.append(f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} ({from_milliseconds(one.at_ms):%Y-%m-%d})")
+        shown.append(f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} ({from_milliseconds(one.at_ms):%Y-%m-%d})")
     more = [f"{len(several) - most} more"] if len(several) > most else []
-    return "; ".join([*told, *more])
+    return "; ".join([*shown, *more])
 
 
 def _accepted(findings: Sequence[Finding]) -> list[str]:
@@ -323,12 +323,12 @@ def _accepted(findings: Sequence[Finding]) -> list[str]:
 
 
 def _left_behind(findings: Sequence[Finding], remedies: Mapping[str, str]) -> list[str]:
-    """Tables whose rows so far were made by the code as it was, and how to make them anew."""
+    """Tables whose rows so far were made by the code as it was, and how to rewrite them."""
     tables = dict.fromkeys(one.table for one in findings if one.kind in RERUN and not one.because)
     if not tables:
         return []
     lines = [f"- {_safe(name)}: {printable(remedies[name])}" if name in remedies else _command(findings, name) for name in tables]
-    return ["", "### rows that older code left", "", "They stay until they are made anew:", "", *lines]
+    return ["", "### rows that older code left", "", "They stay until they are rewritten:", "", *lines]
 
 
 def _command(findings: Iterable[Finding], table: str) -> str:
@@ -336,7 +336,7 @@ def _command(findings: Iterable[Finding], table: str) -> str:
 
 
 def backfill_command(findings: Iterable[Finding], table: str) -> str:
-    """The command that plans what must be made anew for the changes of a table."""
+    """The command that plans what must be recomputed for the changes of a table."""
     columns = [f"{table}.{one.column}" for one in findings if one.table == table and one.column and one.kind in RERUN and not one.because]
     is_whole = any(one.table == table and one.column is None and one.kind in RERUN for one in findings)
     wanted = [table] if is_whole or not columns else columns

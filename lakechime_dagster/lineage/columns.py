@@ -60,11 +60,11 @@ class Kind(StrEnum):
 
 
 _DIRECT = (Kind.IDENTITY, Kind.TRANSFORMATION, Kind.AGGREGATION)
-Step = tuple[Kind, bool]  # how a value goes on, and whether it is masked by that
+Taking = tuple[Kind, bool]  # how a value goes on, and whether it is masked by that
 
 
-def after(inner: Step, outer: Step) -> Step:
-    """One step and then another. Of what is masked the kind is that of what masks it, as the greatest hash is no count."""
+def after(inner: Taking, outer: Taking) -> Taking:
+    """One way of taking part after another. Of what is masked the kind is that of what masks it, as the greatest hash is no count."""
     (kind, was_masked), (later, is_masked) = inner, outer
     if not (was_masked or is_masked) or not (kind.is_direct and later.is_direct):
         return kind.then(later), was_masked or is_masked
@@ -76,7 +76,7 @@ def after(inner: Step, outer: Step) -> Step:
 class Source:
     """A column, or a whole data set, that takes part in a column or in a statement.
 
-    `is_masking` says that its value cannot be told from the outcome: of an AGGREGATION as it was counted, else as of a hash.
+    `is_masking` says that its value cannot be recovered from the outcome: of an AGGREGATION as it was counted, else as of a hash.
     """
 
     ref: ColumnRef
@@ -84,19 +84,19 @@ class Source:
     is_masking: bool = False
 
     def then(self, outer: Kind, is_masking: bool = False) -> "Source":
-        """The same source seen through one more step."""
+        """The same source as it takes part in what its column takes part in."""
         kind, masks = after((self.kind, self.is_masking), (outer, is_masking))
         return self if kind is self.kind and masks == self.is_masking else Source(self.ref, kind, masks)
 
     @property
     def order(self) -> tuple[str, str, Kind, bool]:
-        """By which sources are told; a data set comes before its columns."""
+        """The order of sources; a data set comes before its columns."""
         return self.ref.table, self.ref.column or "", self.kind, self.is_masking
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnLineage:
-    """What one column of a target came from: sources, in order and each once; or a constant; or what could not be told.
+    """What one column of a target came from: sources, in order and each once; or a constant; or what is unknown.
 
     `opaque` holds reasons: what the column came from is not, or not only, the sources. `udfs` names code that nobody looks
     into, such as a UDF: what it does with the sources is not known, but they are all there are. Never is a column silently
@@ -119,7 +119,7 @@ class ColumnLineage:
 
     @property
     def not_known(self) -> tuple[str, ...]:
-        """All that is not known of it: where else it came from, and what was done with its sources."""
+        """All that is not known of it: which other sources it has, and what was done with its sources."""
         return self.opaque + self.udfs
 
     def joined(self, other: "ColumnLineage") -> "ColumnLineage":
@@ -158,27 +158,27 @@ class Value:
         return not (self.sources or self.opaque or self.udfs)
 
     def then(self, kind: Kind, is_masking: bool = False) -> "Value":
-        """This value seen through one more step."""
+        """This value as it takes part in another one."""
         stepped = [source.then(kind, is_masking) for source in self.sources]
         if self.fields is None and all(one is before for one, before in zip(stepped, self.sources, strict=True)):
             return self
         return Value(frozenset(stepped), self.opaque, udfs=self.udfs)
 
     def because(self, *reasons: str) -> "Value":
-        """This value, of which something cannot be told for these reasons."""
+        """This value, of which something is unknown for these reasons."""
         return Value(self.sources, self.opaque | frozenset(reasons), udfs=self.udfs)
 
     def through(self, code: str) -> "Value":
         """What code that nobody looks into makes of this value."""
         return Value(self.then(Kind.TRANSFORMATION).sources, self.opaque, udfs=self.udfs | {code})
 
-    def beside(self, other: "Value") -> "Value":
+    def merged(self, other: "Value") -> "Value":
         """A value that may be either, or is made of both."""
         if self == other:
             return self
         return Value(self.sources | other.sources, self.opaque | other.opaque, udfs=self.udfs | other.udfs)
 
-    __or__ = beside
+    __or__ = merged
 
     def lineage(self, column: str) -> ColumnLineage:
         return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque), udfs=tuple(self.udfs))
@@ -213,9 +213,9 @@ class Statement:
     """One write on one target, or a query that only reads; the columns of that are by position, so that a name may come twice.
 
     `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
-    sources that decide which rows there are, told once for the whole statement. `inputs` are all data sets that it reads, the
+    sources that decide which rows there are, once for the whole statement. `inputs` are all data sets that it reads, the
     target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
-    `unknown` holds why something of it could not be told, `udfs` names code that nobody looks into and that says by `indirect`
+    `unknown` holds why something of it is unknown, `udfs` names code that nobody looks into and that says by `indirect`
     which rows there are, or how many.
     """
 
@@ -393,7 +393,7 @@ def _filled(**values: Any) -> dict[str, Any]:
 
 
 ACTIVE_MS = 24 * 3_600_000  # a dashboard that was read since then is active
-RECIPIENT_MS = 35 * ACTIVE_MS  # a consumer that read since then is told of changes
+RECIPIENT_MS = 35 * ACTIVE_MS  # a consumer that read since then is notified of changes
 
 
 class ConsumerKind(StrEnum):
@@ -415,7 +415,7 @@ class Consumer:
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A consumer read columns, or with None as column a data set of which it is not told which; `at_ms` is when it succeeded."""
+    """A consumer read columns, or with None as column a data set of which the columns are unknown; `at_ms` is when it succeeded."""
 
     consumer: Consumer
     refs: tuple[ColumnRef, ...]
@@ -434,7 +434,7 @@ class Names:
     """The names of tables, where they lie, and what others call them.
 
     `aliases` are from what others say to a table of the lake: a table for a table, or `hive.*` to `*` or to `bronze.*` for all
-    below. Names are told apart without regard to letter case, as engines do.
+    below. Names are compared without regard to letter case, as engines do.
     """
 
     tables: tuple[str, ...] = ()
@@ -466,11 +466,11 @@ class Names:
         return None
 
     def at(self, location: str) -> str | None:
-        """The table of the lake that lies there, or None."""
+        """The table of the lake at a location, or None."""
         return self._locations.get(normalised(location))
 
     def holding(self, location: str) -> str | None:
-        """The table of the lake that lies there or, the nearest first, in a folder that this is below, or None."""
+        """The table of the lake at a location or, the nearest first, in a folder that this is below, or None."""
         scheme, mark, path = normalised(location).partition("://")
         parts = path.split("/")
         above = (scheme + mark + "/".join(parts[:end]) for end in range(len(parts), 0, -1))
@@ -510,7 +510,7 @@ def external(namespace: str, name: str) -> str:
 
 
 def outside(path: str) -> str:
-    """The name of what lies there, outside of the lake."""
+    """The name of an external data set at a path."""
     location = normalised(path)
     scheme, _, rest = location.partition("://")
     return external(scheme, rest) if scheme == "file" else location
@@ -527,9 +527,9 @@ def normalised(location: str) -> str:
 
 
 ROOT = "$"
-PAYLOAD = "payload"  # of a table of events: an event as it came
+PAYLOAD = "payload"  # of a table of events: an event as it arrived
 
 
 def pointer(*fields: str) -> str:
-    """The path of a field, as the names of columns tell it."""
+    """The path of a field, as it stands in names of columns."""
     return ".".join((ROOT, *fields))

@@ -26,15 +26,15 @@ def following(target: str, messages: str, columns: Mapping[str, str], keys: Iter
         columns: The names that columns have in the database, by those that they have here.
         keys: The columns here by which a change finds its row.
     """
-    told = tuple(_column(name, messages, pointer(there)) for name, there in columns.items())
+    statements = tuple(_column(name, messages, pointer(there)) for name, there in columns.items())
     finding = tuple(Source(ColumnRef(messages, pointer(columns.get(key, key))), Kind.JOIN) for key in keys)
-    return Statement(target=target, columns=told, indirect=finding, inputs=(messages,))
+    return Statement(target=target, columns=statements, indirect=finding, inputs=(messages,))
 
 
 def messages_of(target: str, source: str, columns: Iterable[str]) -> Statement:
     """What a table of messages takes from the database's table, whose columns these are; `source` is the name of that outside."""
-    told = tuple(_column(pointer(name), source, name) for name in columns)
-    return Statement(target=target, columns=told, inputs=(source,))
+    statements = tuple(_column(pointer(name), source, name) for name in columns)
+    return Statement(target=target, columns=statements, inputs=(source,))
 
 
 def copied(target: str, source: str, columns: Mapping[str, str]) -> Statement:
@@ -54,55 +54,55 @@ def of_type(target: str, stream: str, columns: Mapping[str, Iterable[tuple[str, 
         target: The type's table.
         stream: The table of events.
         columns: By column the paths of the fields that are in it.
-        type_field: The path of the field that tells the type, which decides whose the event is.
+        type_field: The path of the field with the type, which decides whose the event is.
     """
-    told = tuple(
+    statements = tuple(
         ColumnLineage(column=name, sources=tuple(Source(ColumnRef(stream, pointer(*path)), Kind.IDENTITY) for path in paths))
         for name, paths in columns.items()
     )
     deciding = (Source(ColumnRef(stream, pointer(*type_field)), Kind.FILTER),)
-    return Statement(target=target, columns=told, indirect=deciding, inputs=(stream,))
+    return Statement(target=target, columns=statements, indirect=deciding, inputs=(stream,))
 
 
 def _column(name: str, table: str, column: str) -> ColumnLineage:
     return ColumnLineage(column=name, sources=(Source(ColumnRef(table, column), Kind.IDENTITY),))
 
 
-DAY_MS = 86_400_000  # after which what is the same is told again, so that it does not look as if nobody wrote any more
+DAY_MS = 86_400_000  # after which what is the same is recorded again, so that the table does not look stale
 
 
 def record_declared(running: RunningExecution, table: Target, result: TableResult) -> None:
-    """Keep what the declaration of a table tells that a run with a completed step has written."""
+    """Keep what the declaration of a table says of what a run with a completed execution has written."""
     if result.outcome is not Outcome.COMMITTED or not running.completed:
         return
     match table:
         case CDCTable():
             columns = {name: _there(table, name) for name, _ in result.schema if not is_own_column(name)}
             of_messages = messages_of(table.bronze.name, source_of(table.bronze), columns.values())
-            told = [following(table.name, table.bronze.name, columns, table.keys), of_messages]
+            statements = [following(table.name, table.bronze.name, columns, table.keys), of_messages]
         case EventTable(source=TableRows() as rows):
-            told = [copied(table.name, rows.name, {PAYLOAD: rows.payload})]
+            statements = [copied(table.name, rows.name, {PAYLOAD: rows.payload})]
         case BronzeTable() | EventTable():
-            told = [fed(table.name, dataset_of_source(table))]
+            statements = [fed(table.name, dataset_of_source(table))]
         case _:
             return
-    _record(running, told, (table.owner,) if table.owner else ())
+    _record(running, statements, (table.owner,) if table.owner else ())
 
 
 def record_types(running: RunningExecution, group: EventGroup, types: Iterable[TypeResult]) -> None:
-    """Keep from which fields the tables of types are made that a completed step has written."""
+    """Keep from which fields the tables of types are made that a completed execution has written."""
     written = {one.type: f"{one.home or group.name}.{one.table}" for one in types if one.commits}
     if not written:
         return
     known, stream = event_types(running.platform).types(group.name), group.stream.table
-    told = [
+    statements = [
         of_type(table, stream.name, paths_of(known[name].schema), stream.type_field) for name, table in written.items() if name in known
     ]
-    _record(running, told, (group.owner,) if group.owner else ())
+    _record(running, statements, (group.owner,) if group.owner else ())
 
 
 def _record(running: RunningExecution, statements: Collection[Statement], owners: tuple[str, ...]) -> None:
-    """Keep those that are other than what is known, or were not told for a day."""
+    """Keep those that are other than what is known, or were not recorded for a day."""
     platform, execution = running.platform, running.execution
     producer, now = Producer(namespace=execution.consumer.deployment, job=running.subscription.name), platform.store.now()
     standing = LineageStandings(platform.store.engine).of_targets([one.target for one in statements])
@@ -129,7 +129,7 @@ def _there(table: CDCTable, name: str) -> str:
 
 
 def source_of(table: BronzeTable) -> str:
-    """The name of the database's table outside of the lake; where nothing tells it, that of its messages' source."""
+    """The name of the database's table outside of the lake; where it is unknown, that of its messages' source."""
     database = table.schema.read_from
     if database is None:
         return dataset_of_source(table)
@@ -154,7 +154,7 @@ def outside_inputs(table: BronzeTable | EventTable) -> tuple[str, ...]:
 
 
 def paths_of(schema: TypeSchema) -> dict[str, list[tuple[str, ...]]]:
-    """By column of a type's table the paths of the fields that are in it; what arrays hold is told by the array."""
+    """By column of a type's table the paths of the fields that are in it; what arrays hold belongs to the array."""
     return {column.name: [*_leaves(column, ())] for column in schema.columns}
 
 

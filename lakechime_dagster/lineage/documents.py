@@ -65,7 +65,7 @@ Moment = Annotated[int | dt.datetime, WrapValidator(_as_time)]
 class Document(BaseModel):
     """What was run, and for whom; `at` is when it ended, as an ISO time or as milliseconds since the epoch.
 
-    Without `run` a document is the run of its task at that time; without both, each time that it comes it is another one.
+    Without `run` a document is the run of its task at that time; without both, each repeat is another one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

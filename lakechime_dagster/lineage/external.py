@@ -1,4 +1,4 @@
-"""What lies outside of a lake: data sets and readers that only runs and other programs record."""
+"""What is outside of a lake: data sets and readers that only runs and other programs record."""
 
 import hashlib
 import urllib.error
@@ -43,9 +43,9 @@ class UsedConsumer:
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalTable:
-    """A data set that the lake does not declare, and of which a run told last at `last_ms`.
+    """A data set that the lake does not declare, and that a run recorded last at `last_ms`.
 
-    `inputs` are what it is written from by programs elsewhere; `readers` are data sets that are written from it.
+    `inputs` are what it is written from by external programs; `readers` are data sets that are written from it.
     """
 
     table: str
@@ -93,12 +93,12 @@ MUTATION = """mutation Reload($location: String!) { reloadRepositoryLocation(rep
 
 
 class NotReloadedError(LakeChimeError):
-    """The webserver has not read the location anew."""
+    """The webserver has not reloaded the location."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What is outside, as the store told it at a moment of its own clock."""
+    """What is outside, as the store has it at a moment of its own clock."""
 
     outside: Outside
     now_ms: int
@@ -132,7 +132,7 @@ def look_outside(settings: Settings, lake: Lake, most: int = MOST) -> Looked:
 
 
 def reload_outside(webserver_url: str, seconds: float = SECONDS) -> None:
-    """Have the webserver read the location anew.
+    """Have the webserver reload the location.
 
     Raises:
         NotReloadedError: saying why it has not.
@@ -146,18 +146,18 @@ def reload_outside(webserver_url: str, seconds: float = SECONDS) -> None:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise NotReloadedError(f"Dagster's webserver at {webserver_url} does not answer: {reason}; set LAKECHIME_WEBSERVER_URL") from None
     if problem:
-        raise NotReloadedError(f"Dagster's webserver has not read the code location {LOCATION} anew: {problem}")
+        raise NotReloadedError(f"Dagster's webserver has not reloaded the code location {LOCATION}: {problem}")
 
 
 def _problem_of(answer: Any) -> str:
     """Why a reload has failed, by the answer; empty if it has not."""
     try:
-        told = answer["data"]["reloadRepositoryLocation"]
-        if told["__typename"] == "RepositoryLocationNotFound":
+        answered = answer["data"]["reloadRepositoryLocation"]
+        if answered["__typename"] == "RepositoryLocationNotFound":
             return "it is not in its workspace; docs/lineage.md says what to add"
-        if told["__typename"] != "WorkspaceLocationEntry":
-            return str(told.get("message") or told["__typename"])
-        entry = told["locationOrLoadError"] or {}
+        if answered["__typename"] != "WorkspaceLocationEntry":
+            return str(answered.get("message") or answered["__typename"])
+        entry = answered["locationOrLoadError"] or {}
         return _first_line(entry["message"]) if entry.get("__typename") == "PythonError" else ""
     except (KeyError, TypeError):
         return f"it answered {str(answer)[:200]}"
@@ -210,7 +210,7 @@ def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[U
 
 
 def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int) -> tuple[list[ExternalTable], int]:
-    """The data sets of which was told since then that they are written elsewhere, or that they are read, and how many there are."""
+    """The data sets with a record since then that they are written externally, or read, and how many there are."""
     ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
     holds = WRITER.at_ms >= since_ms
     written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
@@ -227,14 +227,14 @@ def _tables(connection: Connection, lake: set[str], deployment: str, since_ms: i
 
 
 def _described(
-    connection: Connection, found: Sequence[sa.Row[Any]], elsewhere: sa.ColumnElement[bool], holds: sa.ColumnElement[bool]
+    connection: Connection, found: Sequence[sa.Row[Any]], external: sa.ColumnElement[bool], holds: sa.ColumnElement[bool]
 ) -> list[ExternalTable]:
-    """Data sets with what they are written from elsewhere, what is written from them, and whose they are."""
+    """Data sets with what they are written from externally, what is written from them, and whose they are."""
     numbers = [row.node_id for row in found]
     into = sa.select(WRITER.target_id, INPUT.source_id).join_from(
         schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
     )
-    inputs = _pairs(connection, into.where(elsewhere), WRITER.target_id, numbers)
+    inputs = _pairs(connection, into.where(external), WRITER.target_id, numbers)
     out = sa.select(INPUT.source_id, WRITER.target_id).join_from(
         schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
     )
@@ -256,7 +256,7 @@ def _described(
 
 
 def _pairs(connection: Connection, query: sa.Select[Any], number: sa.Column[Any], numbers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """By a number the names of the data sets beside it; the query tells a number and that of a data set."""
+    """By a number the names of the data sets next to it; the query gives a number and that of a data set."""
     pairs: dict[int, set[int]] = {}
     for some in slices(list(numbers), MANY):
         for one, dataset in connection.execute(query.where(among(connection, number, some))):

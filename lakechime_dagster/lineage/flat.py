@@ -78,7 +78,7 @@ def column_pairs(network: Network) -> Iterator[Pairs]:
 
 
 class _Search:
-    """Searches one after another over the same edges, without an array anew for each."""
+    """Searches one after another over the same edges, without a new array for each."""
 
     def __init__(self, adjacency: Adjacency) -> None:
         self._adjacency = adjacency
@@ -153,7 +153,7 @@ def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: 
     return log.version
 
 
-def told_up_to(log: "DeltaLog", app_id: str) -> int:
+def written_up_to(log: "DeltaLog", app_id: str) -> int:
     """The number up to which a table holds what is known; 0 of a table that is not there."""
     state = log.state()
     return 0 if state is None else state.transaction_version(app_id) or 0
@@ -165,7 +165,7 @@ COLUMN_ROWS = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Flattened:
-    """How many pairs are told of tables, and of columns; None where these are more than the budget."""
+    """How many pairs of tables are in it, and of columns; None where these are more than the budget."""
 
     tables: int
     columns: int | None
@@ -173,14 +173,14 @@ class Flattened:
 
     @property
     def refusal(self) -> str:
-        """Why columns are not told, or nothing."""
+        """Why columns are missing, or nothing."""
         if self.columns is not None:
             return ""
-        return f"{TABLE} tells no columns: their pairs are more than {self.budget:,}; raise --column-rows, or ask `lakechime lineage`"
+        return f"{TABLE} has no columns: their pairs are more than {self.budget:,}; raise --column-rows, or ask `lakechime lineage`"
 
 
-def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, anew: bool = False) -> Flattened | None:
-    """Bring the table to what is known now; None, and nothing is written, where it tells that already and is not to be made anew.
+def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, again: bool = False) -> Flattened | None:
+    """Bring the table to what is known now; None, and nothing is written, where it is current and is not to be written again.
 
     Raises:
         ConsumerConflictError: somebody else was at it at the same time.
@@ -188,7 +188,7 @@ def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, a
     """
     network = AskedLineage(platform, lake).network
     log, app_id, number = platform.log(TABLE), f"{platform.ledger.deployment}/{TABLE}", _number(network, column_rows)
-    if not anew and told_up_to(log, app_id) == number:
+    if not again and written_up_to(log, app_id) == number:
         return None
     columns, tables = within(network, column_rows), list(table_pairs(network))
     version = put_flat(log, network, [*tables, *(columns or ())], app_id, number)
@@ -209,7 +209,7 @@ def within(network: Network, rows: int) -> list[Pairs] | None:
 
 
 def _number(network: Network, column_rows: int) -> int:
-    """A number of what a table tells: another one for any other network, or budget."""
+    """A number of the content of a table: another one for any other network, or budget."""
     digest = blake2b("\0".join((str(column_rows), *network.labels)).encode(), digest_size=8)
     for edges in (network.inputs, network.edges, network.unsure):
         for part in (edges.sources, edges.targets, edges.kinds):

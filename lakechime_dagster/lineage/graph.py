@@ -14,9 +14,9 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """`last_ms` is when a run told last that it wrote the data set, None where none ever did; `jobs` are namespace/job of who do.
+    """`last_ms` is when a run last recorded a write of the data set, None where none ever did; `jobs` are namespace/job of who do.
 
-    `is_declared` says that the lake of this code location declares it, `is_source` that it is written elsewhere.
+    `is_declared` says that the lake of this code location declares it, `is_source` that it is written externally.
     """
 
     owners: tuple[str, ...] = ()
@@ -27,11 +27,11 @@ class TableFacts:
     is_source: bool = False
 
     def is_stale(self, now_ms: int, days: int) -> bool:
-        """Whether no run told of it for so many days, though one did."""
+        """Whether no run recorded a write of it for so many days, though one did."""
         return self.last_ms is not None and now_ms - self.last_ms > days * DAY_MS
 
     def joined(self, other: "TableFacts") -> "TableFacts":
-        """Of two who tell of the same data set."""
+        """What both know of one data set."""
         return TableFacts(
             owners=tuple(dict.fromkeys(self.owners + other.owners)),
             jobs=tuple(dict.fromkeys(self.jobs + other.jobs)),
@@ -52,9 +52,9 @@ def by_owner(facts: Mapping[str, TableFacts], tables: Iterable[str]) -> dict[str
 
 
 class Part(IntFlag):
-    """DIRECT: values of it come in. INDIRECT: values of it decide. UNSURE: either may be, since something could not be told.
+    """DIRECT: values derive from it. INDIRECT: values of it decide. UNSURE: either may be, since something is unknown.
 
-    One that is read and has none of them decides only by how many rows it has. DECLARED is one that was declared, and no run told of.
+    One that is read and has none of them decides only by how many rows it has. DECLARED is one that is declared, and that no run recorded.
     """
 
     DIRECT = 1
@@ -64,7 +64,7 @@ class Part(IntFlag):
 
 
 def is_unsure(statement: Statement) -> bool:
-    """Whether something of a statement could not be told."""
+    """Whether something of a statement is unknown."""
     return bool(statement.unknown) or any(column.opaque for column in statement.columns)
 
 
@@ -137,7 +137,7 @@ NEAR = 3  # names that an error proposes
 
 
 def meant(text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable[str]]) -> ColumnRef:
-    """A data set by its name, or a column by that of its data set, a dot and its own; letter case counts where it tells them apart.
+    """A data set by its name, or a column by that of its data set, a dot and its own; letter case counts where names differ in it alone.
 
     Raises:
         NotFoundError: naming what is nearest.
@@ -185,7 +185,7 @@ def _near(text: str, names: Iterable[str]) -> list[str]:
 
 
 class GapKind(StrEnum):
-    """How much of a data set is not known; one that others write, of which nobody tells, ends what can be known."""
+    """How much of a data set is not known; the sources of one that others write, without records, end there."""
 
     WHOLE = "not known"
     PART = "not known in part"
@@ -200,24 +200,24 @@ class Gap:
     reasons: tuple[str, ...]
 
 
-def gap_of(table: str, told: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Gap | None:
+def gap_of(table: str, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Gap | None:
     """The gap of a data set, by what holds of its writes, or else by what is planned; None where all is known."""
-    reasons = tuple(dict.fromkeys(gaps(ColumnRef(table), told, facts, planned)))
+    reasons = tuple(dict.fromkeys(gaps(ColumnRef(table), recorded, facts, planned)))
     if not reasons:
         return None
-    known = told or ([] if planned is None else [planned])
+    known = recorded or ([] if planned is None else [planned])
     if not known:
         return Gap(GapKind.EXTERNAL if facts.is_source else GapKind.WHOLE, reasons)
     is_some_known = any(not column.not_known for statement in known for column in statement.columns)
     return Gap(GapKind.PART if is_some_known else GapKind.WHOLE, reasons)
 
 
-def gaps(ref: ColumnRef, told: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Iterator[str]:
+def gaps(ref: ColumnRef, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Iterator[str]:
     """Why more may lead to a data set or a column."""
-    if not told and planned is not None:
+    if not recorded and planned is not None:
         yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
-        told = (planned,)
-    if not told:
+        recorded = (planned,)
+    if not recorded:
         if facts.is_source:
             yield f"{ref.table} is written externally, and its sources are not recorded"
         elif facts.is_declared:
@@ -225,11 +225,11 @@ def gaps(ref: ColumnRef, told: Sequence[Statement], facts: TableFacts, planned: 
         else:
             yield f"no run that wrote {ref.table} has recorded lineage"
         return
-    for statement in told:
+    for statement in recorded:
         yield from (f"{ref.table}: {reason}" for reason in statement.not_known)
         for column in statement.columns:
             if ref.column in (None, column.column):
                 yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.not_known)
-    assigned = {column.column for one in told for column in one.columns}
+    assigned = {column.column for one in recorded for column in one.columns}
     if ref.column is not None and ref.column not in assigned:
         yield f"no recorded run has assigned {ref}"

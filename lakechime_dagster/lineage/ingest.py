@@ -50,8 +50,8 @@ def read_document(value: Any, reader: SqlReader, now_ms: int) -> RunReport:
 def _translated(error: ValidationError) -> InvalidValueError:
     """The first problems by their fields; what stands in them is not shown, as it may be personal, but for the state of a run."""
     first, *others = error.errors(include_url=False)
-    told = [str(InvalidValueError(_field(one), _value(one), _remedy(one))) for one in others[: _SHOWN - 1]]
-    return InvalidValueError(_field(first), _value(first), "; ".join([_remedy(first), *told]))
+    more = [str(InvalidValueError(_field(one), _value(one), _remedy(one))) for one in others[: _SHOWN - 1]]
+    return InvalidValueError(_field(first), _value(first), "; ".join([_remedy(first), *more]))
 
 
 def _field(problem: ErrorDetails) -> str:
@@ -59,7 +59,7 @@ def _field(problem: ErrorDetails) -> str:
 
 
 def _value(problem: ErrorDetails) -> Any:
-    """What was given where one of a few words is due, which is told with the error."""
+    """What was given where one of a few words is due, which the error shows."""
     is_word = problem["type"] == "enum" and isinstance(problem["input"], str | int | None)
     return problem["input"] if is_word else "…"
 
@@ -75,7 +75,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TableColumns:
-    """The columns of a lake's tables; looked at again as the store tells that tables changed."""
+    """The columns of a lake's tables; looked at again when the store has events of them."""
 
     def __init__(self, platform: Platform, lake: Lake) -> None:
         self._platform = platform
@@ -246,12 +246,12 @@ def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]
 def read_query_log(
     platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest, through: SnapshotCheckpoint | None = None
 ) -> TakenLines:
-    """Take the rows of an audit table that came since the last time; a row that cannot be read loses no other.
+    """Record the new rows of an audit table; a row that cannot be read loses no other.
 
     With `through` no commit after that one is read, while the table is still the one of which it is.
 
-    The place is a version of the table, kept in the transaction that keeps what its commit told; a table that was made anew is
-    read from its beginning, which changes nothing of what it told before.
+    The place is a version of the table, kept in the transaction that keeps what its commit reported; a recreated table is
+    read from its beginning, which changes nothing of what it reported before.
 
     Raises:
         TableUnreadableError: the table, or one of the declared columns, cannot be read.
@@ -304,7 +304,7 @@ def document_of(row: Mapping[str, Any], one: QueryLog) -> dict[str, Any]:
     is_done = one.state is None or str(state).upper() in {text.upper() for text in one.succeeded}
     at = value.pop("at")
     if at is None:
-        raise InvalidValueError(one.at, None, "tells no time")
+        raise InvalidValueError(one.at, None, "has no time")
     given = {name: str(text) for name, text in value.items() if text not in (None, "")}
     task = given.get("task") or given.get("dashboard") or given.get("user") or one.table
     return {

@@ -23,7 +23,7 @@ from lakechime_dagster.tables.tables import LakeTable, code_digest
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 VERSION = 1
-REMEDY = "bring it back from version control, or make it anew by `lakechime lineage plan --out FILE` where the code is that it is of"
+REMEDY = "bring it back from version control, or write it again by `lakechime lineage plan --out FILE` where the code is that it is of"
 FILE = "lineage.json"
 UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other code would mend
 
@@ -78,7 +78,7 @@ class PlannedTable:
 
     @property
     def statement(self) -> Statement:
-        """What it is computed from, as a run would tell it."""
+        """What it is computed from, as a run would record it."""
         columns = tuple(column.lineage for column in self.columns)
         return Statement(
             target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, udfs=self.udfs
@@ -123,7 +123,7 @@ def read_manifest(path: Path) -> Manifest:
         raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; {REMEDY}") from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         said = value.get("version") if isinstance(value, dict) else None
-        has = "tells no version" if said is None else f"has version {said!r}"
+        has = "has no version" if said is None else f"has version {said!r}"
         raise InvalidValueError("manifest", str(path), f"{has}, this one reads {VERSION}; {REMEDY}")
     try:
         tables = {name: _table(name, one) for name, one in value["tables"].items()}
@@ -296,7 +296,7 @@ Columns = frozenset[str]  # in lower case, as Spark finds a column in any
 def unread_columns(lake: Lake, manifest: Manifest | None) -> Mapping[str, Mapping[str, Columns]]:
     """By table, and by those of its inputs that wake it, the columns that it is known not to read.
 
-    A table is left out whose code is another than the one that was planned, or of which anything could not be told; so is one
+    A table is left out whose code is another than the one that was planned, or of which anything is unknown; so is one
     whose trigger asks for tags or partitions, as it is woken by what they say.
     """
     if manifest is None or manifest.lake != lake.name:
@@ -322,8 +322,8 @@ def _unread(lake: Lake, table: LakeTable, manifest: Manifest) -> Mapping[str, Co
 
 
 def _is_whole(planned: PlannedTable) -> bool:
-    told = planned.statement
-    return bool(told.columns) and not told.not_known and not any(column.not_known for column in told.columns)
+    statement = planned.statement
+    return bool(statement.columns) and not statement.not_known and not any(column.not_known for column in statement.columns)
 
 
 def _read(planned: PlannedTable) -> Mapping[str, set[str | None]]:

@@ -96,7 +96,7 @@ DIRECT_CODES = 3  # the codes of DIRECT kinds are one to three
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Data sets and their columns as nodes, those of one data set beside each other: first itself, then its columns.
+    """Data sets and their columns as nodes, those of one data set in a row: first itself, then its columns.
 
     `inputs` lead from data set to data set, by the parts that they have. `edges` lead from a column, or a data set, to a column, or
     to a data set whose rows it decides on, by the codes of kinds. `unsure` lead from a data set to what may come from any of its
@@ -138,7 +138,7 @@ class Network:
 
     @cached_property
     def reading(self) -> Adjacency:
-        """From data set to data set: inputs that a run told of."""
+        """From data set to data set: inputs that a run recorded."""
         return Adjacency(self.inputs.where(self.inputs.kinds & Part.DECLARED == 0), len(self))
 
     @cached_property
@@ -202,7 +202,7 @@ class Drawing:
         return table if ref.column is None else self.column(table, ref.column)
 
     def network(self, inputs: Edges, edges: Edges) -> Network:
-        """The network of these edges, whose nodes are numbered anew."""
+        """The network of these edges, whose nodes are renumbered."""
         is_unknown = edges.kinds == UNKNOWN
         order = np.argsort(np.array(self.datasets, np.int32), kind="stable")
         new = np.empty(len(order), np.int32)
@@ -224,18 +224,18 @@ Rows = list[tuple[int, int, int]]
 def network_of(
     statements: Iterable[Statement],
     declared: Iterable[Statement] = (),
-    told: Collection[str] | None = None,
+    own: Collection[str] | None = None,
     columns: Iterable[ColumnRef] = (),
 ) -> Network:
     """The network of statements, of what is declared beside them (`declared_rows`), and of columns that neither may name.
 
-    `told` names the data sets whose own subscriptions told of them: all of which there are statements, unless given.
+    `own` names the data sets of which their own subscriptions recorded statements: all of which there are any, unless given.
     """
     drawing, inputs, edges = Drawing(), Rows(), Rows()
     for one in statements:
         for rows, more in zip((inputs, edges), rows_of(drawing, one), strict=True):
             rows += more
-    known = {row[:2] for row in inputs if told is None or drawing.labels[row[1]] in told}
+    known = {row[:2] for row in inputs if own is None or drawing.labels[row[1]] in own}
     for rows, more in zip((inputs, edges), declared_rows(drawing, declared, known), strict=True):
         rows += more
     for ref in columns:
@@ -253,16 +253,16 @@ def rows_of(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows]:
 
 
 def declared_rows(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows]:
-    """What declared statements add to the inputs that their subscriptions told: inputs and edges, as (source, target, kind).
+    """What declared statements add to the inputs that their subscriptions recorded: inputs and edges, as (source, target, kind).
 
-    One that tells columns, since it was planned, is drawn as if a run had told it, where no run of its subscription told anything of its
-    target; what others write there says nothing of it. Of others, and elsewhere, the inputs that are not known are declared ones.
+    One with columns, since it was planned, is drawn as if a run had recorded it, where no run of its subscription recorded anything of its
+    target; what others write there says nothing of it. In all other cases the inputs that are not known are declared ones.
     """
     inputs, edges = Rows(), Rows()
-    told, pairs = {target for _, target in known}, set(known)
+    own, pairs = {target for _, target in known}, set(known)
     for one in sorted(declared, key=lambda one: not one.columns):
         target = drawing.table(one.target)
-        if one.columns and target not in told:
+        if one.columns and target not in own:
             for rows, more in zip((inputs, edges), rows_of(drawing, one), strict=True):
                 rows += more
             pairs |= {row[:2] for row in inputs}
@@ -279,7 +279,7 @@ def _renumbered(edges: Edges, new: NDArray[np.int32]) -> Edges:
 class Certainty(IntEnum):
     """How far a search goes, and how surely something is affected.
 
-    DIRECT: values come from there. INDIRECT: or they decide, on a value or on which rows there are. UNSURE: or nobody can tell.
+    DIRECT: values derive from it. INDIRECT: or they decide, on a value or on which rows there are. UNSURE: or it is unknown.
     """
 
     DIRECT = 1
@@ -302,17 +302,17 @@ class Reached:
 
 
 def reach(network: Network, starts: Nodes, certainty: Certainty, *, upstream: bool = False, depth: int | None = None) -> Reached:
-    """All that columns and data sets lead to, or with `upstream` all that leads to them, within so many steps."""
-    step = _against if upstream else _along
+    """All that columns and data sets lead to, or with `upstream` all that leads to them, within so many edges."""
+    following = _against if upstream else _along
     seen = np.zeros(len(network), np.bool_)
     first = np.empty(len(network), np.int32)
     layer, found, layers = _new(starts, seen, first), [], []
     while len(layer) and (depth is None or len(found) <= depth):
-        if upstream and certainty >= Certainty.INDIRECT:  # rows of its data set come with each column
+        if upstream and certainty >= Certainty.INDIRECT:  # with each column the rows of its data set
             layer = np.concatenate((layer, _new(network.datasets[layer], seen, first)))
         found.append(layer)
         layers.append(np.full(len(layer), len(layers), np.int32))
-        layer = _new(step(network, layer, certainty), seen, first)
+        layer = _new(following(network, layer, certainty), seen, first)
     return Reached(np.concatenate(found or [none()]), np.concatenate(layers or [none()]))
 
 

@@ -114,7 +114,7 @@ class _Frame:
     def whole(self, names: tuple[str, ...] = ()) -> str:
         return _digest(self.rows, *names, *(digest for _, digest in self.columns))
 
-    def beside(self, left: "_Frame") -> "_Frame":
+    def right_of(self, left: "_Frame") -> "_Frame":
         """The same as the right side of a join: a column that the left side has too is another one here."""
         taken = {digest for _, digest in left.columns}
         return _Frame(tuple((number, _apart(digest, taken)) for number, digest in self.columns), self.rows, self.names)
@@ -161,7 +161,7 @@ class _Digesting:
         if node.name == "LateralJoin":  # its right side sees the columns of the left one
             below.append(self.frame(node.node("right").node("plan"), _known(outer, below)))
         if node.name in SIDES:
-            below[1:] = [one.beside(below[0]) for one in below[1:]]
+            below[1:] = [one.right_of(below[0]) for one in below[1:]]
         known = _known(outer, below)
         own = self._own(node, below, known)
         output = node.output or ()
@@ -299,7 +299,7 @@ def planned_manifest(
     Args:
         lake: The lake.
         platform: Where its tables are.
-        log: Told which Spark is used.
+        log: Gets which Spark is used.
         before: An earlier manifest, of which what was accepted and the schemas of tables that are not there are kept.
         only_manifest: Take no schema from tables, so that the answer is the same wherever it is asked.
 
@@ -472,20 +472,20 @@ class ReadFindings:
 def gate_readers(platform: Platform, lake: Lake, findings: tuple[Finding, ...]) -> ReadFindings:
     """The findings as they are for those who read: what is gone breaks who read it in the last 35 days.
 
-    A job elsewhere reads what it writes something of, by what its newest run told.
+    An external job reads what it writes something of, by the record of its newest run.
     """
     reads, tables = SqlReads(platform.store.engine), {one.table for one in findings}
     several = [
         Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link) for one in reads.of_tables(tables)
     ]
-    several += _jobs_elsewhere(platform, lake, tables)
+    several += _external_jobs(platform, lake, tables)
     found = raised(findings, several, platform.store.now() - RECIPIENT_MS)
-    not_known = "" if reads.ways() else "nobody tells who reads in dashboards or elsewhere"
+    not_known = "" if reads.ways() else "no audit log is configured"
     return ReadFindings(findings=found, readers=readers_of(found, several), not_known=not_known)
 
 
-def _jobs_elsewhere(platform: Platform, lake: Lake, tables: Collection[str]) -> Iterable[Read]:
-    """What programs that are no subscription of the lake read of tables to write others, when a run told it last."""
+def _external_jobs(platform: Platform, lake: Lake, tables: Collection[str]) -> Iterable[Read]:
+    """What programs that are no subscription of the lake read of tables to write others, when a run recorded it last."""
     for one in LineageStandings(platform.store.engine).of_inputs(tables):
         if not is_of_subscription(platform, lake, one):
             consumer = Consumer(ConsumerKind.JOB, one.producer.namespace, one.producer.job)
@@ -494,8 +494,8 @@ def _jobs_elsewhere(platform: Platform, lake: Lake, tables: Collection[str]) -> 
 
 
 def _refs(statement: Statement, tables: Collection[str]) -> tuple[ColumnRef, ...]:
-    """What a statement reads of tables: the columns, and a table itself where it may be others of it too, or none is told."""
+    """What a statement reads of tables: the columns, and a table itself where it may be others of it too, or none is known."""
     found = {one.ref for one in statement.sources if one.ref.table in tables and one.ref.column is not None}
-    told = {one.table for one in found}
-    whole = {ColumnRef(table) for table in statement.inputs if table in tables and (is_unsure(statement) or table not in told)}
+    named = {one.table for one in found}
+    whole = {ColumnRef(table) for table in statement.inputs if table in tables and (is_unsure(statement) or table not in named)}
     return tuple(sorted(found | whole, key=lambda ref: (ref.table, ref.column or "")))

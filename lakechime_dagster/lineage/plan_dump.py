@@ -120,7 +120,7 @@ class Dump:
     """One statement that a driver executed, or one frame: its plan, or why there is none.
 
     `name` is that of the action, such as `collect`. `is_dynamic` says that its session overwrote only partitions of which a write had
-    rows. `is_within` says that another one was told of it too, who watched within the one whose dump this is.
+    rows. `is_within` says that another watcher has it too, who watched within the one whose dump this is.
     """
 
     plan: Node | None
@@ -306,14 +306,14 @@ def data_set_of(database: str, table: str) -> tuple[str, str]:
 
 SESSION = "spark_catalog"
 CATALOG = "catalog"
-"""The namespace of tables that only a catalog of Spark's tells, without saying where they are."""
+"""The namespace of tables that only a catalog of Spark knows, without a location."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a table is, as far as a plan tells it: its path, what the statement called it, or of a database's its namespace and name.
+    """Where a table is, as far as a plan shows it: its path, what the statement called it, or of a database's its namespace and name.
 
-    `roots` are the folders and files that are read as one, or, if `is_grouped`, folders in which more of them are than are told;
+    `roots` are the folders and files that are read as one, or, if `is_grouped`, folders in which there are more of them than are listed;
     `base` is the folder that a program said they are partitions of.
     """
 
@@ -325,7 +325,7 @@ class Place:
     is_grouped: bool = False
 
     def named(self, names: Names) -> tuple[str, bool] | None:
-        """The name of the table and whether it is one of the lake; None if the place does not tell any."""
+        """The name of the table and whether it is one of the lake; None if the place has none."""
         found = (names.at(self.path) if self.path else None) or (names.of(self.identifier) if self.identifier else None)
         if found is None and self.data_set:
             found = names.of(external(*self.data_set))  # a table of the lake that happens to have its name is another one
@@ -339,7 +339,7 @@ class Place:
 
 
 def place_of(fields: Mapping[str, Field]) -> Place:
-    """The place that a leaf, or the target of a command, tells: itself, or by what it was made with."""
+    """The place that a leaf, or the target of a command, has: itself, or in what it was made with."""
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
     identifier = next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None)
     read = next((part for part in parts if isinstance(part.get("roots"), tuple)), {})

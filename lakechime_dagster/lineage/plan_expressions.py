@@ -31,16 +31,16 @@ def read_at(place: Place, names: Names) -> DataSets:
         return DataSets(names=whole[:1], outside=frozenset(() if whole[1] else whole[:1]))
     hidden = {root for root in place.roots if place.is_grouped and names.has_below(root)}
     known = {root: names.holding(root) for root in place.roots}
-    told = {root: known[root] or outside(_folder(root, place.base)) for root in place.roots if known[root] or root not in hidden}
+    found = {root: known[root] or outside(_folder(root, place.base)) for root in place.roots if known[root] or root not in hidden}
     return DataSets(
-        names=tuple(dict.fromkeys(told.values())),
-        outside=frozenset(name for root, name in told.items() if known[root] is None),
+        names=tuple(dict.fromkeys(found.values())),
+        outside=frozenset(name for root, name in found.items() if known[root] is None),
         unknown=frozenset((MANY,) if hidden else ()),
     )
 
 
 def _folder(root: str, base: str | None) -> str:
-    """The data set that a folder or a file outside of the lake is of: what lies above partitions and files that Spark named."""
+    """The data set that a folder or a file outside of the lake is of: what is above partitions and files that Spark named."""
     path = normalised(root)
     if base is not None and path.startswith(f"{normalised(base)}/"):
         return base
@@ -80,7 +80,7 @@ class Frame:
         return {column.id: column.value for column in self.columns}
 
     def value(self) -> Value:
-        """What all columns together came from."""
+        """What all columns together derive from."""
         return together(column.value for column in self.columns)
 
     def deciding(self) -> Value:
@@ -96,7 +96,7 @@ class Frame:
         return Frame(self.columns, together((self.indirect, *(value.then(kind) for value in values))), self.rows)
 
     def because(self, *reasons: str) -> "Frame":
-        """The same rows and columns, of all of which something cannot be told for these reasons."""
+        """The same rows and columns, of all of which something is unknown for these reasons."""
         if not reasons:
             return self
         columns = (Column(one.id, one.name, one.value.because(*reasons)) for one in self.columns)
@@ -137,14 +137,14 @@ class Scope:
         return self.reader.frame(plan, Scope(self.reader, {**self.outer, **self.columns}, {}))
 
     def having(self, parts: Mapping[int, Value]) -> "Scope":
-        """For an expression in which these have a number beside the columns."""
+        """For an expression in which these have a number of their own."""
         return Scope(self.reader, self.outer, {**self.columns, **parts}, self.rows)
 
     def value(self, expression: Node) -> Value:
         return self.reader.value(expression, self)
 
     def values(self, expressions: Iterable[Node]) -> Value:
-        """What these expressions together came from."""
+        """What these expressions together derive from."""
         return together(self.reader.value(one, self) for one in expressions)
 
     def named(self, expressions: Iterable[Node]) -> tuple[Column, ...]:
@@ -190,7 +190,7 @@ MASKING = frozenset(
         "ThetaSketchAgg",
     }
 )
-"""Functions from whose outcome a value cannot be told."""
+"""Functions from whose outcome a value cannot be recovered."""
 
 CONSTANTS = frozenset(
     {
@@ -271,7 +271,7 @@ _NAMES = ("name", "udfName", "functionName", "aggregatorName")
 
 
 def value_of(node: Node, scope: Scope) -> Value:
-    """What an expression came from: by its rule, or as a function of its arguments."""
+    """What an expression derives from: by its rule, or as a function of its arguments."""
     rule = EXPRESSIONS.get(node.name)
     return rule(node, scope) if rule else _function(node, scope)
 
@@ -288,7 +288,7 @@ def _function(node: Node, scope: Scope) -> Value:
 
 
 def _arguments(node: Node, scope: Scope) -> Value | None:
-    """What all arguments together came from, and that the dump has lost some; None where there are none."""
+    """What all arguments together derive from, and that the dump has lost some; None where there are none."""
     children = node.children()
     lost = next((field for field, value in node.fields.items() if field in ARGUMENTS and not _holds_nodes(value)), None)
     if lost is not None:
@@ -321,7 +321,7 @@ def _child(node: Node, scope: Scope) -> Value:
 def _either(node: Node, scope: Scope) -> Value:
     """The first of several that is not null: each gives the value, and whether it is null decides which of them does."""
     values = scope.values(node.nodes("children"))
-    return values.beside(values.then(Kind.CONDITIONAL))
+    return values.merged(values.then(Kind.CONDITIONAL))
 
 
 def _if(node: Node, scope: Scope) -> Value:
@@ -338,7 +338,7 @@ def _case(node: Node, scope: Scope) -> Value:
 
 
 def _struct(node: Node, scope: Scope) -> Value:
-    """A struct keeps what each of its fields came from."""
+    """A struct keeps what each of its fields derives from."""
     fields = tuple(scope.value(one) for one in node.nodes("children")[1::2])
     whole = together(fields).then(Kind.TRANSFORMATION)
     return replace(whole, fields=fields)
@@ -352,13 +352,13 @@ def _field(node: Node, scope: Scope) -> Value:
 def _aggregated(node: Node, scope: Scope) -> Value:
     """An aggregate function of the rows that its own filter leaves."""
     function, condition = scope.value(node.node("aggregateFunction")).then(Kind.AGGREGATION), node.optional("filter")
-    return function if condition is None else function.beside(scope.value(condition).then(Kind.FILTER))
+    return function if condition is None else function.merged(scope.value(condition).then(Kind.FILTER))
 
 
 def _count(node: Node, scope: Scope) -> Value:
     """How many rows have values; a count of all is made of the data sets as a whole."""
     arguments = scope.values(node.nodes("children"))
-    return (arguments if arguments.sources or arguments.opaque else arguments.beside(scope.rows)).then(Kind.AGGREGATION, is_masking=True)
+    return (arguments if arguments.sources or arguments.opaque else arguments.merged(scope.rows)).then(Kind.AGGREGATION, is_masking=True)
 
 
 def _distinct(node: Node, scope: Scope) -> Value:
@@ -368,12 +368,12 @@ def _distinct(node: Node, scope: Scope) -> Value:
 
 def _by(node: Node, scope: Scope) -> Value:
     """The value of one column in the row where another has its largest or least."""
-    return scope.value(node.node("valueExpr")).beside(scope.value(node.node("orderingExpr")).then(Kind.CONDITIONAL))
+    return scope.value(node.node("valueExpr")).merged(scope.value(node.node("orderingExpr")).then(Kind.CONDITIONAL))
 
 
 def _pivoted(node: Node, scope: Scope) -> Value:
     """The value in those rows where the pivot column has one value."""
-    return scope.value(node.node("valueColumn")).beside(scope.value(node.node("pivotColumn")).then(Kind.CONDITIONAL))
+    return scope.value(node.node("valueColumn")).merged(scope.value(node.node("pivotColumn")).then(Kind.CONDITIONAL))
 
 
 def _with(node: Node, scope: Scope) -> Value:
@@ -399,7 +399,7 @@ def _window(node: Node, scope: Scope) -> Value:
     window = node.node("windowSpec")
     specification = scope.values((*window.nodes("partitionSpec"), *window.nodes("orderSpec"), window.node("frameSpecification")))
     specification = specification.then(Kind.WINDOW)
-    return scope.value(node.node("windowFunction")).beside(specification)
+    return scope.value(node.node("windowFunction")).merged(specification)
 
 
 def _none(node: Node, scope: Scope) -> Value:
@@ -415,13 +415,13 @@ def _udf(node: Node, scope: Scope) -> Value:
 def _scalar(node: Node, scope: Scope) -> Value:
     """The one value of a query, which what decides on the query's rows decides on too."""
     frame = scope.inside(node.node("plan"))
-    return frame.value().beside(frame.indirect)
+    return frame.value().merged(frame.indirect)
 
 
 def _exists(node: Node, scope: Scope) -> Value:
     """Whether a query has rows, whatever their columns."""
     frame = scope.inside(node.node("plan"))
-    return frame.rows.beside(frame.indirect).then(Kind.TRANSFORMATION)
+    return frame.rows.merged(frame.indirect).then(Kind.TRANSFORMATION)
 
 
 EXPRESSIONS: Mapping[str, Rule] = {

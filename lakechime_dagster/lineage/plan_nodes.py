@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartErro
 from lakechime_dagster.lineage.plan_expressions import Column, DataSets, Frame, Scope, columns_of, of_tables, read_at, value_of
 
 NAMELESS = "rows of a data source without a name"
-DATABASE = "rows of a query of a database, or of one without an address"  # that is told without its users and passwords
+DATABASE = "rows of a query of a database, or of one without an address"  # that is shown without its users and passwords
 PROGRAM = "rows of the program"
 
 LeafRule = Callable[[Node, Scope], Frame]
@@ -46,7 +46,7 @@ def _local(node: Node, scope: Scope) -> Frame:
 def stated_rows(plan: Node) -> frozenset[int]:
     """The numbers of those rows that stand in a text of SQL.
 
-    A self join repeats rows under newer ids, by which it is not told any more whose they are: the first to have them says it.
+    A self join repeats rows under newer ids, by which it is unknown whose they are: the first to have them shows it.
     """
     found: dict[int, Node] = {}
     for node in (node for node in plan.walk() if node.name == "LocalRelation"):
@@ -191,7 +191,7 @@ def _joined(node: Node, scope: Scope, left: Frame, right: Frame, condition: Node
     """Rows of two sides; of the right one a semi join gives no columns, and its rows only decide."""
     here = scope.over(left, right)
     rows = left.rows if node.text("joinType") in ("left semi", "left anti") else here.rows
-    both = Frame(tuple(here.column(one) for one in _output(node)), left.indirect.beside(right.indirect), rows)
+    both = Frame(tuple(here.column(one) for one in _output(node)), left.indirect.merged(right.indirect), rows)
     return both if condition is None else both.decided(Kind.JOIN, here.value(condition))
 
 
@@ -205,7 +205,7 @@ def _union(node: Node, scope: Scope) -> Frame:
 def _compared(node: Node, scope: Scope) -> Frame:
     """Rows of the left side, as they are or are not among those of the right."""
     left, right = scope.frame(node.node("left")), scope.frame(node.node("right"))
-    rows = Frame(left.columns, left.indirect.beside(right.indirect), left.rows).renamed(_output(node))
+    rows = Frame(left.columns, left.indirect.merged(right.indirect), left.rows).renamed(_output(node))
     return rows.decided(Kind.FILTER, left.value(), right.value())
 
 
@@ -333,10 +333,10 @@ def _columns_in(expression: str, others: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_generated(statement: Statement, generated: Mapping[str, tuple[str, ...]]) -> Statement:
-    """A statement with those columns that its target makes of the ones it assigns; not every plan tells them.
+    """A statement with those columns that its target makes of the ones it assigns; not every plan has them.
 
     Args:
-        statement: What a plan told.
+        statement: What a plan says.
         generated: The target's generated columns, each with those that it is made of.
     """
     by_name = {one.column: one for one in statement.columns}
@@ -436,14 +436,14 @@ class Reading:
         return found
 
     def value(self, expression: Node, scope: Scope) -> Value:
-        """What an expression came from."""
+        """What an expression derives from."""
         try:
             return value_of(expression, scope)
         except MissingPartError as problem:
             return scope.values(expression.children()).because(str(problem))
 
     def data_sets(self, leaf: Node) -> DataSets:
-        """The data sets that a leaf reads, as far as it tells them."""
+        """The data sets that a leaf reads, as far as it shows them."""
         found = DataSets(names=(leaf.text("name"),)) if leaf.name == "Table" else read_at(place_of(leaf.fields), self._names)
         self.tables.update(found.names)
         self.outside.update(found.outside)
@@ -477,8 +477,8 @@ class Reading:
         while found != before:
             before = self._loops[number] = found
             again = scope.frame(plan.node("recursion")).renamed(plan.output or ())
-            columns = (one.value.beside(other.value) for one, other in zip(found.columns, again.columns, strict=True))
-            merged = Frame(found.columns, found.indirect.beside(again.indirect), found.rows.beside(again.rows))
+            columns = (one.value.merged(other.value) for one, other in zip(found.columns, again.columns, strict=True))
+            merged = Frame(found.columns, found.indirect.merged(again.indirect), found.rows.merged(again.rows))
             found = merged.giving(columns_of(plan.output or (), columns))
         return found
 

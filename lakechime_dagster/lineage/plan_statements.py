@@ -31,13 +31,13 @@ Rule = Callable[[Node, Reading], Write]
 def columns_by_name(frame: Frame) -> tuple[ColumnLineage, ...]:
     """The columns of a target are those of the query's output of the same name, wherever they stand.
 
-    A dump does not tell names that Spark makes of expressions with literals; such a column is called by its place.
+    A dump lacks names that Spark makes of expressions with literals; such a column is called by its place.
     """
     return joined(column.value.lineage(column.name or f"column {place}") for place, column in enumerate(frame.columns, 1))
 
 
 def place_written(node: Node) -> Place:
-    """Where a command writes to, by those of its parameters that tell it."""
+    """Where a command writes to, by those of its parameters that show it."""
     found = [_place_in(node.fields.get(key)) for key in PLACES]
     return Place(
         path=next((one.path for one in found if one.path), None),
@@ -80,7 +80,7 @@ PLACES = (
     "sink",
     "sourceTable",
 )
-"""The parameters that may tell where a command writes to."""
+"""The parameters that may show where a command writes to."""
 
 
 OPERATION = "__row_operation"
@@ -250,7 +250,7 @@ def _appended(node: Node, reading: Reading) -> Write:
 
 
 def _added(node: Node, reading: Reading) -> Write:
-    """Rows, or partitions, beside others."""
+    """Rows, or partitions, that join others."""
     return _of_query(node, reading, replaces=False)
 
 
@@ -314,7 +314,7 @@ def _updated(node: Node, reading: Reading) -> Write:
         if not is_kept(expression, column.id)
     ]
     indirect = CONSTANT if condition is None else here.value(condition).then(Kind.FILTER)
-    return Write(place=place_written(node), columns=tuple(found), indirect=indirect.beside(target.deciding()), looked_up=True)
+    return Write(place=place_written(node), columns=tuple(found), indirect=indirect.merged(target.deciding()), looked_up=True)
 
 
 def _deleted(node: Node, reading: Reading) -> Write:
@@ -342,7 +342,7 @@ def _merged(node: Node, reading: Reading) -> Write:
 
 
 def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
-    """What a clause assigns; fields of one struct are told as its column."""
+    """What a clause assigns; fields of one struct count as its column."""
     ids = {column.name: column.id for column in target.columns}
     found = []
     for action in clause.nodes("actions") if clause.name in ASSIGNING else ():
@@ -355,14 +355,14 @@ def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
 
 
 def _restored(node: Node, _: Reading) -> Write:
-    """RESTORE: the rows of another version, of which the plan does not tell where they came from."""
+    """RESTORE: the rows of another version, of which the plan does not show the sources."""
     return Write(place=place_written(node), indirect=CONSTANT.because("rows of another version of the table"))
 
 
 def _overwrites(node: Node, reading: Reading) -> bool:
     """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the session and the statement does not.
 
-    What has no partitions is replaced whole all the same, which only a write of files tells.
+    What has no partitions is replaced whole all the same, which only a write of files shows.
     """
     options = node.fields.get("options")
     said = options if isinstance(options, Mapping) else {}
@@ -436,7 +436,7 @@ class Found:
     """What dumps say.
 
     `outside` are the data sets read or written that have no name in the lake; `unknown` says what was executed of which
-    nothing could be told, each time it was.
+    nothing is known, each time it was.
     """
 
     writes: tuple[Written, ...] = ()
@@ -455,7 +455,7 @@ def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None
     Args:
         dumps: What was executed meanwhile, in its order, and the frame that the function returned as one named `result`.
         names: The lake's names of tables.
-        target: The table that the returned frame becomes, if its plan does not tell it.
+        target: The table that the returned frame becomes, if its plan does not show it.
     """
     all_dumps = tuple(one for one in dumps if not one.failed)
     return deeply(lambda: _found(all_dumps, names, target), max((one.depth for one in all_dumps), default=0))
@@ -489,7 +489,7 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
                 unknown.append(f"{plan.name}: {problem}")
             if statement is not None:
                 writes.append(Written(statement=after_driver(statement, driver), dump=dump))
-            driver = driver if fetched is CONSTANT else driver.beside(through_driver(fetched))
+            driver = driver if fetched is CONSTANT else driver.merged(through_driver(fetched))
     return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
@@ -508,7 +508,7 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None) -> tuple
     if plan.name in NODES:
         return None, _fetched(reading.read(plan))
     if any(node.name == CLONE for node in plan.walk()):
-        raise MissingPartError("a clone, whose plan does not tell what it is of")
+        raise MissingPartError("a clone, whose plan does not show of what")
     if any(node.name in NODES for node in plan.walk()):
         raise MissingPartError("an unknown command")
     return None, CONSTANT
@@ -567,7 +567,7 @@ def _marked(marks: list[Node], reading: Reading) -> Statement:
 def _written(write: Write, reading: Reading) -> Statement:
     target = reading.named(write.place)
     if target is None:
-        raise MissingPartError("the plan does not tell where it writes to")
+        raise MissingPartError("the plan does not show where it writes to")
     used = {source.ref.table for column in write.columns for source in column.sources} | write.inputs
     inputs = {table for table in reading.tables if table != target or not write.looked_up or table in used}
     found = _statement(target, write.columns, write.indirect, inputs)
@@ -587,7 +587,7 @@ def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value,
 
 def _fetched(frame: Frame) -> Value:
     """What an action brings to the driver: values, and how many rows there are, on which others decide."""
-    found = frame.value().beside(frame.indirect)
+    found = frame.value().merged(frame.indirect)
     return found if found.sources or found.opaque else Value().because(DRIVER)
 
 

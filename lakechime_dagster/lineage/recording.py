@@ -143,7 +143,7 @@ def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes,
 
 
 def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
-    """The rows of producers at their targets, which come with theirs; nobody else records for them until the transaction ends."""
+    """The rows of producers at their targets, with their targets; nobody else records for them until the transaction ends."""
     keys = {digest(pair[0].namespace, pair[0].job, pair[1]): pair for pair in pairs}
     rows = [
         {"key": key, "namespace": pair[0].namespace, "job": pair[0].job, "target_id": pairs[pair], "at_ms": -1, "run_key": b""}
@@ -188,7 +188,7 @@ def writer_key(producer: Producer, target: str) -> bytes:
 def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
     """Keep records in an open transaction that writes; how many changed what is known.
 
-    Of each producer and target the newest run holds. What comes late or again changes nothing, unless the newest run tells more.
+    Of each producer and target the newest run holds. What is late or repeated changes nothing, unless the newest run says more.
     Call it once in a transaction, so that two transactions that record for the same producers wait for each other and no more.
 
     Raises:
@@ -243,7 +243,7 @@ def _storable(record: LineageRecord) -> LineageRecord:
     return replace(record, statement=storable_statement(record.statement), owners=tuple(map(storable, record.owners)), links=links)
 
 
-MORE_MS = 7 * 24 * 3_600_000  # so long more may come of a run; what comes of a finished one later changes nothing
+MORE_MS = 7 * 24 * 3_600_000  # so long more may be reported of a run; later reports of a finished one change nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +315,7 @@ def _joined(connection: Connection, reports: Sequence[RunReport]) -> tuple[list[
 
 
 def _is_recorded(connection: Connection, run: RunReport) -> bool:
-    """Whether a run of which nothing is kept any more was recorded: what comes of it now is a part of what was known."""
+    """Whether a run of which nothing is kept any more was recorded: what is reported of it now is a part of what was known."""
     keys = [writer_key(record.producer, record.target) for record in run.records()]
     if not keys:
         return False
@@ -350,7 +350,7 @@ class LineageToKeep:
 
 
 def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
-    """Keep reads within an open transaction that writes; what comes again, or in another order, changes nothing."""
+    """Keep reads within an open transaction that writes; repeats and another order change nothing."""
     reads = [_storable_read(one) for one in several if one.refs]
     if not reads:
         return
@@ -376,7 +376,7 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
 
 
 def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int, place: str | None = None) -> None:
-    """Count what came by a way, and keep up to where it was read; the first time is kept too."""
+    """Count what was reported by a way, and keep up to where it was read; the first time is kept too."""
     now = now_ms(connection)
     counts = {"documents": documents, "refused": refused, "outside": outside}
     connection.execute(

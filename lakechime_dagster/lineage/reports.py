@@ -121,7 +121,7 @@ class RunReport:
         )
 
     def _statement(self, target: str) -> Statement:
-        """What is known of a target: by events where these tell any source, else by SQL."""
+        """What is known of a target: by events where these have any source, else by SQL."""
         event, sql = self.by_event.get(target), self.by_sql.get(target)
         inputs = self.inputs | set(sql.inputs if sql else ())
         if sql is not None and (event is None or not event.sources):

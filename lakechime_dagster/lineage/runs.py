@@ -46,8 +46,8 @@ def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: T
     """What a run was seen to compute, to be kept when its execution is completed; None of one that committed nothing itself."""
     if result.seen is None or result.outcome is not Outcome.COMMITTED:
         return None
-    told = statement_of(result.seen, lake, table, running.platform)
-    statement = completed(told, running.platform, running.platform.location(table.name, table.location))
+    computed = statement_of(result.seen, lake, table, running.platform)
+    statement = completed(computed, running.platform, running.platform.location(table.name, table.location))
     execution = running.execution
     record = LineageRecord(
         producer=Producer(namespace=execution.consumer.deployment, job=running.subscription.name),
@@ -97,7 +97,7 @@ def observer(ended: Callable[[Executed], None], agree: Callable[[Seen], None]) -
 
 
 def written_beside(running: RunningExecution, lake: Lake, table: Target, executed: Executed) -> list[str]:
-    """Keep the lineage of the other tables that a function wrote, whatever comes of its result; which they are."""
+    """Keep the lineage of the other tables that a function wrote, whatever its result; which they are."""
     if not executed.actions:
         return []
     execution, names = running.execution, names_of(running.platform, lake)
@@ -131,9 +131,9 @@ def recording(
         platform: Where it is kept.
         spark: The session that the body uses.
         job: The name of the producer.
-        run_id: Of the run, by which a record that comes again is the same.
+        run_id: Of the run, by which a repeated record is the same.
         names: Of tables with their locations and what others call them; what is none of them is outside.
-        log: Told what is not known.
+        log: Gets what is unknown.
     """
     from lakechime_dagster.lineage.spark import recorded_dumps  # only who writes on Spark needs it
 

@@ -42,7 +42,7 @@ class Misfit:
 def check_fits(
     running: RunningExecution, lake: Lake, table: LakeTable, draft: Callable[[Misfit], None], log: Callable[[str], None]
 ) -> None:
-    """Let a step begin only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
+    """Let an execution start only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
 
     What hinders the draft is logged.
 
@@ -56,13 +56,13 @@ def check_fits(
     for one in found:
         try:
             draft(one)
-        except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the step must not go on
+        except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the execution must not go on
             log(f"no notification about {one.ref} is drafted: {error}")
     raise ConsumerBlockedError(BLOCKED + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
-    """Try the steps again that were held for a column and fit now, up to what came meanwhile; the names of their tables."""
+    """Retry the executions that were blocked by a column and fit now, up to the newest events; the names of their tables."""
     subscriptions, tables = declared_subscriptions(), {table.name: table for table in lake.computed}
     return [
         row.name
@@ -102,7 +102,7 @@ def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, s
 
 
 def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
-    """What the newest run told of the table, if the code is the one that told it."""
+    """What the newest run recorded of the table, if it had the code of now."""
     producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
     standing = LineageStandings(platform.store.engine).of_targets([table.name])
     return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
@@ -123,7 +123,7 @@ def _version(place: Checkpoint | None, table: str) -> int | None:
 
 
 def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[Misfit]:
-    """The columns that are gone or of another type since a version; none where that cannot be told."""
+    """The columns that are gone or of another type since a version; none where that is unknown."""
     if start is None:
         return
     try:
@@ -132,7 +132,7 @@ def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, en
             return
         before, after = _types(log, start), _types(log, last)
     except TableUnreadableError:
-        return  # the step itself says so
+        return  # the execution itself says so
     for name in sorted(columns):
         is_worked_with = columns[name] or name not in after
         if name in before and is_worked_with and not _fits(before[name], after.get(name)):

@@ -1,4 +1,4 @@
-"""Answers about lineage: what runs recorded, beside what the lake declares."""
+"""Answers about lineage: what runs recorded, and what the lake declares."""
 
 import datetime as dt
 import heapq
@@ -13,9 +13,9 @@ from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.answers import (
     AffectedConsumer,
     Neighbourhood,
+    PathEdge,
     Paths,
     ReachedTables,
-    Step,
     UnaffectedTable,
     affected_consumers,
     neighbourhood,
@@ -54,12 +54,12 @@ Address = Callable[[str], tuple[str, str]]
 
 
 def job_events(standings: Iterable[Standing], address: Address) -> list[dict[str, Any]]:
-    """One event a statement; `address` tells namespace and name of a data set."""
+    """One event a statement; `address` gives namespace and name of a data set."""
     return [_event(one, address) for one in standings]
 
 
 def address_of(table: str, location: str | None) -> tuple[str, str]:
-    """Namespace and name of a data set: of where it lies, or of one outside as its name tells them."""
+    """Namespace and name of a data set: of its location, or of an external one by its name."""
     text = location if location is not None else table
     scheme, mark, rest = text.partition("://")
     if mark:
@@ -123,7 +123,7 @@ def _input(source: Source, address: Address) -> dict[str, Any]:
 
 
 def declared_statements(lake: Lake) -> list[Statement]:
-    """What the tables of a lake are declared to read, and what their columns come from where the project's manifest says so."""
+    """What the tables of a lake are declared to read, and what their columns derive from where the project's manifest says so."""
     return [*planned_statements(lake).values(), *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
 
 
@@ -134,12 +134,12 @@ def planned_statements(lake: Lake) -> dict[str, Statement]:
 
 
 def is_of_subscription(platform: Platform, lake: Lake, standing: Standing) -> bool:
-    """Whether a subscription of the lake told it, and not another program that writes the same table."""
+    """Whether a subscription of the lake recorded it, and not another program that writes the same table."""
     return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {table.name for table in lake.targets}
 
 
 def declared_facts(lake: Lake) -> dict[str, TableFacts]:
-    """Who owns the tables of a lake by their declarations, and which are written elsewhere."""
+    """Who owns the tables of a lake by their declarations, and which are written externally."""
     return {
         table.name: TableFacts(owners=(table.owner,) if table.owner else (), is_declared=True, is_source=isinstance(table, SourceTable))
         for table in lake.tables
@@ -198,7 +198,7 @@ class AskedLineage:
         return self.platform.store.now()
 
     def is_stale(self, facts: TableFacts) -> bool:
-        """Whether no run told of a data set for so long that it may no longer be written."""
+        """Whether no run recorded a write of a data set for so long that it may no longer be written."""
         return facts.is_stale(self.now_ms, self.platform.settings.lineage_stale_days)
 
     def ref(self, text: str) -> ColumnRef:
@@ -228,7 +228,7 @@ class AskedLineage:
         return heapq.nsmallest(most, found, key=lambda name: (not name.casefold().startswith(wanted), name))
 
     def columns(self, table: str) -> set[str]:
-        """The columns of a data set that lineage knows, and those that its log tells now."""
+        """The columns of a data set that lineage knows, and those of its log now."""
         known = known_columns(self.platform.store.engine, table)
         known |= {ref.column for ref in self._declared_refs if ref.table == table and ref.column is not None}
         declared = next((one for one in self.lake.tables if one.name == table), None)
@@ -268,13 +268,13 @@ class AskedLineage:
 
     @cached_property
     def read_ways(self) -> tuple[Way, ...]:
-        """By which ways reads of others are told, since when; without one it is not known who reads."""
+        """The ways by which other programs report reads; without one it is unknown who reads."""
         return tuple(SqlReads(self.platform.store.engine).ways())
 
-    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[Step, ...] | None:
-        """A shortest way from one column or data set to another, by what is at least so sure; None if there is none.
+    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[PathEdge, ...] | None:
+        """A shortest path from one column or data set to another, by what is at least so sure; None if there is none.
 
-        One of which each step is known goes before all that are not sure, however long it is.
+        One of which each edge is known goes before all that are not sure, however long it is.
         """
         network = self.part([source], to=[target])
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
@@ -298,7 +298,7 @@ class AskedLineage:
         )
 
     def facts(self, tables: Iterable[str]) -> dict[str, TableFacts]:
-        """What is known of data sets beside their edges; something of each."""
+        """What is known of data sets apart from their edges; something of each."""
         names = list(tables)
         recorded, declared = facts_of(self.platform.store.engine, names), declared_facts(self.lake)
         nothing = TableFacts()
@@ -309,14 +309,14 @@ class AskedLineage:
         if not upstream:
             nothing = "no run has recorded lineage yet: only declared reads are known"
             return () if self.since_ms is not None else (nothing,)
-        told, declared, planned = self._statements({ref.table for ref in refs}), declared_facts(self.lake), self._planned
-        reasons = (gaps(ref, told.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs)
+        recorded, declared, planned = self._statements({ref.table for ref in refs}), declared_facts(self.lake), self._planned
+        reasons = (gaps(ref, recorded.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs)
         return tuple(dict.fromkeys(chain.from_iterable(reasons)))
 
     def gaps(self, tables: Collection[str]) -> dict[str, Gap]:
         """Why more may lead to data sets than is known, by data set; those of which all is known are left out."""
-        told, declared, planned = self._statements(tables), declared_facts(self.lake), self._planned
-        found = {one: gap_of(one, told.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
+        recorded, declared, planned = self._statements(tables), declared_facts(self.lake), self._planned
+        found = {one: gap_of(one, recorded.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
         return {table: gap for table, gap in found.items() if gap is not None}
 
     def _statements(self, tables: Collection[str]) -> dict[str, list[Statement]]:
@@ -332,7 +332,7 @@ class AskedLineage:
         return planned_statements(self.lake)
 
     def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
-        """What runs told, as events of OpenLineage; of one table with what is around it within so many steps."""
+        """What runs recorded, as events of OpenLineage; of one table with what is around it within so many edges."""
         known = LineageStandings(self.platform.store.engine)
         if table is None:
             standings = known.all()

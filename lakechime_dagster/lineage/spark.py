@@ -162,7 +162,7 @@ def recorded_dumps(spark: SparkSession) -> Iterator[list[Dump]]:
 
 @dataclass(frozen=True)
 class LineageObserver:
-    """Sees what a table's computation executes: `ended` is told of it, also where it fails; `agree` may end the attempt by it."""
+    """Sees what a table's computation executes: `ended` gets it, also where it fails; `agree` may end the attempt by it."""
 
     ended: Callable[[Executed], None]
     agree: Callable[[Seen], None]

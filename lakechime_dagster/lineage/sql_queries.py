@@ -7,7 +7,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from lakechime_dagster.errors import shown
-from lakechime_dagster.lineage.columns import CONSTANT, READ, ColumnRef, Kind, Names, Source, Step, Value, after, outside, together
+from lakechime_dagster.lineage.columns import CONSTANT, READ, ColumnRef, Kind, Names, Source, Taking, Value, after, outside, together
 
 
 def opaque(*reasons: str) -> Value:
@@ -19,9 +19,9 @@ class Relation:
     """Columns in their order, by the names that they were written with.
 
     Attributes:
-        more: Why there may be columns that are not told; empty where these are all.
-        table: Whose they are, where it is a table: a column of it that is not told can be named all the same.
-        rest: What a column comes from, besides, that is not told.
+        more: Why there may be columns that are unknown; empty where these are all.
+        table: Whose they are, where it is a table: an unknown column of it can be named all the same.
+        rest: What an unknown column derives from, besides.
         temporary: The temporary table that it is, by what a statement that writes it has as its target.
     """
 
@@ -44,18 +44,18 @@ class Relation:
         return found
 
     def column(self, name: str) -> Value | None:
-        """Where a column that is told came from; None where there is none of that name."""
+        """What a known column derives from; None where there is none of that name."""
         return self._by_name.get(name.casefold())
 
-    def untold(self, name: str | None) -> Value:
-        """Where a column, or with None all that are not told, came from, though it is not told that there is one."""
+    def unknown_column(self, name: str | None) -> Value:
+        """What an unknown column, or with None all of them, derives from, if there is one."""
         ref = ColumnRef(self.table, name)
         known = Value(frozenset({Source(ref, Kind.IDENTITY)})) if self.table else CONSTANT
         return known | self.rest | opaque(self.more)
 
     def all(self) -> Value:
-        """What all its columns whole came from."""
-        return together([*(origin for _, origin in self.columns), *([self.untold(None)] if self.more else [])])
+        """What all its columns derive from."""
+        return together([*(origin for _, origin in self.columns), *([self.unknown_column(None)] if self.more else [])])
 
     def renamed(self, names: Iterable[str]) -> "Relation":
         """The same with other names for its first columns."""
@@ -97,7 +97,7 @@ class Scope:
             self.by_alias.setdefault(alias.casefold(), relation)
 
     def column(self, parts: list[str]) -> Value:
-        """Where a column came from, by the parts of its name as written: `alias.column`, `column`, `column.field` and the like."""
+        """What a column derives from, by the parts of its name as written: `alias.column`, `column`, `column.field` and the like."""
         place: Scope | None = self
         passed: list[Relation] = []  # of which the column may be one, though it is found further out
         while place is not None:
@@ -110,7 +110,7 @@ class Scope:
             passed += [one for one in place.relations if one.more]
             place = place.outer
         if passed:
-            return passed[0].untold(parts[-1]) | opaque(*(one.more for one in passed))
+            return passed[0].unknown_column(parts[-1]) | opaque(*(one.more for one in passed))
         return opaque(f"column {shown('.'.join(parts))} is in none of the tables")
 
     def _of_alias(self, parts: list[str]) -> Value | None:
@@ -122,7 +122,7 @@ class Scope:
             origin = relation.column(parts[at])
             if origin is None:
                 reason = f"column {shown(parts[at])} is not in {parts[at - 1]}"
-                origin = relation.untold(parts[at]) if relation.more else opaque(reason)
+                origin = relation.unknown_column(parts[at]) if relation.more else opaque(reason)
             return origin if at + 1 == len(parts) else origin.then(Kind.TRANSFORMATION)
         return None
 
@@ -154,7 +154,7 @@ class SqlSchema:
         object.__setattr__(self, "names", self.names.with_tables(self.tables))
 
     def relation(self, written: str, namespace: str) -> Relation:
-        """The table that SQL calls so; its columns are untold where they are not known."""
+        """The table that SQL calls so; where its columns are unknown they may be any."""
         name = self.names.of(written)
         table = name or f"{namespace}/{written}"
         found = self._relations.get(table)
@@ -196,7 +196,7 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
         elif star is not None or _chooses(one):
             every = together(found for _, found in everything(scope.relations, scope.joined))
             relations = [Relation((), "which columns it chooses is not followed", rest=every)]
-            columns.append(("*", relations[0].untold(None)))
+            columns.append(("*", relations[0].unknown_column(None)))
         else:
             relations = []
             for name in _names(one, number):
@@ -206,7 +206,7 @@ def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp
         for relation in relations:
             if relation.more:
                 more = relation.more
-                rest.append(relation.untold(None))
+                rest.append(relation.unknown_column(None))
     return Relation(tuple(columns), more, rest=together(rest))
 
 
@@ -221,7 +221,7 @@ def everything(relations: Iterable[Relation], joined: dict[str, Value]) -> Itera
             if name.casefold() not in joined:
                 yield name, found
         if one.more:
-            yield "*", one.untold(None)
+            yield "*", one.unknown_column(None)
 
 
 def _star(one: exp.Expr) -> exp.Star | None:
@@ -270,7 +270,7 @@ def _spelled(
 Ask = Callable[[exp.Expr, Scope], tuple[Relation, Value]]
 """What a query inside an expression gives, with the scope around it, and what decides about its rows."""
 
-SAME: Step = (Kind.IDENTITY, False)
+SAME: Taking = (Kind.IDENTITY, False)
 MASKING_FUNCTIONS = frozenset({"hash", "xxhash64", "crc32", "mask", "sha1", "sha", "sha256", "sha512", "md5", "approx_count_distinct"})
 _MASKING = (exp.Count, exp.CountIf, exp.ApproxDistinct, exp.MD5, exp.MD5Digest, exp.SHA, exp.SHA2, exp.SHA1Digest, exp.SHA2Digest)
 _OF_ANOTHER_ROW = (exp.Lag, exp.Lead)
@@ -278,31 +278,31 @@ _PASSED_ON = (exp.Alias, exp.Paren, exp.Distinct, exp.Tuple, exp.Filter, exp.Win
 
 
 def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Value:
-    """What an expression came from.
+    """What an expression derives from.
 
     A condition that chooses among values is CONDITIONAL, what a window goes by WINDOW. A function that is not known gives its
-    arguments, and if it has none the reason that it cannot be told.
+    arguments, and if it has none the reason why it is unknown.
     """
     found: list[Value] = []
-    waiting: list[tuple[exp.Expr, Step]] = [(node, SAME)]
+    waiting: list[tuple[exp.Expr, Taking]] = [(node, SAME)]
     while waiting:  # not by recursion, as a generated condition may have thousands of parts
-        one, step = waiting.pop()
+        one, taking = waiting.pop()
         if isinstance(one, exp.Column):
-            found.append(scope.column([part.name for part in one.parts]).then(*step))
+            found.append(scope.column([part.name for part in one.parts]).then(*taking))
         elif isinstance(one, exp.Query):
             relation, deciding = ask(one, scope)
-            found.append((relation.all() | deciding).then(*step))
-        elif isinstance(one, exp.Exists):  # its columns tell nothing but that there are rows
+            found.append((relation.all() | deciding).then(*taking))
+        elif isinstance(one, exp.Exists):  # its columns show nothing but that there are rows
             relation, deciding = ask(one.this, scope)
-            found.append((Value(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), step)))
+            found.append((Value(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), taking)))
         elif isinstance(one, exp.Columns):
-            found.append(together(origin for _, origin in everything(scope.relations, scope.joined)).then(*step))
+            found.append(together(origin for _, origin in everything(scope.relations, scope.joined)).then(*taking))
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
             if isinstance(one, exp.Window):
-                found.append(window(one, scope, ask).then(*step))
-            waiting.extend((part, after(how, step)) for part, how in _parts(one))
+                found.append(window(one, scope, ask).then(*taking))
+            waiting.extend((part, after(how, taking)) for part, how in _parts(one))
     return together(found)
 
 
@@ -315,9 +315,9 @@ def window(one: exp.Window, scope: Scope, ask: Ask) -> Value:
     return together([*(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts), *([named] if named is not None else [])])
 
 
-def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Step]]:
+def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Taking]]:
     """The parts of an expression, and how the value of each takes part in it."""
-    condition: Step = (Kind.CONDITIONAL, False)
+    condition: Taking = (Kind.CONDITIONAL, False)
     if isinstance(one, exp.Case):
         for branch in one.args["ifs"]:
             yield branch.this, condition
@@ -358,10 +358,10 @@ def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Step]]:
             yield part, (Kind.SORT, False)
     else:
         for part in one.iter_expressions():
-            yield part, _step(one)
+            yield part, _taking(one)
 
 
-def _step(one: exp.Expr) -> Step:
+def _taking(one: exp.Expr) -> Taking:
     if isinstance(one, _PASSED_ON):
         return SAME
     masking = isinstance(one, _MASKING) or (isinstance(one, exp.Anonymous) and one.name.lower() in MASKING_FUNCTIONS)
@@ -369,12 +369,12 @@ def _step(one: exp.Expr) -> Step:
     return Kind.AGGREGATION if aggregates else Kind.TRANSFORMATION, masking
 
 
-MAX_ROUNDS = 8  # of a recursive query; each adds what one more step back gives, and kinds only ever grow
+MAX_ROUNDS = 8  # of a recursive query; each adds what one more row back gives, and kinds only ever grow
 
 
 @dataclass
 class Reading:
-    """What is found while a statement is read: its inputs, what decides about its rows, and what could not be told.
+    """What is found while a statement is read: its inputs, what decides about its rows, and what is unknown.
 
     `temporary` are the columns of temporary tables by their keys, or None where they are not known.
     """
@@ -442,7 +442,7 @@ class Reading:
 Named = Callable[[Reading], Relation]
 Ctes = Mapping[str, Named]
 TEMPORARY = "(temporary)/"
-"""Before the key of a temporary table, where a statement has a target: no target of a statement that is told."""
+"""Before the key of a temporary table, where a statement has a target: no target of a statement that is reported."""
 
 
 def written(table: exp.Table) -> str:
@@ -628,7 +628,7 @@ def whole(scope: Scope) -> Relation:
     if len(scope.relations) == 1:
         return scope.relations[0]
     more = next((one.more for one in scope.relations if one.more), "")
-    rest = together(one.untold(None) for one in scope.relations if one.more)
+    rest = together(one.unknown_column(None) for one in scope.relations if one.more)
     return Relation(tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"), more, rest=rest)
 
 
@@ -842,16 +842,16 @@ def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
 
 
 def _common(left: list[Relation], right: list[Relation], reading: Reading) -> list[str]:
-    untold = next((one.more for one in (*left, *right) if one.more), "")
-    if untold:
-        reading.unknown.add(f"a NATURAL JOIN, and {untold}")
+    unknown = next((one.more for one in (*left, *right) if one.more), "")
+    if unknown:
+        reading.unknown.add(f"a NATURAL JOIN, and {unknown}")
     names = [name for one in left for name, _ in one.columns]
     return [name for name in dict.fromkeys(names) if any(one.column(name) is not None for one in right)]
 
 
 def _column(several: list[Relation], name: str) -> Value:
     found = [origin for one in several if (origin := one.column(name)) is not None]
-    return found[0] if found else together(one.untold(name) for one in several if one.more)
+    return found[0] if found else together(one.unknown_column(name) for one in several if one.more)
 
 
 def _columns(node: exp.Expr) -> list[str]:

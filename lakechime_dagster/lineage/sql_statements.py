@@ -203,12 +203,12 @@ def assigned(several: Iterable[exp.Expr], scope: Scope, target: Relation, readin
 def statement(target: str, columns: Iterable[tuple[str, Value]], reading: Reading, replaces: bool = False) -> Statement:
     """What was found, as a statement; columns of a table are named as it names them, and never by themselves."""
     own = {name.casefold(): name for name in reading.columns(target) or ()} if target else {}
-    told = [_lineage(own.get(name.casefold(), name), origin, target) for name, origin in columns]
+    several = [_lineage(own.get(name.casefold(), name), origin, target) for name, origin in columns]
     return Statement(
         target=target,
-        columns=joined(told) if target else tuple(told),
+        columns=joined(several) if target else tuple(several),
         indirect=tuple(one for one in reading.indirect if one.ref.table != target),
-        inputs=tuple(reading.inputs | {source.ref.table for one in told for source in one.sources}),
+        inputs=tuple(reading.inputs | {source.ref.table for one in several for source in one.sources}),
         replaces=replaces,
         unknown=tuple(reading.unknown),
     )
@@ -301,7 +301,7 @@ def _all(source: Relation, reading: Reading, target: str) -> list[tuple[str, Val
     if not source.more:
         return list(source.columns)
     names = reading.columns(target) or [name for name, _ in source.columns]
-    return [(name, source.column(name) or source.untold(name)) for name in names]
+    return [(name, source.column(name) or source.unknown_column(name)) for name in names]
 
 
 MAX_CHARACTERS = 1_000_000
@@ -382,7 +382,7 @@ def too_deep(sql: str) -> InvalidValueError:
     return InvalidValueError("sql", f"of {len(sql):,} characters", "is nested too deeply to be read; name a part of it in a WITH")
 
 
-_UNTOLD = frozenset({"CALL", "EXECUTE", "EXEC", "BEGIN", "DECLARE", "DO", "IF", "WHILE", "FOR", "LOOP", "REPEAT"})  # may run anything
+_OPAQUE_VERBS = frozenset({"CALL", "EXECUTE", "EXEC", "BEGIN", "DECLARE", "DO", "IF", "WHILE", "FOR", "LOOP", "REPEAT"})  # may run anything
 _WITH_BODY = re.compile(r"\b(PROC|PROCEDURE|TRIGGER|VIEW)\b", re.IGNORECASE)
 _VERBS = frozenset({"BEGIN", "DELETE", "ELSE", "END", "IF", "INSERT", "MERGE", "SELECT", "UPDATE", "WHILE"})
 
@@ -449,13 +449,13 @@ class _Script:
             self._forget(key)
             self._views[key] = view
             return
-        told = _statements(node, Reading(self._schema, self._namespace, {**columns, key: None}), ctes)
-        told = told or [_declared(node, made, reading, key)]
+        several = _statements(node, Reading(self._schema, self._namespace, {**columns, key: None}), ctes)
+        several = several or [_declared(node, made, reading, key)]
         if node.args.get("exists"):
-            told = [replace(one, replaces=False) for one in told]
+            several = [replace(one, replaces=False) for one in several]
         else:
             self._forget(key)
-        self._keep(node, told)
+        self._keep(node, several)
 
     def unread(self) -> list[Statement]:
         """What was made for the session and is read by nothing in it: who sends the script reads what that is made of."""
@@ -466,8 +466,8 @@ class _Script:
             found.append(statement(READ, ctes[key](reading).columns, reading))
         return [one for one in found if one.inputs]
 
-    def _keep(self, node: exp.Expr, told: Sequence[Statement]) -> None:
-        for one in told:
+    def _keep(self, node: exp.Expr, several: Sequence[Statement]) -> None:
+        for one in several:
             if one.target.startswith(TEMPORARY):
                 key = one.target.removeprefix(TEMPORARY)
                 self._tables[key] = self._tables[key].added(one) if key in self._tables else _unless_made_here(one, node)
@@ -568,14 +568,14 @@ def _check(node: exp.Expr) -> None:
         InvalidValueError: as it says.
     """
     if isinstance(node, exp.Execute | exp.Block | exp.IfBlock | exp.WhileBlock):
-        raise _untold(node.key.upper())
+        raise _refused(node.key.upper())
     if isinstance(node, exp.Create) and str(node.args.get("kind")).upper() in ("PROCEDURE", "PROC"):
-        raise _untold("CREATE PROCEDURE")
+        raise _refused("CREATE PROCEDURE")
     if isinstance(node, exp.Command):
         word, rest = str(node.this).upper(), str(node.args.get("expression") or "")
         has_body = word in ("CREATE", "ALTER") and _WITH_BODY.search(rest[:200])
-        if word in _UNTOLD or word == "END" or has_body:
-            raise _untold(word)
+        if word in _OPAQUE_VERBS or word == "END" or has_body:
+            raise _refused(word)
     _check_aliases(node)
 
 
@@ -587,7 +587,7 @@ def _check_aliases(node: exp.Expr) -> None:
             raise InvalidValueError("sql", name.name.upper(), "begins no statement here; end each statement with a semicolon")
 
 
-def _untold(what: str) -> InvalidValueError:
+def _refused(what: str) -> InvalidValueError:
     return InvalidValueError("sql", what, "may run any statement; send those that it runs")
 
 

@@ -132,7 +132,7 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A consumer of a column, or of a data set of which it is not told which columns it reads; times are milliseconds."""
+    """A consumer of a column, or of a data set of which the columns are unknown; times are milliseconds."""
 
     consumer: Consumer
     ref: ColumnRef
@@ -144,7 +144,7 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """A way by which reads and writes of others are told, since when by the store's clock, and what came by it."""
+    """A way by which other programs report, since when by the store's clock, and counts of what was reported."""
 
     name: str
     since_ms: int
@@ -174,13 +174,13 @@ class SqlReads:
         return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
 
     def ways(self) -> list[Way]:
-        """By which ways reads are told; without one it is not known who reads, which is another thing than nobody."""
+        """The ways by which reads are reported; without one it is unknown who reads, which is another answer than nobody."""
         with reading(self.engine) as connection:
             columns = [column for column in schema.way.c if column.name != "place"]
             return [Way(**row._asdict()) for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))]
 
     def since_ms(self) -> int | None:
-        """Since when reads are told, by the store's clock; None if never."""
+        """Since when reads are reported, by the store's clock; None if never."""
         return min((one.since_ms for one in self.ways()), default=None)
 
 

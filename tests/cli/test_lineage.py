@@ -230,6 +230,6 @@ def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
 def test_columns_above_the_budget_are_refused_aloud_and_tables_are_told(recorded: Cli) -> None:
     answer = recorded("lineage", "export", "--format", "table", "--column-rows", "3")
     assert answer.err == (
-        "warning: lakechime.lineage_flat tells no columns: their pairs are more than 3; raise --column-rows, or ask `lakechime lineage`\n"
+        "warning: lakechime.lineage_flat has no columns: their pairs are more than 3; raise --column-rows, or ask `lakechime lineage`\n"
     )
     assert {row[1] for row in rows(recorded)} == {None}

@@ -71,7 +71,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
     assert "- silver.paid: its next run makes all of it anew" in gate.out
-    assert "Not known: who else reads it, since nobody tells" in gate.out
+    assert "Unknown: who else reads it: no audit log is configured" in gate.out
     assert lakechime("lineage", "plan", "--against", file, "--fail-on", "values change").code == 1
 
     read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ColumnRef("gold.total", "total"),), at_ms=1_700_000_000_000)

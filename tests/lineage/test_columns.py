@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Step, after, joined
+from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Taking, after, joined
 
 KINDS = st.sampled_from(Kind)
 SOURCES = st.builds(Source, st.builds(ColumnRef, st.sampled_from("tu"), st.sampled_from(["a", "b", None])), KINDS, st.booleans())
@@ -23,7 +23,7 @@ STEPS = st.tuples(KINDS, st.booleans())
 
 
 @given(STEPS, STEPS, STEPS)
-def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_together(a: Step, b: Step, c: Step) -> None:
+def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_together(a: Taking, b: Taking, c: Taking) -> None:
     assert after(after(a, b), c) == after(a, after(b, c))
 
 
