@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Source, Statement, Value, joined, together
-from lakechime_dagster.lineage.plan_dump import Attribute, Dump, MissingPartError, Node, Place, Unknown, deeply, place_of
+from lakechime_dagster.lineage.plan_dump import Dump, MissingPartError, Node, Place, Unknown, deeply, place_of
 from lakechime_dagster.lineage.plan_expressions import Frame, Scope
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
 
@@ -123,8 +123,38 @@ def truncated(node: Node, reading: Reading) -> Write:
     return Write(place=place_written(node), replaces=True, looked_up=True)
 
 
+Assigned = Iterable[tuple[str | None, Node]]
+"""What columns of the target become, by name; what is none of its columns has no name."""
+
+
+Clauses = Iterable[tuple[Node | None, Assigned]]
+"""By the condition of a clause, if it has one, what it assigns."""
+
+
+def _merge(node: Node, reading: Reading, sides: tuple[Node, Node], clauses: Clauses, on: Node | None) -> Write:
+    """MERGE of a source into a target: its condition joins the rows, and each clause decides on its rows by its own condition."""
+    source = reading.read(sides[0])
+    inputs = frozenset(reading.tables)
+    target = reading.read(sides[1])
+    here = reading.scope(target, source)
+    columns, indirect = list[ColumnLineage](), [source.deciding()]
+    if on is not None:
+        indirect.append(without(target.value(), here.value(on)).then(Kind.JOIN))
+    for condition, assigned in clauses:
+        if condition is not None:
+            indirect.append(here.value(condition).then(Kind.FILTER))
+        columns += _changes(assigned, target, here)
+    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+
+
+def _changes(assigned: Assigned, target: Frame, here: Scope) -> list[ColumnLineage]:
+    """The columns that get something else than they have."""
+    ids = {column.name: column.id for column in target.columns}
+    return [here.value(one).lineage(name) for name, one in assigned if name is not None and not is_kept(one, ids.get(name))]
+
+
 def _row_level_merged(node: Node, reading: Reading) -> Write:
-    """MERGE: its condition joins the rows, those of each clause decide on some, and what these become is in its instruction.
+    """MERGE as Spark rewrites it: what rows become is in the instructions of its clauses, by the place of each column.
 
     Of the target's rows those may be left out before that its own part of the condition does not hold for.
     """
@@ -132,21 +162,23 @@ def _row_level_merged(node: Node, reading: Reading) -> Write:
     if join.name != "Join":
         raise MissingPartError(f"{query.name} of {join.name}")
     sides = ("left", "right") if join.text("joinType") == "left anti" else ("right", "left")
-    source = reading.read(join.node(sides[0]))
-    inputs = frozenset(reading.tables)
-    target = reading.read(join.node(sides[1]))
-    here, condition = reading.scope(target, source), join.optional("condition")
-    indirect = [source.deciding()]
-    if condition is not None:
-        indirect.append(without(target.value(), here.value(condition)).then(Kind.JOIN))
-    columns: list[ColumnLineage] = []
-    rows = _Rows(_table(node), query.output or (), target, here)
+    names, clauses = _names(node, query), list[tuple[Node | None, Assigned]]()
     if query.name == "Project":
-        columns += rows.assigned(query.nodes("projectList"))
-    for instruction in _instructions(query):
-        indirect.append(here.value(instruction.node("condition")).then(Kind.FILTER))
-        columns += rows.instructed(instruction)
-    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+        clauses.append((None, zip(names, query.nodes("projectList"), strict=True)))
+    for instruction in (one for key in ROW_LEVEL_CLAUSES if query.name == "MergeRows" for one in query.nodes(key)):
+        rows = _instructed(instruction)
+        clauses.append((instruction.node("condition"), zip(names, rows, strict=True) if rows else ()))
+    return _merge(node, reading, (join.node(sides[0]), join.node(sides[1])), clauses, join.optional("condition"))
+
+
+def _instructed(instruction: Node) -> tuple[Node, ...]:
+    """What an instruction makes of rows; nothing of those that it leaves out."""
+    context = instruction.fields.get("context")
+    name = f"{instruction.name} {context.name}" if isinstance(context, Unknown) else instruction.name
+    if name not in ASSIGNED:
+        raise MissingPartError(f"unknown instruction {name}")
+    field = ASSIGNED[name]
+    return () if field is None else instruction.nodes(field)
 
 
 def _changed(node: Node, reading: Reading) -> Write:
@@ -156,46 +188,14 @@ def _changed(node: Node, reading: Reading) -> Write:
     columns: list[ColumnLineage] = []
     for plan, expressions in _updates(node.node("query")):
         below = reading.read(plan.node("child"))
-        columns += _Rows(_table(node), plan.output or (), below, reading.scope(below)).assigned(expressions)
+        columns += _changes(zip(_names(node, plan), expressions, strict=True), below, reading.scope(below))
     return Write(place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True)
 
 
-class _Rows:
-    """Rows that are written, by their output; `target` is where its rows come from, and `here` where expressions look columns up."""
-
-    def __init__(self, table: tuple[Attribute, ...], output: tuple[Attribute, ...], target: Frame, here: Scope) -> None:
-        names = {one.name.casefold(): one.name for one in table}
-        self._columns = [names.get(one.name.casefold()) for one in output]  # of what is none of the target no name
-        self._ids = {column.name: column.id for column in target.columns}
-        self._here = here
-
-    def assigned(self, expressions: tuple[Node, ...]) -> list[ColumnLineage]:
-        """The columns of the target that get something else than they have."""
-        return [
-            self._here.value(expression).lineage(name)
-            for name, expression in zip(self._columns, expressions, strict=True)
-            if name is not None and not is_kept(expression, self._ids.get(name))
-        ]
-
-    def instructed(self, instruction: Node) -> list[ColumnLineage]:
-        """What an instruction assigns; of an unknown one that each column may be made of all in it."""
-        context = instruction.fields.get("context")
-        name = f"{instruction.name} {context.name}" if isinstance(context, Unknown) else instruction.name
-        if name not in ASSIGNED:
-            value = self._here.values(instruction.children()).then(Kind.TRANSFORMATION).because(f"unknown instruction {name}")
-            return [value.lineage(column) for column in self._columns if column is not None]
-        field = ASSIGNED[name]
-        return [] if field is None else self.assigned(instruction.nodes(field))
-
-
-def _table(node: Node) -> tuple[Attribute, ...]:
-    """The columns of the table that is written to."""
-    return node.node("table").output or ()
-
-
-def _instructions(query: Node) -> Iterator[Node]:
-    for clause in ROW_LEVEL_CLAUSES if query.name == "MergeRows" else ():
-        yield from query.nodes(clause)
+def _names(node: Node, plan: Node) -> list[str | None]:
+    """By the place of each column that a plan gives its name in the table that is written."""
+    names = {one.name.casefold(): one.name for one in node.node("table").output or ()}
+    return [names.get(one.name.casefold()) for one in plan.output or ()]
 
 
 def _below(query: Node) -> Node:
@@ -326,32 +326,18 @@ def _deleted(node: Node, reading: Reading) -> Write:
 
 
 def _merged(node: Node, reading: Reading) -> Write:
-    """MERGE: rows are joined by its condition; each clause decides on its rows by its own condition, and assigns by its actions."""
-    source = reading.read(node.node("source"))
-    inputs = frozenset(reading.tables)
-    target = reading.read(node.node("target"))
-    here = reading.scope(target, source)
-    columns: list[ColumnLineage] = []
-    indirect = [source.deciding(), without(target.value(), here.value(node.node("condition"))).then(Kind.JOIN)]
-    for clause in (one for clauses in CLAUSES for one in node.nodes(clauses)):
-        condition = clause.optional("condition")
-        if condition is not None:
-            indirect.append(here.value(condition).then(Kind.FILTER))
-        columns += _assigned(clause, here, target)
-    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+    """MERGE into a Delta table."""
+    clauses = ((clause.optional("condition"), _actions(clause)) for name in CLAUSES for clause in node.nodes(name))
+    return _merge(node, reading, (node.node("source"), node.node("target")), clauses, node.node("condition"))
 
 
-def _assigned(clause: Node, here: Scope, target: Frame) -> list[ColumnLineage]:
+def _actions(clause: Node) -> Iterator[tuple[str, Node]]:
     """What a clause assigns; fields of one struct count as its column."""
-    ids = {column.name: column.id for column in target.columns}
-    found = []
     for action in clause.nodes("actions") if clause.name in ASSIGNING else ():
-        path, expression = action.names("targetColNameParts"), action.node("expr")
+        path = action.names("targetColNameParts")
         if not path:
             raise action.missing("targetColNameParts")
-        if not is_kept(expression, ids.get(path[0])):
-            found.append(here.value(expression).lineage(path[0]))
-    return found
+        yield path[0], action.node("expr")
 
 
 def _restored(node: Node, _: Reading) -> Write:
