@@ -84,6 +84,8 @@ class RunReport:
     def with_sql(self, statements: Iterable[Statement]) -> "RunReport":
         """This, and what statements of SQL say, as those of one run in their order."""
         several = list(statements)
+        if not several:
+            return self
         reads: set[ColumnRef] = set()
         for one in several:
             if one.target == READ:

@@ -163,7 +163,7 @@ class AskedLineage:
         return declared_statements(self.lake)
 
     @cached_property
-    def _parts(self) -> dict[tuple[frozenset[ColumnRef], bool, int | None], Network]:
+    def _parts(self) -> dict[tuple[frozenset[ColumnRef], frozenset[ColumnRef], bool, int | None], Network]:
         """What was read for questions before."""
         return {}
 
@@ -171,7 +171,7 @@ class AskedLineage:
         self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, to: Collection[ColumnRef] = ()
     ) -> Network:
         """As much of the network as questions about columns in one direction need, with nodes for these and others."""
-        question = frozenset((*refs, *to)), upstream, depth
+        question = frozenset(refs), frozenset(to), upstream, depth
         if (found := self._parts.get(question)) is None:
             engine, namespace = self.platform.store.engine, self.platform.ledger.deployment
             around = network_around(
