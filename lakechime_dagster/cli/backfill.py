@@ -161,7 +161,7 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
     return {
         "asked": planned.asked.to_json(),
         "requests": [_request(request) | {"partition": requests.partitions.get(request.number)} for request in requests.requests],
-        "blocked": dict(requests.held),
+        "blocked": dict(requests.blocked),
         "pending": dict(requests.pending),
         "refused": dict(requests.refused),
         "unaffected": {**planned.found.unaffected, **requests.unaffected},
@@ -179,7 +179,7 @@ def _print_plan(planned: "BackfillPlan") -> None:
     ]
     print_table(["table", "consumers", "what", "because"], rows, empty="nothing is to be run")
     for head, several in (
-        ("blocked", requests.held),
+        ("blocked", requests.blocked),
         ("later", requests.pending),
         ("refused", requests.refused),
         ("unaffected", {**planned.found.unaffected, **requests.unaffected}),

@@ -251,48 +251,41 @@ class SubscriptionFacts:
     ready: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class RequestPlan:
     """What a backfill would request.
 
     Attributes:
-        later: Requests of keys that have not fired, as not all of their partitions are there: they fire after what they read is done.
-        held: Consumers that wait for a person, which hold back all that reads them, with why.
-        pending: By table, what of it is not ordered as it has not run yet: it runs by itself, with what is there then.
+        later: Requests of keys that have not fired, as not all of their partitions exist: they fire after what they read is done.
+        partitions: By the number of a request what it is of, in words.
+        blocked: Consumers that wait for a person, for which all that reads them waits, with why.
+        pending: By table, what of it is not requested as it has not run yet: it runs by itself, with what exists then.
         unaffected: By table that reads what is affected, why nothing of it is.
-        refused: By table, why it cannot be ordered, with the remedy.
+        refused: By table, why it cannot be recomputed, with the remedy.
     """
 
-    requests: tuple[BackfillRequest, ...] = ()
-    later: tuple[BackfillRequest, ...] = ()
-    partitions: Mapping[int, str] = field(default_factory=dict)
-    held: Mapping[str, str] = field(default_factory=dict)
-    pending: Mapping[str, str] = field(default_factory=dict)
-    unaffected: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    requests: list[BackfillRequest] = field(default_factory=list)
+    later: list[BackfillRequest] = field(default_factory=list)
+    partitions: dict[int, str] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, str] = field(default_factory=dict)
+    unaffected: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> RequestPlan:
     """The requests of the affected tables, inputs first."""
-    planning = _Planning(lake, window, AffectedPartitions(window, lake.levels))
+    planning = _Planning(window, AffectedPartitions(window, lake.levels), RequestPlan())
     for table, wanted in found.tables.items():
         declared = lake.table(table)
         if planning.affected_partitions.is_untouched(table, wanted.inputs):
-            planning.unaffected[table] = untouched(wanted.inputs)
+            planning.plan.unaffected[table] = untouched(wanted.inputs)
         elif reason := refusal(declared):
-            planning.refused[table] = reason
+            planning.plan.refused[table] = reason
         else:
             assert isinstance(declared, LakeTable)
             planning.add(declared, wanted, facts(table))
-    return RequestPlan(
-        requests=tuple(planning.requests),
-        later=tuple(planning.later),
-        partitions=planning.partitions,
-        held=planning.held,
-        pending=planning.pending,
-        unaffected=planning.unaffected,
-        refused=planning.refused,
-    )
+    return planning.plan
 
 
 def refusal(table: Table) -> str:
@@ -309,16 +302,9 @@ def refusal(table: Table) -> str:
 
 @dataclass
 class _Planning:
-    lake: Lake
     window: Window
     affected_partitions: AffectedPartitions
-    requests: list[BackfillRequest] = field(default_factory=list)
-    later: list[BackfillRequest] = field(default_factory=list)
-    partitions: dict[int, str] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
-    pending: dict[str, str] = field(default_factory=dict)
-    unaffected: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    plan: RequestPlan
     _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
 
     def add(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts) -> None:
@@ -336,13 +322,13 @@ class _Planning:
         for key in (*left, *keys[len(within) :]):
             self._add_later(facts.subscription, wanted, key)
         if left:
-            self.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
+            self.plan.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
 
     def _add_later(self, subscription: Subscription, wanted: TableToRecompute, key: FireKey) -> None:
         """Let a key that is not complete wait for the requests of what it reads, if there are any: it may ignore what comes late."""
         if awaited := self._awaited(wanted.inputs, key):
-            number = len(self.requests) + len(self.later)
-            self.later.append(
+            number = len(self.plan.requests) + len(self.plan.later)
+            self.plan.later.append(
                 BackfillRequest(
                     number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=wanted.why, state=RequestState.LATER
                 )
@@ -352,12 +338,12 @@ class _Planning:
         text = key.text if key is not None else ""
         consumer = facts.consumers.get(text, NEVER_RAN)
         if key is None and not consumer.has_run:
-            self.pending[table.name] = "has not run yet: its first run reads all"
+            self.plan.pending[table.name] = "has not run yet: its first run reads all"
             return
-        number = len(self.requests) + len(self.later)
+        number = len(self.plan.requests) + len(self.plan.later)
         partition = facts.subscription.partition_of(key) if key is not None else None
         is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
-        self.requests.append(
+        self.plan.requests.append(
             BackfillRequest(
                 number=number,
                 subscription=facts.subscription.name,
@@ -367,12 +353,12 @@ class _Planning:
                 why=wanted.why,
             )
         )
-        self.partitions[number] = facts.subscription.dagster_key(key) or text if key is not None else self._described(table)
+        self.plan.partitions[number] = facts.subscription.dagster_key(key) or text if key is not None else self._described(table)
         self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.subscription, key)))
         if table.trigger is None:
-            self.held[table.name] = "nobody launches it by itself; launch it in Dagster"
+            self.plan.blocked[table.name] = "nobody launches it by itself; launch it in Dagster"
         elif consumer.blocked:
-            self.held[f"{table.name} {text}".strip()] = consumer.blocked
+            self.plan.blocked[f"{table.name} {text}".strip()] = consumer.blocked
 
     def _described(self, table: LakeTable) -> str:
         if table.refresh is RefreshMode.FULL:
