@@ -3,7 +3,7 @@ from pathlib import Path
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable, read_manifest
 
-SOURCES = (Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY), Source(ColumnRef("bronze.orders"), Kind.AGGREGATION, True))
+SOURCES = (Source(ColumnRef("bronze.orders"), Kind.AGGREGATION, True), Source(ColumnRef("bronze.orders", "id"), Kind.IDENTITY))
 COLUMN = PlannedColumn(
     name="id",
     type={"type": "array", "elementType": "long", "containsNull": True},
