@@ -287,10 +287,6 @@ class LineageRecord:
     def target(self) -> str:
         return self.statement.target
 
-    def with_statement(self, statement: Statement) -> "LineageRecord":
-        """The same of another statement."""
-        return replace(self, statement=statement)
-
 
 def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     """One statement a target, of a run's statements in their order."""

@@ -1,6 +1,5 @@
 """A dump of an analysed Spark plan as frozen values."""
 
-import json
 import re
 import sys
 import threading
@@ -151,15 +150,6 @@ def dump_of(value: Mapping[str, object]) -> Dump:
         is_dynamic=value.get("dynamic") is True,
         is_within=value.get("within") is True,
     )
-
-
-def dump_from(text: str | bytes) -> Dump:
-    """What the dumper wrote, as text."""
-    try:
-        value = json.loads(text)
-    except ValueError as problem:
-        return Dump(None, f"a dump that is no JSON: {type(problem).__name__}")
-    return dump_of(value) if isinstance(value, dict) else Dump(None, "a dump that is no object")
 
 
 Parts = Mapping[int, Field]

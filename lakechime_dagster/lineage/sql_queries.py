@@ -633,41 +633,27 @@ def whole(scope: Scope) -> Relation:
 
 
 def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
-    """The columns behind PIVOT or UNPIVOT."""
+    """The columns behind PIVOT or UNPIVOT: what it does not name is kept, and what it makes is of all that it names.
+
+    PIVOT groups by what it keeps. Which of the columns an UNPIVOT took is a constant.
+    """
     inner = Scope(scope.ctes, scope.outer)
     inner.add(relation, pivot.parent.alias_or_name if pivot.parent else "")
-    return _unpivot(pivot, relation, inner, reading) if pivot.args.get("unpivot") else _pivot(pivot, relation, inner, reading)
-
-
-def _pivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
-    """What is neither aggregated nor pivoted is grouped by; the others are the aggregates where the pivoted value is one."""
-    fields = [field.this for field in pivot.args.get("fields") or () if isinstance(field, exp.In)]
-    value = together(reading.origin(one, scope) for one in pivot.expressions)
-    chosen = together(reading.origin(one, scope).then(Kind.CONDITIONAL) for one in fields)
-    used = {column.name.casefold() for one in (*pivot.expressions, *fields) for column in one.find_all(exp.Column)}
-    grouped = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
-    reading.decides(together(origin for _, origin in grouped), Kind.GROUP_BY)
+    listings = [one for one in pivot.args.get("fields") or () if isinstance(one, exp.In)]
+    chosen = [one.this for one in listings]
+    named = [part for one in listings for part in one.expressions] if pivot.args.get("unpivot") else [*pivot.expressions, *chosen]
+    used = {column.name.casefold() for one in named for column in one.find_all(exp.Column)}
+    kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
+    if pivot.args.get("unpivot"):
+        value = together(reading.origin(one, inner) for one in named)
+        values = [(name.name, value) for one in pivot.expressions for name in one.find_all(exp.Identifier)]
+        return Relation((*kept, *((one.name, CONSTANT) for one in chosen), *values), relation.more, rest=relation.rest)
+    value = together(reading.origin(one, inner) for one in pivot.expressions)
+    value |= together(reading.origin(one, inner).then(Kind.CONDITIONAL) for one in chosen)
+    reading.decides(together(origin for _, origin in kept), Kind.GROUP_BY)
     names = [one.name for one in pivot.args.get("columns") or ()]
     more = relation.more or ("" if names else "the columns of PIVOT are not known")
-    return Relation((*grouped, *((name, value | chosen) for name in names)), more, rest=relation.rest | value | chosen)
-
-
-def _unpivot(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
-    """The listed columns are the values of one; which of them it was is a constant."""
-    columns: dict[str, Value] = {}
-    used: set[str] = set()
-    for listing in pivot.args.get("fields") or ():
-        if not isinstance(listing, exp.In):
-            continue
-        listed = listing.expressions
-        used |= {column.name.casefold() for one in listed for column in one.find_all(exp.Column)}
-        columns[listing.this.name] = CONSTANT
-        value = together(reading.origin(one, scope) for one in listed)
-        for one in pivot.expressions:
-            for name in one.find_all(exp.Identifier):
-                columns[name.name] = columns.get(name.name, CONSTANT) | value
-    kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
-    return Relation((*kept, *columns.items()), relation.more, rest=relation.rest)
+    return Relation((*kept, *((name, value) for name in names)), more, rest=relation.rest | value)
 
 
 _MADE_BY = {"explode": ["col"], "posexplode": ["pos", "col"], "explodeouter": ["col"], "posexplodeouter": ["pos", "col"]}
