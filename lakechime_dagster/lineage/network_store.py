@@ -15,7 +15,7 @@ from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import parts_of
 from lakechime_dagster.lineage.network import Drawing, Edges, Network, declared_rows, edges_from, joined_edges, network_of
 from lakechime_dagster.lineage.recording import MANY, key_of
-from lakechime_dagster.lineage.store import LineageStandings, columns_of
+from lakechime_dagster.lineage.store import LineageStandings, columns_of, nodes_of_tables
 
 ROWS = 100_000  # that are fetched at once
 
@@ -124,8 +124,8 @@ def neighbours(engine: Engine, tables: Collection[str], declared: Iterable[State
         .join(far, far.c.node_id == there)
     )
     with reading(engine) as connection:
-        for some in slices(sorted(key_of(ColumnRef(name)) for name in set(tables)), MANY):
-            for name, other in connection.execute(query.where(among(connection, near.c.key, some))):
+        for some in slices(sorted(set(tables)), MANY):
+            for name, other in connection.execute(query.where(here.in_(nodes_of_tables(connection, some)))):
                 found.setdefault(name, set()).add(other)
     return found
 

@@ -85,14 +85,14 @@ def several_inserted(node: exp.MultitableInserts, reading: Reading, ctes: Ctes) 
     """`FROM … INSERT … INSERT …`, of which each INSERT has a SELECT of its own; what INSERT ALL does with its query is unknown."""
     within, source, found = with_ctes(node, reading, ctes), node.args["source"], list[Statement]()
     for one in node.expressions:
-        own = reading.apart()
-        if isinstance(one, exp.Insert) and isinstance(one.expression, exp.Select) and not one.expression.args.get("from_"):
-            one.expression.set("from_", exp.From(this=source.copy()))
-            found.append(inserted(one, own, within))
+        insert, own = one.this if isinstance(one, exp.ConditionalInsert) else one, reading.apart()
+        if insert is one and isinstance(insert.expression, exp.Select) and not insert.expression.args.get("from_"):
+            insert.expression.set("from_", exp.From(this=source.copy()))
+            found.append(inserted(insert, own, within))
         else:
             relation_of(source, own, within)  # which notes what it reads
             own.unknown.add("INSERT ALL is not followed")
-            found.append(statement(own.target(one.find(exp.Insert).this), (), own))
+            found.append(statement(own.target(insert.this), (), own))
     return found
 
 

@@ -97,8 +97,9 @@ def columns_of(connection: Connection, tables: Collection[str]) -> list[ColumnRe
     """The columns of data sets that are recorded."""
     row, dataset, found = schema.node.c, schema.node.alias("dataset"), list[ColumnRef]()
     query = sa.select(dataset.c.name, row.name).join_from(schema.node, dataset, dataset.c.node_id == row.dataset_id)
-    for some in slices(sorted(key_of(ColumnRef(name)) for name in tables), MANY):
-        found += [ColumnRef(table, name) for table, name in connection.execute(query.where(among(connection, dataset.c.key, some)))]
+    for some in slices(sorted(set(tables)), MANY):
+        columns = query.where(row.dataset_id.in_(nodes_of_tables(connection, some)))
+        found += [ColumnRef(table, name) for table, name in connection.execute(columns)]
     return found
 
 
