@@ -560,7 +560,9 @@ def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None
 
     worst = _checked(fail_on)
     before, own = read_manifest(against), manifest_path()
-    accepted = dict((read_manifest(own).accepted if own.exists() else {}).items() - before.accepted.items())  # not what is merged
+    accepted = read_manifest(own).accepted if own.exists() else {}
+    if own.exists() and not own.samefile(against):  # what is merged is accepted no more
+        accepted = dict(accepted.items() - before.accepted.items())
     platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=not live)

@@ -143,7 +143,7 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
     merged.write_text(replace(read_manifest(Path(main)), accepted=read_manifest(own).accepted).to_json(), encoding="utf-8")
     assert lakechime("lineage", "plan", "--against", str(merged), "--fail-on", "values change").code == 1
     own.unlink()
-    nowhere = gate("--accept", keys[0], "--reason", "agreed")
+    nowhere = gate("--accept", others[0], "--reason", "agreed")
     assert (nowhere.code, "lakechime lineage plan" in nowhere.err) == (3, True)
 
 
