@@ -41,7 +41,7 @@ def test_columns_that_change_with_each_question_are_not_told(database: Database,
             lambda *_: (database.run(f"ALTER TABLE orders ADD COLUMN {next(names)} INT") and ()) or (),
         )
         names = iter("abcdefgh")
-        with pytest.raises(SourceUnreadableError, match="changed with each of 5 questions"):
+        with pytest.raises(SourceUnreadableError, match="changed with each of 5 readings"):
             read_schema(database.url, database.schema, "orders")
 
 
