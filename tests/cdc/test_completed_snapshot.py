@@ -98,7 +98,7 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
         (pid,) = other.run("SELECT pg_backend_pid()")
         other.run("BEGIN", "INSERT INTO orders VALUES (2)")
         pauses = list[float]()
-        told = rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are prepared .* end them, and ask again"
+        told = rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are prepared .* end them, and try again"
         with pytest.raises(TableBusyError, match=told) as refused:
             seen(one, pauses.append)
         assert (set(refused.value.writers), len(pauses)) == ({int(pid), None}, LOOKS)
