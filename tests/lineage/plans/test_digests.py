@@ -10,7 +10,7 @@ from lakechime_dagster.lineage.plan_dump import Field, Node
 from lakechime_dagster.lineage.plan_statements import statements_of
 from tests.lineage.plans.factories import Node as Made
 from tests.lineage.plans.factories import alias, column, make_dump, project, table
-from tests.lineage.plans.told import LAKE, stored
+from tests.lineage.plans.meanings import LAKE, stored
 
 NAMING = frozenset({"Alias", "AttributeReference", "OuterReference"})
 DOUBLED = frozenset({"SortOrder", "LateralSubquery"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lineage.plans.told import ZOO, read, told
+from tests.lineage.plans.meanings import ZOO, read, told
 from tests.support.dumps import nested, nodes_of
 
 PARTS = ("frames", "writes", "copy-on-write", "merge-on-read")

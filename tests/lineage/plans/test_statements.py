@@ -3,7 +3,7 @@
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Names, Source, Statement
 from lakechime_dagster.lineage.plan_statements import DRIVER, Found, statements_of
 from tests.lineage.plans.factories import Node, alias, column, literal, make_dump, project, rdd, table
-from tests.lineage.plans.told import said
+from tests.lineage.plans.meanings import said
 
 ORDERS = table("orders", id=1, amount=2)
 

@@ -7,7 +7,7 @@ import pytest
 from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS
 from lakechime_dagster.lineage.plan_nodes import NODES
 from lakechime_dagster.lineage.plan_statements import WRITES
-from tests.lineage.plans.told import Dumps, known, stored, told
+from tests.lineage.plans.meanings import Dumps, known, stored, told
 
 PARTS = {
     "frames": "frames",

@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
-from tests.lineage.plans.told import known, said
+from tests.lineage.plans.meanings import known, said
 from tests.lineage.sql.shapes import make_schema, told
 from tests.support.zoo import SCHEMAS, TEXTS
 

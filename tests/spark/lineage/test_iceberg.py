@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.lineage.spark import PlanDumper
-from tests.lineage.plans.told import known, read, told
+from tests.lineage.plans.meanings import known, read, told
 from tests.support.spark import run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
 from tests.support.zoo_iceberg import MODES, make_tables, statements

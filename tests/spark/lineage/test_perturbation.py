@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.spark.session import session_confs
-from tests.lineage.plans.told import LAKE, Dumps, stored
+from tests.lineage.plans.meanings import LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Filled
 from tests.support.staying import Result, Told, World, moved, turned_round, unseen, worlds
 from tests.support.zoo import SHAPES

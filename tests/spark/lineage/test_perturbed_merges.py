@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.lineage.plan_nodes import with_generated
 from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.spark.session import session_confs
-from tests.lineage.plans.told import GENERATED, LAKE, Dumps, stored
+from tests.lineage.plans.meanings import GENERATED, LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Row, columns_of, frame_of, perturbed
 from tests.support.staying import Columns, Result, Told, Way, World, moved, turned_round, unseen, worlds
 from tests.support.zoo import SCHEMAS, Tables

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.spark import PlanDumper
-from tests.lineage.plans.told import known, read, told
+from tests.lineage.plans.meanings import known, read, told
 from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
