@@ -112,7 +112,7 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
 def _asset(
     lake: Lake, table: Table, subscriptions: Mapping[str, Subscription], planned: tuple[dg.AssetDep, ...]
 ) -> dg.AssetSpec | dg.AssetsDefinition:
-    """The asset of a table; what Dagster refuses about it is told by the table's name."""
+    """The asset of a table; an error of Dagster names the table."""
     try:
         match table:
             case SourceTable():
@@ -171,7 +171,7 @@ def _verify(lake: Lake) -> dg.Definitions:
 
 
 def _alarms(lake: Lake) -> dg.Definitions:
-    """What tells people of checks that fail."""
+    """The sensor that notifies people of failing checks."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
     reported += [spec.key for group in lake.working_groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
     reported += [verify_check_key(group) for group in lake.working_groups if group.options.verify is not None]

@@ -69,8 +69,8 @@ def lineage_page(ask: Ask) -> APIRouter:
             steps = lineage.path(lineage.ref(source), lineage.ref(target))
         except NotFoundError as error:
             return _unknown(str(error))
-        told = None if steps is None else [_link(step.source, step.target, step.kinds) for step in steps]
-        return JSONResponse({"steps": told}, headers=HEADERS)
+        links = None if steps is None else [_link(step.source, step.target, step.kinds) for step in steps]
+        return JSONResponse({"steps": links}, headers=HEADERS)
 
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:
@@ -207,13 +207,13 @@ def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
 
 def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """The columns of tables that hold personal data, or may, by table; what merely decides is left out."""
-    told: dict[str, list[dict[str, Any]]] = {}
+    by_table: dict[str, list[dict[str, Any]]] = {}
     data = PersonalData(lineage.platform, lineage.lake)
     found = data.found(lineage.part([ColumnRef(table) for table in tables], upstream=True), tables) if data.tags else ()
     for one in found:
         if one.reach is not Reach.INDIRECT:
-            told.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
-    return told
+            by_table.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
+    return by_table
 
 
 def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ ALARMS = (
         f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", "consumer", "(.*)")',
         "5m",
         "warning",
-        "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show tells why.",
+        "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show shows why.",
     ),
     Alarm(
         "LakechimeTypeWaits",

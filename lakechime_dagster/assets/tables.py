@@ -24,7 +24,6 @@ from lakechime_dagster.assets.partitions import check_inputs, input_deps, levels
 from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
 from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.errors import ConsumerConflictError, MessagesUnreadableError, NotFoundError, TableUnreadableError
-from lakechime_dagster.governance.store import draft_misfit
 from lakechime_dagster.lineage.declared import record_declared
 from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
@@ -60,7 +59,7 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
-            check_fits(running, lake, table, partial(draft_misfit, running.platform), context.log.warning)
+            check_fits(running, lake, table)
             facts: dict[str, Any] = {}
 
             def ended(executed: Executed) -> None:

@@ -21,7 +21,9 @@ from lakechime_dagster.cli.common import (
     print_documents,
     print_facts,
     print_json,
+    print_list,
     print_table,
+    record,
     say,
 )
 
@@ -30,15 +32,14 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.backfills import Backfill
     from lakechime_dagster.triggers.consumers import BackfillRequest
-    from lakechime_dagster.triggers.interventions import By
 
 app = typer.Typer(name="backfill", help="Backfills: run what a change of columns affects, show and cancel it.")
 
 Columns = Annotated[
-    str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; apart by commas.")
+    str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; separated by commas.")
 ]
 Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
-Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, apart by commas.")]
+Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, separated by commas.")]
 InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Consumers that may run at once.")]
 WhyRun = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when. A dry run needs none.")]
 Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill show` lists it.")]
@@ -74,27 +75,13 @@ def run(
     if by is not None:
         for subscription in declared_subscriptions(manual=True).values():
             platform.evaluator.activate(subscription)
-        backfill_id = backfill.run(platform, planned, by, max_in_flight=in_flight)
-        made = {"backfill": backfill_id, "change": _drafted(platform, planned, backfill_id, by)}
+        made = {"backfill": backfill.run(platform, planned, by, max_in_flight=in_flight)}
     if as_json:
         print_json(made | document(planned) | {"dry_run": dry_run})
         return
     _print_plan(planned)
     if made:
         say("\nrequested as {backfill}; `lakechime backfill show {backfill}` shows its progress".format(**made))
-        say("change {change} is drafted: `lakechime notification send {change}` shows whom it affects".format(**made))
-
-
-def _drafted(platform: "Platform", planned: "BackfillPlan", backfill_id: str, by: "By") -> int:
-    """The number of the drafted notification about it, for a person to send."""
-    from lakechime_dagster.governance.changes import ChangeKind, automatic_change
-    from lakechime_dagster.governance.store import Notifications
-    from lakechime_dagster.lineage.columns import ColumnRef
-
-    refs = (*planned.asked.columns, *(ColumnRef(table) for table in planned.asked.tables))
-    change = automatic_change(ChangeKind.BACKFILL, f"It is computed again: {by.reason}", refs)
-    several = Notifications(platform.store.engine, platform.ledger.deployment)
-    return several.draft_once(f"backfill/{backfill_id}", change, by.who)[0].change_id
 
 
 @app.command()
@@ -105,10 +92,7 @@ def show(backfill_id: OfId = None, as_json: Json = False) -> None:
     backfills = Backfills(open_platform().ledger)
     if backfill_id is None:
         several = [_facts(one) for one in backfills.backfills()]
-        if as_json:
-            print_json({"backfills": several})
-        else:
-            print_documents(several, "backfill is states who created_ts reason", empty="no backfill")
+        print_list(as_json, "backfills", several, "backfill is states who created_ts reason", empty="no backfill")
         return
     facts, requests = _facts(backfills.backfill(backfill_id)), [_request(request) for request in backfills.requests(backfill_id)]
     if as_json:
@@ -191,34 +175,18 @@ def _print_plan(planned: "BackfillPlan") -> None:
 
 
 def _keys(planned: "BackfillPlan", requests: "list[BackfillRequest]") -> str:
-    shown = [planned.requests.partitions[request.number] for request in requests[:MAX_KEYS]]
-    return ", ".join(shown) + (f" and {len(requests) - MAX_KEYS} more" if len(requests) > MAX_KEYS else "")
+    return common.first([planned.requests.partitions[request.number] for request in requests], MAX_KEYS)
 
 
 def _request(request: "BackfillRequest") -> dict[str, Any]:
-    return {
-        "number": request.number,
-        "table": request.subscription,
-        "key": request.key,
-        "waits_for": list(request.waits_for),
-        "why": request.why,
-        "state": str(request.state),
-        "span": request.span.to_json() if request.span is not None else None,
-        "execution": request.execution_id,
-    }
+    span = request.span and request.span.to_json()
+    facts = record(request, "number key waits_for why state", span=span, execution=request.execution_id)
+    return {"table": request.subscription, **facts}
 
 
 def _facts(one: "Backfill") -> dict[str, Any]:
-    return {
-        "backfill": one.backfill_id,
-        "is": _state(one),
-        "asked": dict(one.asked),
-        "states": {str(k): v for k, v in one.states.items()},
-        "max_in_flight": one.max_in_flight,
-        "who": one.who,
-        "reason": one.reason,
-        "created_ts": one.created_ts,
-    }
+    facts = record(one, "asked max_in_flight who reason created_ts", states={str(state): number for state, number in one.states.items()})
+    return {"backfill": one.backfill_id, "is": _state(one), **facts}
 
 
 def _state(one: "Backfill") -> str:

@@ -1,12 +1,12 @@
 """`lakechime cdc`: CDC tables."""
 
 import datetime as dt
-import difflib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from lakechime_dagster.cli.common import (
     answer,
     count,
     declared_lake,
+    nearest,
     note,
     one_line,
     open_platform,
@@ -29,6 +30,7 @@ from lakechime_dagster.cli.common import (
     print_facts,
     print_json,
     print_table,
+    record,
     say,
     subscription_declared,
     would,
@@ -38,14 +40,11 @@ from lakechime_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.cdc.compare import Monitored
-    from lakechime_dagster.cdc.load_service import Chunk, Repaired
-    from lakechime_dagster.cdc.monitor import Counted
-    from lakechime_dagster.cdc.plan import Finding, Sample
-    from lakechime_dagster.cdc.service import Epochs, Replica
+    from lakechime_dagster.cdc.load_service import Chunk
+    from lakechime_dagster.cdc.service import Replica
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.tables.cdc import CDCTable
+    from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
     from lakechime_dagster.tables.databases import Monitor
-    from lakechime_dagster.triggers.registry import ConsumerRow
 
 app = typer.Typer(name="cdc", help="CDC tables: show, check their setup, load, compare with the database and repair.")
 
@@ -81,27 +80,28 @@ def show(
     replica = Replica(platform, _table(name, platform.settings))
     if key is not None:
         _show_key(replica, key, as_json)
-    elif quarantine:
+        return
+    if quarantine:
         _show_quarantine(replica, limit, as_json)
-    else:
-        document = _document(replica) | _epochs(epochs_of(replica))
-        if as_json:
-            print_json({"table": document})
-            return
-        consumers = {f"consumer {each}": _consumer_shown(one) for each, one in document["consumers"].items()}
-        hidden = ("consumers", "positions", "opened")
-        print_facts({fact: value for fact, value in document.items() if fact not in hidden} | consumers)
-        say("")
-        opened = [one | {"open_up_to": document["opened"].get(one["source"])} for one in document["positions"]]
-        facts = "source topic partition epoch open_up_to position offset"
-        print_documents(opened, facts, empty="no position is recorded yet")
+        return
+    epochs = epochs_of(replica)
+    positions = [record(one, "source topic partition epoch position offset") for one in epochs.places]
+    document = _document(replica)
+    if as_json:
+        print_json({"table": document | {"positions": positions, "opened": epochs.opened, "asks": epochs.asks or None}})
+        return
+    consumers = {f"consumer {each}": _state(one) for each, one in document.pop("consumers").items()}
+    print_facts(document | {"asks": epochs.asks} | consumers)
+    say("")
+    opened = [one | {"open_up_to": epochs.opened.get(one["source"])} for one in positions]
+    print_documents(opened, "source topic partition epoch open_up_to position offset", empty="no position is recorded yet")
 
 
 def _list(documents: list[Document], as_json: bool) -> None:
     if as_json:
         print_json({"tables": documents})
         return
-    rows = [one | {"consumers": _states(one)} for one in documents]
+    rows = [one | {"consumers": ", ".join(dict.fromkeys(map(_state, one["consumers"].values())))} for one in documents]
     facts = "name source envelope keys checkpoint consumers rows deleted remembered waiting quarantined"
     print_documents(rows, facts, empty="the lake declares no CDC table")
     for one in documents:
@@ -119,13 +119,11 @@ def _table(name: str, settings: Settings) -> "CDCTable":
     """The CDC table of that name.
 
     Raises:
-        NotFoundError: naming the nearest one, or all.
+        NotFoundError: There is none; it names the nearest one, or all.
     """
     tables = _tables(settings)
     if name not in tables:
-        near = difflib.get_close_matches(name, tables, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(tables)) or 'none'}"
-        raise NotFoundError(f"the lake declares no CDC table {shown(name)}; {remedy}")
+        raise NotFoundError(f"the lake declares no CDC table {shown(name)}; {nearest(name, tables)}")
     return tables[name]
 
 
@@ -134,13 +132,12 @@ def _document(replica: "Replica") -> Document:
     table, bronze = replica.table, replica.table.bronze
     consumers = {subscription: replica.consumer(subscription) for subscription in (bronze.name, table.name)}
     fed = consumers[bronze.name]
+    checkpoint = None if fed is None or fed.checkpoint.offsets is None else str(fed.checkpoint.offsets)
     document: Document = {
         "name": table.name,
-        "source": str(bronze.source),
-        "envelope": type(bronze.envelope).__name__,
-        "keys": list(table.keys),
-        "checkpoint": str(fed.checkpoint.offsets) if fed is not None and fed.checkpoint.offsets is not None else None,
-        "consumers": {subscription: _consumer(consumer) for subscription, consumer in consumers.items()},
+        **_setup(bronze),
+        "checkpoint": checkpoint,
+        "consumers": {name: one and record(one, "state completed", reason=one.state_reason) for name, one in consumers.items()},
         "problems": [],
     }
     counted = {
@@ -159,27 +156,15 @@ def _document(replica: "Replica") -> Document:
     return document
 
 
-def _consumer(consumer: "ConsumerRow | None") -> Document:
+def _setup(bronze: "BronzeTable") -> Document:
+    return {"source": str(bronze.source), "envelope": type(bronze.envelope).__name__, "keys": bronze.keys}
+
+
+def _state(consumer: Document | None) -> str:
+    """The state of a consumer, and why it is blocked."""
     if consumer is None:
-        return {"state": None, "reason": "", "completed": 0}
-    return {"state": consumer.state.value, "reason": consumer.state_reason, "completed": consumer.completed}
-
-
-def _consumer_shown(consumer: Document) -> str:
-    state = consumer["state"] or "not started"
-    return f"{state}: {consumer['reason']}" if consumer["reason"] else state
-
-
-def _states(document: Document) -> str:
-    """The states of its consumers, in a word where they are the same."""
-    states = {name: consumer["state"] or "not started" for name, consumer in document["consumers"].items()}
-    return next(iter(states.values())) if len({*states.values()}) == 1 else ", ".join(f"{name}: {state}" for name, state in states.items())
-
-
-def _epochs(epochs: "Epochs") -> Document:
-    facts = ("source", "topic", "partition", "epoch", "offset")
-    positions = [{fact: getattr(one, fact) for fact in facts} | {"position": list(one.position)} for one in epochs.places]
-    return {"positions": positions, "opened": epochs.opened, "asks": epochs.asks or None}
+        return "not started"
+    return f"{consumer['state']}: {consumer['reason']}" if consumer["reason"] else consumer["state"]
 
 
 def _show_key(replica: "Replica", key: str, as_json: bool) -> None:
@@ -194,27 +179,26 @@ def _show_key(replica: "Replica", key: str, as_json: bool) -> None:
     document = {
         "table": name,
         "key": json.loads(key),
-        "rows": [{n: _plain(value) for n, value in row.items() if n != HIDDEN} for row in rows],
+        "rows": [{n: value for n, value in row.items() if n != HIDDEN} for row in rows],
         "orders": [_orders(row[HIDDEN]) for row in rows if row.get(HIDDEN)],
         "remembered": [_of_state(row) for row in remembered],
-        "messages": [_plain(row) for row in messages],
+        "messages": messages,
     }
     if as_json:
         print_json(document)
         return
-    for number, row in enumerate(document["rows"]):
-        orders = document["orders"][number] if number < len(document["orders"]) else {"columns": {}}
-        told = [[column, _text(value), _text(orders["columns"].get(column))] for column, value in row.items()]
-        print_table(["column", "value", "position"], told, empty="")
+    for row, orders in zip_longest(document["rows"], document["orders"], fillvalue={"columns": {}}):
+        cells = [[column, _text(value), _text(orders["columns"].get(column))] for column, value in row.items()]
+        print_table(["column", "value", "position"], cells, empty="")
         print_facts({fact: _text(value) for fact, value in orders.items() if fact != "columns"})
     if not rows:
         say("the table has no row of this key")
-    for title, facts in (
-        ("remembered", "role op source order columns omitted continues ts_ms"),
-        ("messages", "topic partition offset timestamp kind op position ts_ms snapshot problem"),
+    for title, several, facts in (
+        ("remembered", document["remembered"], "role op source order columns omitted continues ts_ms"),
+        ("messages, newest first", messages, "topic partition offset timestamp kind op position ts_ms snapshot problem"),
     ):
-        say(f"\n{title}, newest first:" if title == "messages" else f"\n{title}:")
-        print_documents([{fact: _text(value) for fact, value in row.items()} for row in document[title]], facts, empty="none")
+        say(f"\n{title}:")
+        print_documents([{fact: _text(value) for fact, value in row.items()} for row in several], facts, empty="none")
 
 
 def _key(text: str) -> list[Any]:
@@ -242,31 +226,18 @@ def _orders(text: str) -> Document:
 def _of_state(row: Mapping[str, Any]) -> Document:
     """A row of what is remembered, its texts as the JSON that they are."""
     parsed = {name: json.loads(row[name]) for name in ("order", "columns", "omitted", "continues") if row.get(name) is not None}
-    return {**_plain(row), **parsed}
-
-
-def _plain(value: Any) -> Any:
-    """A value of a table as JSON has it; what that has no value for is text."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dt.date):  # of times too
-        return value.isoformat()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return {**row, **parsed}
 
 
 def _text(value: Any) -> str:
     """A value in a cell of a table for people."""
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=common.plain)
 
 
 def _show_quarantine(replica: "Replica", limit: int, as_json: bool) -> None:
     name, total, refused = replica.table.name, replica.quarantine.count(), replica.refused(limit)
     if as_json:
-        print_json({"table": name, "total": total, "refused": [_plain(row) for row in refused]})
+        print_json({"table": name, "total": total, "refused": refused})
         return
     print_documents(refused, "step topic partition offset reason", empty=f"{name} has refused nothing")
     if total > len(refused):
@@ -342,7 +313,17 @@ def check(
         return
     replica = Replica(open_platform(), table)
     sample = sample_of(replica)
-    document = _check_document(replica, sample, findings(sample))
+    tables = {"messages": replica.bronze, "rows": replica.target, "remembered": replica.state, "refused": replica.quarantine}
+    document = {
+        "table": table.name,
+        **_setup(table.bronze),
+        "tables": [
+            {"role": role, "name": rows.log.table, "location": rows.log.shown_location, "exists": rows.log.exists()}
+            for role, rows in tables.items()
+        ],
+        "sample": record(sample, "kinds sources columns", messages=len(sample.messages)),
+        "findings": findings(sample),
+    }
     if as_json:
         print_json(document)
         return
@@ -354,26 +335,9 @@ def check(
     print_facts({"sources": sample.sources, "columns": [f"{name} {ddl}" for name, ddl in sample.columns.items()]})
     say("")
     for one in document["findings"]:
-        say(f"{one['weight']}, {one['about']}: {one_line(one['problem'])}\n    {one['remedy']}")
+        say(f"{one.weight}, {one.about}: {one_line(one.problem)}\n    {one.remedy}")
     if not document["findings"]:
         say("no problem was found")
-
-
-def _check_document(replica: "Replica", sample: "Sample", found: "list[Finding]") -> Document:
-    bronze = replica.table.bronze
-    tables = {"messages": replica.bronze, "rows": replica.target, "remembered": replica.state, "refused": replica.quarantine}
-    return {
-        "table": replica.table.name,
-        "source": str(bronze.source),
-        "envelope": type(bronze.envelope).__name__,
-        "keys": list(bronze.keys),
-        "tables": [
-            {"role": role, "name": rows.log.table, "location": rows.log.shown_location, "exists": rows.log.exists()}
-            for role, rows in tables.items()
-        ],
-        "sample": {"messages": len(sample.messages), "kinds": sample.kinds, "sources": sample.sources, "columns": sample.columns},
-        "findings": [vars(one) | {"weight": one.weight.value} for one in found],
-    }
 
 
 def _source_url(given: str | None, table: "CDCTable", settings: Settings) -> str | None:
@@ -461,12 +425,6 @@ def compare(
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="For how long a row may differ while it is on its way; as declared unless given."),
     ] = None,
-    of_transactions: Annotated[
-        bool, typer.Option("--transactions", help="Count the changes of each transaction instead; no database is queried.")
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Transactions that ended since then; by default within a day.")
-    ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Append the database's rows of keys that differ to the bronze table, to be merged.")
     ] = False,
@@ -478,25 +436,20 @@ def compare(
 ) -> None:
     """Compare a table with its database, once, at a consistent snapshot and while its runs continue; repair it with `--repair`.
 
-    The exit code is 1 when rows differ, or changes are lost, or the comparison is incomplete; with `--repair` when a key stays
+    The exit code is 1 when rows differ, or the comparison is incomplete; with `--repair` when a key stays
     unrepaired, as one that the lake has twice. The database is only read.
     """
     from lakechime_dagster.cdc.compare import document
 
-    if since is not None and not of_transactions:
-        raise common.wrong("--since", "is of transactions; give --transactions too")
     if (keys or dry_run) and not repair:
         raise common.wrong("--key" if keys else "--dry-run", "is of a repair; give --repair too")
-    if repair and of_transactions:
-        raise common.wrong("--repair", "repairs rows; leave --transactions out")
     platform = open_platform(dry_run=dry_run)
     table = _table(name, platform.settings)
-    if of_transactions:
-        is_same = _count_transactions(platform, table, common.optional_milliseconds("--since", since), as_json=as_json)
-    elif repair:
-        is_same = _repair(platform, table, _monitor(platform, table, within), keys or [], dry_run=dry_run, as_json=as_json)
+    monitor = _monitor(platform, table, within)
+    if repair:
+        is_same = _repair(platform, table, monitor, keys or [], dry_run=dry_run, as_json=as_json)
     else:
-        found = _compared(platform, table, _monitor(platform, table, within))
+        found = _compared(platform, table, monitor)
         is_same = found.is_same
         if as_json:
             print_json(document(found, MOST_KEYS))
@@ -544,23 +497,19 @@ def _repair(platform: "Platform", table: "CDCTable", monitor: "Monitor", given: 
     done = repair_declared(platform, table, monitor, keys, dry_run=dry_run) if keys else None
     if as_json:
         appended = {of: [*map(key_shown, getattr(done, of))] if done else [] for of in ("rows", "deletions")}
-        snapshot, version = (done.snapshot, done.version) if done else (None, None)
-        print_json({"table": table.name, "snapshot": snapshot, **appended, "twice": twice, "version": version, "dry_run": dry_run})
+        commit = record(done, "snapshot version") if done else {}
+        print_json({"table": table.name, **commit, **appended, "twice": twice, "dry_run": dry_run})
         return not twice
-    _print_repaired(table, done, dry_run)
+    if done is None:
+        say(f"no row of {table.name} is to be repaired")
+    else:
+        rows, gone = count(len(done.rows), "row"), count(len(done.deletions), "deletion")
+        where = f"version {done.version} of {table.bronze.name}" if done.version is not None else table.bronze.name
+        say(f"{rows} and {gone} {'would be' if dry_run else 'were'} appended to {where}, as the database has them at {done.snapshot}")
     for key in twice:
         remedy = f"`lakechime trigger seek {table.name} --to beginning --reason …` rebuilds the table"
         say(f"the lake has {key} twice, which a repair does not change: {remedy}")
     return not twice
-
-
-def _print_repaired(table: "CDCTable", done: "Repaired | None", dry_run: bool) -> None:
-    if done is None:
-        say(f"no row of {table.name} is to be repaired")
-        return
-    rows, gone = count(len(done.rows), "row"), count(len(done.deletions), "deletion")
-    where = f"version {done.version} of {table.bronze.name}" if done.version is not None else table.bronze.name
-    say(f"{rows} and {gone} {'would be' if dry_run else 'were'} appended to {where}, as the database has them at {done.snapshot}")
 
 
 def _print_found(found: "Monitored") -> None:
@@ -581,46 +530,6 @@ def _print_found(found: "Monitored") -> None:
         say("the table was truncated after the snapshot, so that nothing is known of its rows; compare again")
     for column, reason in found.unchecked.items():
         say(f"not compared: {shown(column)}, as {reason}")
-
-
-def _count_transactions(platform: "Platform", table: "CDCTable", since_ms: int | None, *, as_json: bool) -> bool:
-    """Count the changes of each transaction that ended, and name those of which some are missing; whether none is."""
-    from lakechime_dagster.cdc.monitor_service import transactions_counted
-    from lakechime_dagster.cdc.service import Replica
-    from lakechime_dagster.tables.databases import UNDECLARED
-
-    if not table.bronze.source.transactions:
-        raise LakeChimeError(f"{table.name} declares no topic of transactions; declare transactions= of its source, as shop.transaction")
-    found = transactions_counted(Replica(platform, table), table.monitor or UNDECLARED, since_ms)
-    if as_json:
-        print_json(_counted_document(table.name, found))
-        return found.is_whole
-    say(f"{count(found.transactions, 'transaction')} ended with {count(found.changes, 'change')} of the table")
-    for one in found.lacking:
-        say(str(one) if one.is_sure else f"{one}; they may be on their way, or unreadable")
-    for problem in found.problems:
-        say(problem)
-    if found.on_their_way:
-        say(f"{count(found.on_their_way, 'transaction')} wait for changes that may be on their way")
-    if found.is_whole and not found.on_their_way:
-        say("all of them arrived")
-    return found.is_whole
-
-
-def _counted_document(name: str, found: "Counted") -> Document:
-    lacking = [
-        {
-            "source": one.source,
-            "transaction": one.end.transaction,
-            "expected": one.expected,
-            "found": one.found,
-            "sure": one.is_sure,
-            "end": dict(zip(("topic", "partition", "offset"), one.end.where, strict=True)),
-        }
-        for one in found.lacking
-    ]
-    facts = ("transactions", "changes", "on_their_way", "unreadable")
-    return {"table": name, **{fact: getattr(found, fact) for fact in facts}, "problems": list(found.problems), "lacking": lacking}
 
 
 @app.command()
@@ -657,9 +566,8 @@ def load(
         raise LakeChimeError(f"the dump has no row for {table.bronze.name}; name the dump of a table with rows")
     last, bronze = chunks[-1], table.bronze.name
     planned = f"{count(last.rows, 'row')}, the last of them {key_shown(last.last)}, would be loaded into {bronze}"
-    if not (is_done or dry_run):
-        raise LakeChimeError(f"{planned}; nothing was done: add --yes to do it")
-    loaded = [{"snapshot": one.snapshot, "rows": one.rows, "last": key_shown(one.last), "version": one.version} for one in chunks]
+    common.confirm(planned, yes=yes, dry_run=dry_run)
+    loaded = [record(one, "snapshot rows version", last=key_shown(one.last)) for one in chunks]
     compares = "" if table.monitor is None else f", and `lakechime cdc compare {table.name}` compares"
     done = f"{count(last.total, 'row')} loaded into {bronze} in {count(len(chunks), 'chunk')}; its consumer merges them{compares}"
     document = {"table": table.name, "rows": last.total, "chunks": loaded, "dry_run": dry_run}

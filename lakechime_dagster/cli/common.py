@@ -1,12 +1,14 @@
 """What all commands share: options, values as text, output, context."""
 
+import dataclasses
 import datetime as dt
+import difflib
 import getpass
 import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -22,6 +24,7 @@ from lakechime_dagster.settings import Settings, lake_name, load_settings, own_d
 from lakechime_dagster.triggers.schedule import to_milliseconds
 
 if TYPE_CHECKING:
+    from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
     from lakechime_dagster.triggers.interventions import By
@@ -37,6 +40,14 @@ def open_platform(*, dry_run: bool = False) -> "Platform":
     from lakechime_dagster.runtime import platform
 
     return platform.open_dry_platform() if dry_run else platform.open_platform()
+
+
+def open_lineage() -> "AskedLineage":
+    """The lineage of this deployment's store and lake."""
+    from lakechime_dagster.lineage.service import AskedLineage
+
+    platform = open_platform()
+    return AskedLineage(platform, declared_lake(platform.settings))
 
 
 def declared_subscriptions(module: str | None = None, *, manual: bool = False) -> dict[str, "Subscription"]:
@@ -174,15 +185,31 @@ TimeColumn = Annotated[
 ]
 
 
+def record(value: object, names: str, **more: object) -> dict[str, Any]:
+    """The named attributes of a value, as JSON and tables show it; `names` are separated by blanks."""
+    return {name: getattr(value, name) for name in names.split()} | more
+
+
 def print_json(document: Mapping[str, Any]) -> None:
-    """The one document of a command, on standard output."""
+    """The one document of a command, on standard output; dataclasses in it are objects, and other values texts."""
     indent = 2 if sys.stdout.isatty() else None
-    text = _with_codes(json.dumps(document, ensure_ascii=False, indent=indent))
+    text = _with_codes(json.dumps(document, ensure_ascii=False, indent=indent, default=plain))
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        text = json.dumps(document, indent=indent)
+        text = json.dumps(document, indent=indent, default=plain)
     print(text)
+
+
+def plain(value: Any) -> Any:
+    """What stands for a value of which JSON has no form."""
+    if isinstance(value, dt.date):  # times too
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else str(value)
 
 
 def _with_codes(text: str) -> str:
@@ -217,14 +244,23 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         table.add_row(*map(_cell, row))
     if table.row_count:
         console().print(table)
-    else:
+    elif empty:
         say(empty)
 
 
-def print_documents(documents: Iterable[Mapping[str, Any]], facts: str, *, empty: str = "") -> None:
-    """Documents as rows; `facts` names their columns, apart by blanks."""
+def print_list(as_json: bool, name: str, documents: Sequence[Mapping[str, Any]], facts: str, *, empty: str) -> None:
+    """The result of a command that lists: a JSON document with all facts, or a table with some of them."""
+    if as_json:
+        print_json({name: documents})
+    else:
+        print_documents(documents, facts, empty=empty)
+
+
+def print_documents(documents: Iterable[object], facts: str, *, empty: str = "") -> None:
+    """Documents, or values by their attributes, as rows of a table; `facts` names its columns, separated by blanks."""
     names = facts.split()
-    print_table([*map(_head, names)], [[shown_fact(name, one.get(name)) for name in names] for one in documents], empty=empty)
+    rows = (one if isinstance(one, Mapping) else record(one, facts) for one in documents)
+    print_table([*map(_head, names)], [[shown_fact(name, one.get(name)) for name in names] for one in rows], empty=empty)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -245,9 +281,36 @@ def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
         say(line)
 
 
+def nearest(name: str, names: Collection[str], most: int = 10) -> str:
+    """What a person meant by a name that none has, or may name."""
+    if near := difflib.get_close_matches(name, names, n=1):
+        return f"did you mean {printable(near[0])}?"
+    return f"there are {first([*map(printable, sorted(names))], most) or 'none'}"
+
+
+def confirm(what: str, *, yes: bool, dry_run: bool) -> None:
+    """Refuse to do what a person has not confirmed; a dry run does nothing anyway.
+
+    Raises:
+        LakeChimeError: saying what would be done.
+    """
+    if not (yes or dry_run):
+        raise LakeChimeError(f"{what}; nothing was done: add --yes to do it")
+
+
+def first(names: Sequence[object], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def would(dry_run: bool) -> str:
     """The verb of what is done, or would be."""
     return "would be" if dry_run else "is"
+
+
+def would_be(dry_run: bool, done: str) -> str:
+    """What was done, such as `registered`, or would be."""
+    return f"would be {done}" if dry_run else done
 
 
 def _head(name: str) -> str:
@@ -297,7 +360,7 @@ def one_line(text: str) -> str:
 
 
 def error_document(error: Exception) -> dict[str, Any]:
-    """The JSON of an error: its type, its message and the facts that it carries, but for what Typer hangs on it."""
+    """The JSON of an error: its type, its message and its attributes, without those of Typer."""
     facts = {name: value for name, value in vars(error).items() if name[0] != "_"} if isinstance(error, LakeChimeError) else {}
     plain = {name: value if isinstance(value, str | int | float | bool | None) else shown(value) for name, value in facts.items()}
     return {"error": {"type": type(error).__name__, "message": one_line(str(error)), **plain}}

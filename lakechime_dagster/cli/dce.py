@@ -19,12 +19,14 @@ from lakechime_dagster.cli.common import (
     Json,
     OptionsTable,
     TagPairs,
+    answer,
     count,
     open_platform,
     print_json,
     print_table,
     say,
     when,
+    would_be,
 )
 from lakechime_dagster.dce.contract import EventQuery, Registration
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, Tags, from_json, to_json
@@ -171,17 +173,14 @@ def print_events(events: Sequence[RegisteredEvent], *, empty: str = "no such eve
 def _register(events: Sequence[DataChangeEvent], *, dry_run: bool, as_json: bool) -> None:
     store = open_platform(dry_run=dry_run).store
     if dry_run:
-        would = store.would_register(events)
-        registered, duplicates = [to_json(event.event) for event in would.registered], would.duplicates
+        done = store.would_register(events)
+        registered, duplicates = [to_json(event.event) for event in done.registered], done.duplicates
     else:
         done = store.register(events) if events else Registration()
         registered, duplicates = [to_json(event) for event in done.registered], done.duplicates
-    if as_json:
-        document = {"registered": registered, "duplicates": [to_json(event) for event in duplicates]}
-        print_json({"dry_run": True} | document if dry_run else document)
-        return
-    would_be, end = ("would be ", "; nothing was done") if dry_run else ("", "")
-    say(f"{count(len(registered), 'event')} {would_be}registered, {count(len(duplicates), 'duplicate')}{end}")
+    document = {"registered": registered, "duplicates": [to_json(event) for event in duplicates]}
+    sentence = f"{count(len(registered), 'event')} {would_be(dry_run, 'registered')}, {count(len(duplicates), 'duplicate')}"
+    answer(as_json, document | ({"dry_run": True} if dry_run else {}), sentence)
 
 
 def _lines(file: str) -> Iterator[str]:

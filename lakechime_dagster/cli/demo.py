@@ -3,18 +3,18 @@
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakechime_dagster.cli.common import DryRun, Json, answer, count, open_platform, say
+from lakechime_dagster.cli.common import DryRun, Json, answer, count, open_platform, record, say
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.replay import Progress, ReplayState
     from lakechime_dagster.demo.reservations import ReservationsDatabase
-    from lakechime_dagster.demo.verify import TableCheck
+    from lakechime_dagster.runtime.platform import Platform
 
 DEMO_LAKE = "lakechime_dagster.demo.flights:lake"
 DATABASE_URL = "LAKECHIME_DEMO_DATABASE"  # where reservations are written, set by `lakechime dev` for the replay
@@ -41,7 +41,7 @@ def demo(
     state_file = platform.settings.home / STATE_FILE
     known = ReplayState.load(state_file)
     if verify:
-        _verify(platform.settings, known, as_json)
+        _verify(platform, known, as_json)
         return
     state = known or ReplayState(seed=2013, days=365)
     replayer = Replayer(
@@ -68,24 +68,29 @@ def demo(
     answer(as_json, {"ticks": done, "of": of, "replayed": done - before, "dry_run": False}, sentence)
 
 
-def _verify(settings: Settings, state: "ReplayState | None", as_json: bool) -> None:
-    """Compare all tables; those of hours that are replayed meanwhile may be ahead, and the answer says so."""
+def _verify(platform: "Platform", state: "ReplayState | None", as_json: bool) -> None:
+    """Compare all tables; an unequal one may still wait for a run, or be ahead while a replay runs."""
     from lakechime_dagster.demo.flights import kafka_address
     from lakechime_dagster.demo.replay import ReplayState
-    from lakechime_dagster.demo.reservations import folded
+    from lakechime_dagster.demo.reservations import tables_after
     from lakechime_dagster.demo.verify import Finding, verify, warehouse_location
+    from lakechime_dagster.triggers.progress import overview
 
+    home = platform.settings.home
     if state is None:
-        raise NotFoundError(f"nothing was replayed into {settings.home} yet; `lakechime demo` starts")
-    followed = folded(state.plan, state.ticks) if kafka_address(os.environ) else None
-    checks = verify(warehouse_location(_local_warehouse(settings)), state.plan.written(state.ticks), followed)
-    later = ReplayState.load(settings.home / STATE_FILE)
+        raise NotFoundError(f"nothing was replayed into {home} yet; `lakechime demo` starts")
+    database = tables_after(state.plan, state.ticks) if kafka_address(os.environ) else None
+    unfinished = [one.row.name for one in overview(platform.ledger) if one.waiting or one.open]
+    checks = verify(warehouse_location(_local_warehouse(platform.settings)), state.plan.written(state.ticks), database)
+    later = ReplayState.load(home / STATE_FILE)
     meanwhile = later.ticks - state.ticks if later is not None else 0
     equal = all(check.finding is Finding.EQUAL for check in checks)
-    ahead = f"; {count(meanwhile, 'more hour')} written meanwhile, so that tables may be ahead: verify again when the replay rests"
-    sentence = f"after {count(state.ticks, 'hour')} of 2013: {'all' if equal else 'not all'} tables are equal"
-    document = {"equal": equal, "ticks": state.ticks, "meanwhile": meanwhile, "tables": [_document(check) for check in checks]}
-    answer(as_json, document, *map(str, checks), sentence + (ahead if meanwhile and not equal else ""))
+    lines = [*map(str, checks), f"after {count(state.ticks, 'hour')} of 2013: {'all' if equal else 'not all'} tables are equal"]
+    if not equal and (unfinished or meanwhile):
+        lines.append("runs or hours are outstanding; verify again when `lakechime status` shows that nothing waits")
+    facts = {"ticks": state.ticks, "meanwhile": meanwhile, "unfinished": unfinished}
+    tables = [record(one, "table finding expected_rows actual_rows", difference=one.difference and str(one.difference)) for one in checks]
+    answer(as_json, {"equal": equal, **facts, "tables": tables}, *lines)
     if not equal:
         raise typer.Exit(1)
 
@@ -111,8 +116,3 @@ def _say_progress(progress: "Progress") -> None:
         say(f"{progress.hour}  {special}")
     if progress.ticks % 6 == 0 or progress.is_done:
         say(f"{progress.hour}  {progress.ticks:,} of {progress.of:,} hours written")
-
-
-def _document(check: "TableCheck") -> dict[str, Any]:
-    facts = {name: getattr(check, name) for name in ("table", "expected_rows", "actual_rows", "reason")}
-    return facts | {"finding": check.finding.value, "difference": str(check.difference) if check.difference else None}

@@ -68,7 +68,7 @@ def start_child(name: str, command: Sequence[str], *, cwd: Path, env: Mapping[st
 
 
 def end_children(children: Sequence[Child], ends: Sequence[tuple[signal.Signals, float]] = ENDS) -> None:
-    """End all children with everything they started: asked first, then told, then killed."""
+    """End all children with everything they started: interrupted first, then terminated, then killed."""
     for number, seconds in ends:
         for child in children:
             _signal_group(child, number)
@@ -159,9 +159,9 @@ def dev(
 
 @dataclass
 class Deployment:
-    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is followed.
+    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is replicated.
 
-    The page of lineage is served at `lineage_port`; with 0 it is served elsewhere, or by nobody.
+    The page of lineage is served at `lineage_port`; with 0 another process serves it, or none.
     """
 
     settings: Settings
@@ -174,7 +174,7 @@ class Deployment:
     reservations: "Reservations | None" = None
 
     def run(self, stop: threading.Event) -> int:
-        """Run until told to stop, or until Dagster ends; the exit code."""
+        """Run until `stop` is set, or until Dagster ends; the exit code."""
         _prepare_store(self.settings)
         write_dagster_home(self.settings.dagster_home, self.folder)
         host = _start_warm(self.settings)
@@ -193,15 +193,15 @@ class Deployment:
             note("lakechime| all of it has ended")
 
     def _watch(self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event) -> int:
-        told = False
+        is_announced = False
         servers = self.reservations.servers if self.reservations else ()
         while not stop.wait(DEV_LOOK_SECONDS):
             if dagster.code is not None:
                 note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
                 return 1
-            if not told and _answers(self.port):
-                told = True
-                self._tell()
+            if not is_announced and _answers(self.port):
+                is_announced = True
+                self._announce()
                 if self.lineage_port:
                     serve = ["serve", "--host", HOST, "--port", str(self.lineage_port)]
                     children.append(self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve]))
@@ -210,11 +210,11 @@ class Deployment:
                     children.append(self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay]))
             for child in [child for child in children if child is not dagster and child.code is not None]:
                 children.remove(child)
-                what = "has written everything" if child.code == 0 else f"ended with exit code {child.code}; the rest goes on"
+                what = "has written everything" if child.code == 0 else f"ended with exit code {child.code}; the rest continues"
                 note(f"lakechime| {child.name} {what}")
             for server in [server for server in servers if not server.is_running]:
                 servers = tuple(other for other in servers if other is not server)
-                note(f"lakechime| {server.name} ended ({server.log} says why); no more reservations come until the next start")
+                note(f"lakechime| {server.name} ended ({server.log} says why); the database is not replayed until the next start")
             if host is not None and host.process.poll() is not None:
                 note(f"lakechime| the warm Spark driver ended ({host.log_file} says why); runs start their own, more slowly")
                 host = None
@@ -231,9 +231,9 @@ class Deployment:
     def _environment(self) -> Mapping[str, str]:
         from lakechime_dagster.demo.flights import READER_URL
 
-        followed = self.reservations
+        system = self.reservations
         page = {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"} if self.lineage_port else {}
-        database = {DATABASE_URL: followed.url, READER_URL: followed.reader_url} if followed else {}
+        database = {DATABASE_URL: system.url, READER_URL: system.reader_url} if system else {}
         return (
             os.environ
             | database
@@ -256,13 +256,13 @@ class Deployment:
         path.write_text(workspace_text(self.folder, own_definitions(self.settings)), encoding="utf-8")
         return path
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         say(f"\n  The UI is at http://{HOST}:{self.port}\n")
         if self.lineage_port:
             page = f"http://{HOST}:{self.lineage_port}/lineage"
-            say(f"  Columns      {page}: where each comes from, and who reads it; every asset links to it")
+            say(f"  Columns      {page}: what each is computed from, and who reads it; every asset links to it")
         say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
-        say("  Runs         launched by themselves as data changes; tags name consumer and step")
+        say("  Runs         launched by themselves as data changes; tags name consumer and execution")
         say("  Automation   the triggers; a tick that launched nothing says why")
         say("  lakechime status, lakechime trigger show NAME: the same from a second terminal")
         say("  Ctrl-C ends all of it\n")

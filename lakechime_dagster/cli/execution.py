@@ -16,7 +16,9 @@ from lakechime_dagster.cli.common import (
     print_documents,
     print_facts,
     print_json,
+    print_list,
     print_table,
+    record,
     say,
     when,
     would,
@@ -60,27 +62,24 @@ def show(
         raise NotFoundError(f"nothing was ever claimed for a trigger {subscription!r}; `lakechime trigger show` lists the triggers")
     wanted = ExecutionState(state.value.upper()) if state else None
     executions = [_document(one) for one in ledger.executions(subscription=subscription, state=wanted, limit=limit)]
-    if as_json:
-        print_json({"executions": executions})
-    else:
-        print_documents(executions, "execution_id trigger key step state attempt cause claimed_ts reason", empty="no execution")
+    facts = "execution_id trigger key step state attempt cause claimed_ts reason"
+    print_list(as_json, "executions", executions, facts, empty="no execution")
 
 
 def _show(platform: "Platform", execution_id: str, as_json: bool) -> None:
     execution = _found(platform, execution_id)
     document, attempts = _document(execution), platform.ledger.attempts(execution_id)
     if as_json:
-        print_json({"execution": document, "attempts": [vars(attempt) for attempt in attempts]})
+        print_json({"execution": document, "attempts": attempts})
         return
     ranges = document.pop("ranges")
-    times = {name: when(document[name]) for name in ("lease_until", "next_attempt_ts")}
-    print_facts(document | times | {"start": execution.start.position, "end": execution.end.position})
+    lease = {"lease_until": when(execution.lease_until)}
+    print_facts(document | lease | {"start": execution.start.position, "end": execution.end.position})
     say("")
     rows = [[one["table"], one["start"] or "(nothing)", one["end"]] for one in ranges]
     print_table(["reads", "after commit", "up to commit"], rows, empty="it reads no new commit")
     say("")
-    tried = [[one.number, one.run_id, when(one.begun_ts), when(one.ended_ts), one.outcome, one.error] for one in attempts]
-    print_table(["attempt", "run", "started", "ended", "outcome", "error"], tried, empty="no attempt")
+    print_documents(attempts, "number run_id begun_ts ended_ts outcome error", empty="no attempt")
 
 
 @app.command()
@@ -134,13 +133,11 @@ def _named(execution: "Execution") -> str:
 
 
 def _document(execution: "Execution") -> dict[str, Any]:
-    facts = "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version reason"
-    return {name: getattr(execution, name) for name in facts.split()} | {
+    facts = "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version reason state cause"
+    return record(execution, facts) | {
         "trigger": execution.consumer.subscription,
         "key": execution.consumer.key,
-        "state": execution.state.value,
-        "cause": execution.cause.value,
         "start": execution.start.to_json(),
         "end": execution.end.to_json(),
-        "ranges": [{"table": one.table, "start": one.start, "end": one.end} for one in execution.ranges().values()],
+        "ranges": [record(one, "table start end") for one in execution.ranges().values()],
     }

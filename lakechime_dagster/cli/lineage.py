@@ -1,7 +1,7 @@
 """`lakechime lineage`: column lineage."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,30 +12,33 @@ from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
     MAX_LIMIT,
     Json,
+    answer,
     count,
     declared_lake,
     note,
+    open_lineage,
     open_platform,
+    print_documents,
     print_json,
     print_table,
+    record,
     say,
     when,
 )
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
 from lakechime_dagster.lineage.check import ORDER, Class
-from lakechime_dagster.lineage.graph import by_owner
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.answers import AffectedConsumer, PathEdge, ReachedTable, ReachedTables
     from lakechime_dagster.lineage.check import Finding
-    from lakechime_dagster.lineage.columns import ColumnRef, Read
+    from lakechime_dagster.lineage.columns import ColumnRef, Consumer, Read
     from lakechime_dagster.lineage.graph import TableFacts
+    from lakechime_dagster.lineage.ingest import TakenLines
     from lakechime_dagster.lineage.manifest import Manifest
     from lakechime_dagster.lineage.network import Certainty
     from lakechime_dagster.lineage.plan import ReadFindings
     from lakechime_dagster.lineage.service import AskedLineage
-    from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
 
 app = typer.Typer(name="lineage", help="Column lineage: what columns are computed from, whom a change affects; plan it before any run.")
@@ -57,7 +60,6 @@ OfKind = Annotated[
     typer.Option("--kind", help="Only what values are computed from (direct), what only filters or joins (indirect), or what is unsure."),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="At most so many tables, the nearest ones first.")]
-ByOwner = Annotated[bool, typer.Option("--by-owner", help="Show whose tables and dashboards are affected, and which have no owner.")]
 
 
 @app.command()
@@ -70,20 +72,19 @@ def upstream(
     as_json: Json = False,
 ) -> None:
     """Show what a table or column is computed from, with the path; `impact` shows what is computed from it."""
-    lineage = asked()
+    lineage = open_lineage()
     ref = lineage.ref(name)
     if source is not None:
         _path(lineage, lineage.ref(source), ref, kind or KindName.UNSURE, as_json)
         return
-    found = lineage.reached([ref], upstream=True, depth=depth, kind=certainty(kind), limit=limit)
+    found = lineage.reached([ref], upstream=True, depth=depth, kind=_certainty(kind), limit=limit)
     unknown = lineage.unknown([ref], upstream=True)
     if as_json:
-        print_json(tables_document(lineage, [ref], found, unknown))
+        print_json(_document(lineage, [ref], found, unknown))
         return
     empty = "nothing more is known" if unknown else f"{ref} is computed from nothing: its values are constants"
-    empty = empty if kind is None else f"nothing of kind {kind.value}"
-    print_tables(lineage, found, lineage.facts(one.table for one in found.tables), empty)
-    print_unknown(unknown)
+    _print_tables(lineage, found, empty if kind is None else f"nothing of kind {kind.value}")
+    _print_unknown(unknown)
 
 
 def _path(lineage: "AskedLineage", start: "ColumnRef", end: "ColumnRef", kind: KindName, as_json: bool) -> None:
@@ -96,7 +97,7 @@ def _path(lineage: "AskedLineage", start: "ColumnRef", end: "ColumnRef", kind: K
     if found is None:
         raise NotFoundError(f"no path leads from {start} to {end}, as far as is known")
     if as_json:
-        print_json({"from": str(start), "to": str(end), "path": path_document(found)})
+        print_json({"from": str(start), "to": str(end), "path": _steps(found)})
     else:
         print_table(("from", "by", "to"), [(step.source, ", ".join(step.kinds), step.target) for step in found], empty="")
 
@@ -107,209 +108,112 @@ def impact(
     depth: Depth = None,
     kind: OfKind = None,
     limit: Limit = 100,
-    by: ByOwner = False,
     as_json: Json = False,
 ) -> None:
     """Show what is computed from tables or columns, who reads that, and which tables further down are unaffected, and why.
 
-    `--depth 1` shows the direct readers. `lakechime backfill run --dry-run` shows which partitions are affected.
+    `--depth 1` shows the direct readers; `lakechime backfill run --dry-run` shows which of their partitions are affected.
     """
-    lineage = asked()
+    lineage = open_lineage()
     refs = [lineage.ref(name) for name in names]
     found = lineage.reached(refs)
-    unaffected = {one.table: one.reason for one in lineage.unaffected(refs, found)}
+    unaffected = lineage.unaffected(refs, found)
     consumers = lineage.consumers(refs, found)
     if depth is not None or kind is not None:
-        found = lineage.reached(refs, depth=depth, kind=certainty(kind))
-    if by:
-        _print_owners(lineage, refs, found, consumers, as_json)
-        return
+        found = lineage.reached(refs, depth=depth, kind=_certainty(kind))
     unknown = lineage.unknown(refs)
     if as_json:
-        answer: dict[str, Any] = {
-            "consumers": [consumer_document(lineage, one) for one in consumers],
-            "unaffected": [{"table": table, "reason": reason} for table, reason in unaffected.items()],
-            "reads_recorded_by": [{"by": one.name, "since_ts": one.since_ms, "last_ts": one.last_ms} for one in lineage.read_ways],
-        }
-        print_json(tables_document(lineage, refs, found, unknown) | answer)
+        ways = [{"by": one.name, "since_ts": one.since_ms, "last_ts": one.last_ms} for one in lineage.read_ways]
+        more = {"consumers": [_consumer(lineage, one) for one in consumers], "unaffected": unaffected, "reads_recorded_by": ways}
+        print_json(_document(lineage, refs, found, unknown) | more)
         return
+    since_shown = when(lineage.since_ms) or "ever"
     shown = replace(found, tables=found.tables[:limit], more=len(found.tables[limit:]))
-    print_tables(
-        lineage,
-        shown,
-        lineage.facts(one.table for one in shown.tables),
-        f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {when(lineage.since_ms) or 'ever'}",
-    )
-    print_consumers(lineage, consumers)
+    _print_tables(lineage, shown, f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {since_shown}")
+    _print_consumers(lineage, consumers)
     if unaffected:
         say(f"\n{count(len(unaffected), 'table')} further down {'is' if len(unaffected) == 1 else 'are'} unaffected:")
-        print_table(("table", "why not"), unaffected.items(), empty="")
-    print_unknown(unknown)
+        print_documents(unaffected, "table reason")
+    _print_unknown(unknown)
     for way in lineage.read_ways:
         say(f"Reads of other programs are recorded by {way.name} since {when(way.since_ms)}, last {when(way.last_ms)}.")
 
 
-def _print_owners(
-    lineage: "AskedLineage", refs: "Sequence[ColumnRef]", found: "ReachedTables", consumers: "Sequence[AffectedConsumer]", as_json: bool
-) -> None:
-    """Whose tables and dashboards are affected, and which have no owner."""
-    tables = [one.table for one in found.tables]
-    owned = by_owner(lineage.facts(tables), tables)
-    reads: dict[str, list[str]] = {}
-    for one in consumers:
-        for owner in one.owners or ("",):
-            reads.setdefault(owner, []).append(f"{one.consumer.kind.value} {one.consumer.name}")
-    ownerless, unread = owned.pop("", ()), reads.pop("", [])
-    everybody = sorted({*owned, *reads})
-    if as_json:
-        several = [{"owner": one, "tables": list(owned.get(one, ())), "consumers": reads.get(one, [])} for one in everybody]
-        print_json(
-            {
-                "of": [str(ref) for ref in refs],
-                "owners": several,
-                "without_owner": list(ownerless),
-                "consumers_without_owner": unread,
-            }
-        )
-        return
-    rows = [(one, ", ".join(owned.get(one, ())), ", ".join(reads.get(one, ()))) for one in everybody]
-    print_table(("owner", "tables", "reads in"), rows, empty="no table that has an owner is affected")
-    for noun, nobodys in (("table", ownerless), ("reader", unread)):
-        if nobodys:
-            say(f"{count(len(nobodys), noun)} without an owner: {', '.join(nobodys)}")
-
-
-def asked() -> "AskedLineage":
-    """The lineage of this deployment's store and lake."""
-    from lakechime_dagster.lineage.service import AskedLineage
-
-    platform = open_platform()
-    return AskedLineage(platform, declared_lake(platform.settings))
-
-
-def certainty(kind: KindName | None) -> "Certainty | None":
+def _certainty(kind: KindName | None) -> "Certainty | None":
     from lakechime_dagster.lineage.network import Certainty
 
     return None if kind is None else Certainty[kind.name]
 
 
-def table_document(lineage: "AskedLineage", hit: "ReachedTable", facts: "TableFacts") -> dict[str, Any]:
-    """One hit as JSON."""
-    return {
-        "table": hit.table,
-        "layer": hit.layer,
-        "kind": hit.certainty.name.lower(),
-        "rows": None if hit.rows is None else hit.rows.name.lower(),
-        "columns": [{"name": one.name, "kind": one.certainty.name.lower(), "layer": one.layer} for one in hit.columns],
-        "path": path_document(hit.path),
-        **facts_document(lineage, facts),
+def _document(lineage: "AskedLineage", refs: "Sequence[ColumnRef]", found: "ReachedTables", unknown: tuple[str, ...]) -> dict[str, Any]:
+    facts = lineage.facts(one.table for one in found.tables)
+    tables = [_table(lineage, one, facts[one.table]) for one in found.tables]
+    return {"of": [*map(str, refs)], "recorded_since_ts": lineage.since_ms, "unknown": unknown, "tables": tables, "more": found.more}
+
+
+def _table(lineage: "AskedLineage", one: "ReachedTable", facts: "TableFacts") -> dict[str, Any]:
+    """A table that was reached, as JSON."""
+    return record(one, "table layer") | {
+        "kind": one.certainty.name.lower(),
+        "rows": None if one.rows is None else one.rows.name.lower(),
+        "columns": [{"name": each.name, "kind": each.certainty.name.lower(), "layer": each.layer} for each in one.columns],
+        "path": _steps(one.path),
+        **record(facts, "owners jobs", links=dict(facts.links), last_seen_ts=facts.last_ms, stale=lineage.is_stale(facts)),
     }
 
 
-def facts_document(lineage: "AskedLineage", facts: "TableFacts") -> dict[str, Any]:
-    """Owners, jobs and times of a table, as JSON."""
-    return {
-        "owners": list(facts.owners),
-        "jobs": list(facts.jobs),
-        "links": dict(facts.links),
-        "last_seen_ts": facts.last_ms,
-        "stale": lineage.is_stale(facts),
-    }
+def _steps(path: "Iterable[PathEdge]") -> list[dict[str, Any]]:
+    return [{"source": str(step.source), "kinds": step.kinds, "target": str(step.target)} for step in path]
 
 
-def path_document(path: "Iterable[PathEdge]") -> list[dict[str, Any]]:
-    return [{"source": str(step.source), "kinds": list(step.kinds), "target": str(step.target)} for step in path]
-
-
-def print_tables(lineage: "AskedLineage", found: "ReachedTables", facts: "Mapping[str, TableFacts]", empty: str) -> None:
-    """Tables for people, and how many were left out."""
+def _print_tables(lineage: "AskedLineage", found: "ReachedTables", empty: str) -> None:
+    """The tables that were reached, and how many were left out."""
+    facts = lineage.facts(one.table for one in found.tables)
     rows = [
-        (
-            hit.layer,
-            hit.table,
-            hit.certainty.name.lower(),
-            _columns(hit),
-            ", ".join(facts[hit.table].owners),
-            _seen(lineage, facts[hit.table]),
-            _way(hit),
+        record(
+            one,
+            "layer table",
+            kind=one.certainty.name.lower(),
+            columns=common.first([each.name for each in one.columns], 4) or "(rows)",
+            owners=facts[one.table].owners,
+            last_seen=when(facts[one.table].last_ms) + " (stale)" * lineage.is_stale(facts[one.table]),
+            by_way_of=" → ".join(dict.fromkeys(step.target.table for step in one.path[:-1])),
         )
-        for hit in found.tables
+        for one in found.tables
     ]
-    print_table(("layer", "table", "kind", "columns", "owners", "last seen", "by way of"), rows, empty=empty)
+    print_documents(rows, "layer table kind columns owners last_seen by_way_of", empty=empty)
     if found.more:
         say(f"… and {count(found.more, 'more table')}; --limit shows them")
 
 
-def consumer_document(lineage: "AskedLineage", one: "AffectedConsumer") -> dict[str, Any]:
+def _consumer(lineage: "AskedLineage", one: "AffectedConsumer") -> dict[str, Any]:
     """A reader that writes nothing, as JSON."""
-    who = one.consumer
-    return {
-        "consumer": who.kind.value,
-        "namespace": who.namespace,
-        "name": who.name,
-        "kind": one.certainty.name.lower(),
-        "columns": [str(ref) for ref in one.refs],
-        "last_read_ts": one.last_ms,
-        "active": one.is_active(lineage.now_ms),
-        "owners": list(one.owners),
-        "link": one.link,
-    }
+    facts = {"kind": one.certainty.name.lower(), "columns": [*map(str, one.refs)], "last_read_ts": one.last_ms}
+    return _who(one.consumer) | facts | record(one, "owners link", active=one.is_active(lineage.now_ms))
 
 
-def print_consumers(lineage: "AskedLineage", several: "Sequence[AffectedConsumer]") -> None:
+def _who(one: "Consumer") -> dict[str, Any]:
+    return {"consumer": one.kind, "namespace": one.namespace, "name": one.name}
+
+
+def _print_consumers(lineage: "AskedLineage", several: "Sequence[AffectedConsumer]") -> None:
     """Readers that write nothing, or that such readers are unknown."""
     if several:
-        rows = [
-            (
-                one.consumer.kind.value,
-                one.consumer.name,
-                one.certainty.name.lower(),
-                ", ".join(map(str, one.refs[:4])),
-                ", ".join(one.owners),
-                when(one.last_ms) + " (active)" * one.is_active(lineage.now_ms),
-                one.link,
-            )
-            for one in several
-        ]
         say(f"\n{count(len(several), 'reader')} that {'writes' if len(several) == 1 else 'write'} nothing:")
-        print_table(("reader", "name", "kind", "columns", "owners", "last read", "link"), rows, empty="")
+        rows = [_consumer(lineage, one) for one in several]
+        shown = [one | {"columns": common.first(one["columns"], 4)} for one in rows]
+        print_documents(shown, "consumer name kind columns owners last_read_ts active link")
     elif not lineage.read_ways:
         note("readers outside this lake are unknown: no audit log is configured")
 
 
-def print_unknown(reasons: Iterable[str]) -> None:
+def _print_unknown(reasons: Iterable[str]) -> None:
     """Why there may be more than is shown."""
     for reason in reasons:
         note(f"unknown: {reason}")
 
 
-def _seen(lineage: "AskedLineage", facts: "TableFacts") -> str:
-    return when(facts.last_ms) + " (stale)" * lineage.is_stale(facts)
-
-
-def _columns(hit: "ReachedTable", most: int = 4) -> str:
-    names = [one.name for one in hit.columns[:most]] + [f"+{len(hit.columns) - most}"] * (len(hit.columns) > most)
-    return ", ".join(names) or "(rows)"
-
-
-def _way(hit: "ReachedTable") -> str:
-    """The tables between the two ends of a path."""
-    return " → ".join(dict.fromkeys(step.target.table for step in hit.path[:-1]))
-
-
-def tables_document(lineage: "AskedLineage", refs: "list[ColumnRef]", found: "ReachedTables", unknown: tuple[str, ...]) -> dict[str, Any]:
-    facts = lineage.facts(one.table for one in found.tables)
-    return {
-        "of": [str(ref) for ref in refs],
-        "recorded_since_ts": lineage.since_ms,
-        "not_known": list(unknown),
-        "tables": [table_document(lineage, one, facts[one.table]) for one in found.tables],
-        "more": found.more,
-    }
-
-
-MAX_TOLD = 20  # lines that were refused, and data sets outside, that are told for people
-MAX_ROWS_TOLD = 5  # rows that were refused, of each audit table
+MAX_SHOWN = 20  # refused lines, and data sets outside the lake, that people are shown
 BOM = b"\xef\xbb\xbf"
 
 
@@ -323,7 +227,6 @@ class Form(StrEnum):
 Table = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table, with what is around it; all unless given.")]
 As = Annotated[Form, typer.Option("--format", help="JobEvents of OpenLineage, or lakechime.lineage_flat.")]
 Steps = Annotated[int, typer.Option("--depth", min=1, max=MAX_LIMIT, help="So many steps up and down from the table.")]
-Rebuild = Annotated[bool, typer.Option("--rebuild", help="Write the flat table also where it tells all of it already.")]
 ColumnRows = Annotated[
     int, typer.Option("--column-rows", min=0, max=MAX_LIMIT, help="In the flat table at most so many pairs that begin with a column.")
 ]
@@ -352,23 +255,27 @@ def ingest(
     platform = open_platform()
     taken = lineage_ingest(platform, declared_lake(platform.settings)).take_lines(_lines(file), way)
     if as_json:
-        refused = [{"line": one.line, "problem": one.problem} for one in taken.refused]
-        print_json({**vars(taken), "outside": sorted(taken.outside), "refused": refused})
+        print_json(_taken(taken))
     else:
-        say(
-            f"{count(taken.documents, 'document')} read, {taken.repeated:,} without anything new;"
-            f" {count(taken.records, 'write')} and {count(taken.reads, 'read')} recorded"
-        )
-        if taken.outside:
-            some = sorted(taken.outside)[:MAX_TOLD]
-            more = f", and {len(taken.outside) - MAX_TOLD:,} more" if len(taken.outside) > MAX_TOLD else ""
-            note(f"not in the lake: {', '.join(shown(name)[1:-1] for name in some)}{more}; declare aliases for other names of tables")
-        for one in taken.refused[:MAX_TOLD]:
-            note(f"line {one.line}: {one.problem}")
-        if len(taken.refused) > MAX_TOLD:
-            note(f"and {len(taken.refused) - MAX_TOLD:,} more lines were refused")
+        _print_taken(file, "line", taken)
     if taken.refused:
         raise typer.Exit(1)
+
+
+def _taken(taken: "TakenLines") -> dict[str, Any]:
+    return vars(taken) | {"refused": [{"number": one.line, "problem": one.problem} for one in taken.refused]}
+
+
+def _print_taken(name: str, noun: str, taken: "TakenLines") -> None:
+    recorded = f"{count(taken.records, 'write')} and {count(taken.reads, 'read')} recorded"
+    say(f"{name}: {count(taken.documents, 'document')} read, {taken.repeated:,} without anything new; {recorded}")
+    if taken.outside:
+        names = [shown(one)[1:-1] for one in sorted(taken.outside)]
+        note(f"not in the lake: {common.first(names, MAX_SHOWN)}; declare aliases for other names of tables")
+    for one in taken.refused[:MAX_SHOWN]:
+        note(f"{name}, {noun} {one.line}: {one.problem}")
+    if len(taken.refused) > MAX_SHOWN:
+        note(f"{name}: {len(taken.refused) - MAX_SHOWN:,} more {noun}s were refused")
 
 
 def _lines(file: str) -> Iterator[bytes]:
@@ -389,7 +296,7 @@ def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _read_logs(table: str | None, as_json: bool) -> None:
-    """What came into the declared audit tables since the last time: who read which columns, and what was written."""
+    """Read the new rows of the declared audit tables: who read which columns, and what was written."""
     from lakechime_dagster.lineage.ingest import lineage_ingest, query_log_named, read_query_log
 
     platform = open_platform()
@@ -398,26 +305,12 @@ def _read_logs(table: str | None, as_json: bool) -> None:
     ingest = lineage_ingest(platform, lake)
     found = {one.table: read_query_log(platform, lake, one, ingest) for one in several}
     if as_json:
-        told = [
-            {
-                "table": name,
-                "documents": one.documents,
-                "records": one.records,
-                "reads": one.reads,
-                "outside": sorted(one.outside),
-                "refused": [{"row": refused.line, "problem": refused.problem} for refused in one.refused],
-            }
-            for name, one in found.items()
-        ]
-        print_json({"logs": told})
+        print_json({"logs": [{"table": name, **_taken(one)} for name, one in found.items()]})
         return
     if not found:
         say("no audit table is declared; write Lake(…, query_logs=[QueryLog(…)])")
     for name, one in found.items():
-        taken = f"{count(one.documents, 'statement')} read, {count(one.records, 'write')} and {count(one.reads, 'read')} recorded"
-        say(f"{name}: {taken}, {len(one.refused):,} could not be read")
-        for refused in one.refused[:MAX_ROWS_TOLD]:
-            note(f"{name}, row {refused.line} of these: {refused.problem}")
+        _print_taken(name, "row", one)
 
 
 @app.command()
@@ -425,7 +318,6 @@ def export(
     table: Table = None,
     form: As = Form.OPENLINEAGE,
     depth: Steps = 2,
-    rebuild: Rebuild = False,
     column_rows: ColumnRows = 2_000_000,
     as_json: Json = False,
 ) -> None:
@@ -436,18 +328,18 @@ def export(
     if form is Form.TABLE:
         if table is not None:
             raise common.wrong("--format", "the flat table is of all tables; leave out TABLE")
-        _flatten(rebuild, column_rows, as_json)
+        _flatten(column_rows, as_json)
         return
-    lineage = asked()
+    lineage = open_lineage()
     name = None if table is None else lineage.ref(table).table
     print_json({"events": lineage.job_events(name, depth)})
 
 
-def _flatten(rebuild: bool, column_rows: int, as_json: bool) -> None:
+def _flatten(column_rows: int, as_json: bool) -> None:
     from lakechime_dagster.lineage.flat import TABLE, flatten
 
     platform = open_platform()
-    flat = flatten(platform, declared_lake(platform.settings), column_rows=column_rows, again=rebuild)
+    flat = flatten(platform, declared_lake(platform.settings), column_rows=column_rows)
     if as_json:
         counts = {"tables": flat.tables, "columns": flat.columns, "refused": flat.refusal} if flat else {}
         print_json({"table": TABLE, "written": flat is not None, **counts})
@@ -469,8 +361,6 @@ Against = Annotated[
 FailOn = Annotated[str, typer.Option("--fail-on", help=f"The least finding that fails: {', '.join(ORDER)}, or `nothing`.")]
 Accept = Annotated[str | None, typer.Option("--accept", help="Accept, in lineage.json, the finding of this key, which --json shows.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why it is accepted; --accept needs it.")]
-Live = Annotated[bool, typer.Option("--live", help="Read the columns of sources from their tables, not from the manifest.")]
-Drafts = Annotated[bool, typer.Option("--draft", help="Draft a notification for each table whose change affects others.")]
 NOTHING = "nothing"
 
 
@@ -482,8 +372,6 @@ def plan(
     fail_on: FailOn = str(Class.BREAKS),
     accept: Accept = None,
     reason: Reason = None,
-    live: Live = False,
-    draft: Drafts = False,
     as_json: Json = False,
 ) -> None:
     """Run each function and query over empty inputs, and write what they compute to a file: schemas, column lineage, digests.
@@ -495,10 +383,10 @@ def plan(
     no tables, and no store. The exit code is 1 when a finding that is not accepted in lineage.json is as bad as `--fail-on`.
     """
     if against is not None:
-        _compare(against, fail_on, accept, reason, live=live, draft=draft, as_json=as_json)
+        _compare(against, fail_on, accept, reason, as_json)
         return
-    if accept is not None or live or draft:
-        raise common.wrong("--accept / --live / --draft", "is of a comparison; give --against")
+    if accept is not None:
+        raise common.wrong("--accept", "is of a comparison; give --against")
     _plan(out, check, as_json)
 
 
@@ -506,32 +394,26 @@ def _plan(out: Path | None, check: bool, as_json: bool) -> None:
     from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS
     from lakechime_dagster.lineage.plan import planned_manifest
 
-    platform, path = open_platform(), out or manifest_path()
-    before = _before(path, manifest_path())
-    made = planned_manifest(declared_lake(platform.settings), platform, note, before)
+    platform, path = open_platform(), out or _manifest_path()
+    made = planned_manifest(declared_lake(platform.settings), platform, note, _before(path, _manifest_path()))
     text = made.to_json()
-    all_unknown = [(name, table.is_computed, why) for name, table in made.tables.items() for why in table.unknown]
-    unknown = [(name, why) for name, is_computed, why in all_unknown if is_computed or why.startswith(UNTIL_IT_RUNS)]
+    unknown = [
+        (name, why) for name, table in made.tables.items() for why in table.unknown if table.is_computed or why.startswith(UNTIL_IT_RUNS)
+    ]
     computed = [table for table in made.tables.values() if table.is_computed]
+    columns = sum(len(table.columns) for table in computed)
     is_current = path.exists() and path.read_text(encoding="utf-8") == text
     if not check:
         path.write_text(text, encoding="utf-8")
-    columns = sum(len(table.columns) for table in computed)
-    if as_json:
-        told = {"tables": len(computed), "columns": columns, "not_known": [{"table": name, "reason": why} for name, why in unknown]}
-        print_json({"file": str(path), "was_current": is_current, "written": not check, **told})
-        if check and not is_current:
-            raise typer.Exit(1)
-        return
-    for name, why in unknown:
-        note(f"{name}: {why}")
+    document = {"file": path, "was_current": is_current, "written": not check, "tables": len(computed), "columns": columns}
+    sentence = f"{path}: {count(columns, 'column')} of {count(len(computed), 'computed table')}, {len(unknown)} unknown"
     if check:
-        if not is_current:
-            say(f"{path} is not what the code says; write it with `lakechime lineage plan`")
-            raise typer.Exit(1)
-        say(f"{path} is what the code says")
-        return
-    say(f"{path}: {count(columns, 'column')} of {count(len(computed), 'computed table')}, {len(unknown)} not known")
+        sentence = f"{path} {'is' if is_current else 'is not'} what the code says"
+    for name, why in () if as_json else unknown:
+        note(f"{name}: {why}")
+    answer(as_json, document | {"unknown": [{"table": name, "reason": why} for name, why in unknown]}, sentence)
+    if check and not is_current:
+        raise typer.Exit(1)
 
 
 def _before(path: Path, own: Path) -> "Manifest | None":
@@ -543,7 +425,7 @@ def _before(path: Path, own: Path) -> "Manifest | None":
     return replace(known[0], accepted=accepted) if known else None
 
 
-def manifest_path() -> Path:
+def _manifest_path() -> Path:
     """Where the manifest of the project is."""
     from lakechime_dagster.lineage.manifest import FILE
     from lakechime_dagster.settings import project_folder
@@ -551,7 +433,7 @@ def manifest_path() -> Path:
     return project_folder() / FILE
 
 
-def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None, *, live: bool, draft: bool, as_json: bool) -> None:
+def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None, as_json: bool) -> None:
     """What the code would change of another manifest."""
     from lakechime_dagster.lineage.check import compare, markdown, with_accepted
     from lakechime_dagster.lineage.manifest import read_manifest
@@ -559,80 +441,48 @@ def _compare(against: Path, fail_on: str, accept: str | None, reason: str | None
     from lakechime_dagster.runtime.platform import open_platform_without_store
 
     worst = _checked(fail_on)
-    before, own = read_manifest(against), manifest_path()
+    before, own = read_manifest(against), _manifest_path()
     accepted = read_manifest(own).accepted if own.exists() else {}
     if own.exists() and not own.samefile(against):  # what is merged is accepted no more
         accepted = dict(accepted.items() - before.accepted.items())
-    platform, why_not = (open_platform(), "") if draft else open_platform_without_store()
+    platform, why_not = open_platform_without_store()
     lake = declared_lake(platform.settings)
-    after = planned_manifest(lake, platform, note, before, only_manifest=not live)
+    after = planned_manifest(lake, platform, note, before, only_manifest=True)
     compared = compare(before, after)
     read = ReadFindings(findings=compared, not_known=why_not) if why_not else gate_readers(platform, lake, compared)
     found, readers = with_accepted(read.findings, accepted), read.readers
     if accept is not None:
         _accept(own, read, accept, reason)
         return
-    if draft:
-        _draft(platform, found)
     if as_json:
-        told = [document(one) | {"readers": [_reader(each) for each in readers.get(one.key, ())]} for one in found]
-        print_json({"findings": told, "readers_not_known": read.not_known or None})
+        findings = [_finding(one, readers.get(one.key, ())) for one in found]
+        print_json({"findings": findings, "readers_unknown": read.not_known or None})
     else:
-        say(markdown(found, wakes_of(lake), remedies_of(lake), readers=readers, not_known=read.not_known).rstrip("\n"))
+        say(markdown(found, _wakes(lake), _remedies(lake), readers=readers, not_known=read.not_known).rstrip("\n"))
     if worst is not None and any(ORDER.index(one.kind) <= ORDER.index(worst) and not one.accepted for one in found):
         raise typer.Exit(1)
 
 
-def document(one: "Finding") -> dict[str, Any]:
-    """A finding, as JSON."""
-    return {
-        "key": one.key,
-        "kind": str(one.kind),
-        "table": one.table,
-        "column": one.column,
-        "what": one.what,
-        "owner": one.owner,
-        "because": [str(ref) for ref in one.because],
-        "accepted": one.accepted,
-    }
+def _finding(one: "Finding", readers: "Iterable[Read]") -> dict[str, Any]:
+    several = [_who(each.consumer) | record(each, "owners link", last_read_ts=each.at_ms) for each in readers]
+    return record(one, "key kind table column what owner accepted", because=[*map(str, one.because)], readers=several)
 
 
-def _reader(read: "Read") -> dict[str, Any]:
-    who = read.consumer
-    return {
-        "consumer": who.kind.value,
-        "namespace": who.namespace,
-        "name": who.name,
-        "owners": list(read.owners),
-        "link": read.link,
-        "last_read_ts": read.at_ms,
-    }
-
-
-def wakes_of(lake: "Lake") -> dict[str, str]:
+def _wakes(lake: "Lake") -> dict[str, str]:
     """By table what launches its runs."""
     from lakechime_dagster.assets.jobs import subscription_of
 
     return {table.name: subscription_of(table).condition if table.trigger is not None else "a person" for table in lake.targets}
 
 
-def remedies_of(lake: "Lake") -> dict[str, str]:
-    """By table what makes the rows of older code anew, where that is not a backfill."""
+def _remedies(lake: "Lake") -> dict[str, str]:
+    """By table what recomputes the rows of older code, where that is not a backfill."""
     from lakechime_dagster.lineage.backfill import refusal
     from lakechime_dagster.tables.tables import RefreshMode
 
     refused = {table.name: f"a backfill is refused, as it {reason}" for table in lake.targets if (reason := refusal(table))}
     full = [table.name for table in lake.computed if table.refresh is RefreshMode.FULL]
-    return refused | dict.fromkeys(full, "its next run makes all of it anew")
-
-
-def _draft(platform: "Platform", found: "tuple[Finding, ...]") -> None:
-    """Keep a draft for each table that itself changes, for what was not found before, and say what became of it."""
-    from lakechime_dagster.governance.notifications import draft_findings
-
-    for table, kept, is_new in draft_findings(platform, found):
-        what = "drafted" if is_new else f"{kept.state} already"
-        note(f"change {kept.change_id} is {what} for {table}; see `lakechime notification show {kept.change_id}`")
+    return refused | dict.fromkeys(full, "its next run recomputes all of it")
 
 
 def _checked(fail_on: str) -> Class | None:
@@ -645,7 +495,7 @@ def _checked(fail_on: str) -> Class | None:
 
 
 def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None) -> None:
-    """Write it down; what was accepted and is found no more goes, whatever it is for those who read, who are not known everywhere."""
+    """Keep that a finding is accepted, and forget those that are no longer found."""
     from lakechime_dagster.lineage.manifest import read_manifest
 
     keys = {one.key for one in read.findings}

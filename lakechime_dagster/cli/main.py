@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _usage(error, as_json)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - whoever read us has gone; what is buffered goes nowhere
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the reader has closed the pipe; the buffered rest is dropped
         return ERROR
     except LakeChimeError as error:
         _report(error, as_json)
@@ -111,7 +111,7 @@ def _log_level() -> str:
 
 
 def _usage(error: typer.TyperException, as_json: bool) -> int:
-    """A wrong usage, by the words of the parser, with the command whose help tells more."""
+    """A wrong usage, as the parser words it, with the command to ask for help."""
     if isinstance(error.__cause__, ValidationError) and isinstance(error, typer.BadParameter):
         error.message = _problem(error.__cause__)
     message = one_line(getattr(error, "format_message", error.__str__)()).rstrip(".")

@@ -15,9 +15,11 @@ from lakechime_dagster.cli.common import (
     count,
     declared_lake,
     note,
+    open_lineage,
     open_platform,
+    print_documents,
     print_json,
-    print_table,
+    record,
     say,
 )
 from lakechime_dagster.errors import shown
@@ -45,12 +47,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the columns that hold personal data, or may, how that is known, and what is wrong; with `--scan` propose further ones."""
-    from lakechime_dagster.governance.data import PersonalData
-    from lakechime_dagster.lineage.service import AskedLineage
-
-    platform = open_platform()
-    lake = declared_lake(platform.settings)
-    lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
+    lineage, data = _opened()
     if is_scan:
         if table is None:
             raise common.wrong("--scan", "name the table")
@@ -58,36 +55,41 @@ def show(
         return
     name = None if table is None else lineage.ref(table).table
     found = data.found(lineage.network, None if name is None else [name])
-    wrong = data.leaks(found)
+    problems = [_problem(one) for one in data.leaks(found)]
     cleared = [one for one in data.decided.values() if one.category is None and name in (None, one.ref.table)]
     if as_json:
-        not_personal = [{"column": str(one.ref), "who": one.who, "reason": one.reason, "decided_ts": one.decided_ms} for one in cleared]
-        columns, problems = [_document(data, one) for one in found], [_problem(one) for one in wrong]
-        print_json({"columns": columns, "problems": problems, "not_personal": not_personal})
+        not_personal = [record(one, "who reason", column=str(one.ref), decided_ts=one.decided_ms) for one in cleared]
+        print_json({"columns": [_document(data, one) for one in found], "problems": problems, "not_personal": not_personal})
         return
-    rows = [(one.ref.table, one.ref.column or "(rows)", one.category, one.reach.word, _known_by(data, one)) for one in found]
+    rows = [_document(data, one) | {"column": one.ref.column or "(rows)", "known_by": _known_by(data, one)} for one in found]
     empty = "no column is declared or decided to be personal" if not data.tags else "no personal column is known to lead to it"
-    print_table(("table", "column", "category", "how", "known by"), rows, empty=empty)
+    print_documents(rows, "table column category how known_by", empty=empty)
     for one in cleared:
         say(f"not personal: {one.ref}, as {one.who} decided{f': {one.reason}' if one.reason else ''}")
-    if wrong:
-        say(f"\n{count(len(wrong), 'problem')}:")
-        for leak in wrong:
-            say(f"  {leak.tagged.ref} ({leak.tagged.category}): {leak.remedy}")
+    if problems:
+        say(f"\n{count(len(problems), 'problem')}:")
+    for problem in problems:
+        say(f"  {problem['column']} ({problem['category']}): {problem['remedy']}")
     if data.tags and lineage.since_ms is None:
         note("no run has recorded lineage yet: columns that are computed from personal ones are unknown")
+
+
+def _opened() -> "tuple[AskedLineage, PersonalData]":
+    from lakechime_dagster.governance.data import PersonalData
+
+    lineage = open_lineage()
+    return lineage, PersonalData(lineage.platform, lineage.lake)
 
 
 def _scan(data: "PersonalData", table: str, sample: int, as_json: bool) -> None:
     from lakechime_dagster.governance.data import scan_table
 
     found = scan_table(data, table, sample)
-    proposals = [{name: getattr(one, name) for name in ("column", "category", "by_name", "values", "valid")} for one in found.proposals]
     if as_json:
-        print_json({"table": table, "rows": found.rows, "proposals": proposals, "left_out": found.left_out})
+        print_json({"table": table, **record(found, "rows left_out proposals")})
         return
-    rows = [(one.column, one.category, "yes" if one.by_name else "", _share(one)) for one in found.proposals]
-    print_table(("column", "category", "by name", "valid values"), rows, empty="no further column looks personal")
+    rows = [record(one, "column category by_name", valid_values=_share(one)) for one in found.proposals]
+    print_documents(rows, "column category by_name valid_values", empty="no further column looks personal")
     say(f"\n{count(found.rows, 'row')} of {table} read{f'; {found.left_out} paths were left out' if found.left_out else ''}.")
     if found.proposals:
         first = found.proposals[0]
@@ -104,13 +106,10 @@ def decide(
     as_json: Json = False,
 ) -> None:
     """Decide that a column holds personal data of a category, or none; it is not proposed again, and holds until decided otherwise."""
-    from lakechime_dagster.governance.data import PersonalData
     from lakechime_dagster.lineage.columns import ColumnRef
-    from lakechime_dagster.lineage.service import AskedLineage
 
-    platform = open_platform()
-    lake = declared_lake(platform.settings)
-    lineage, data = AskedLineage(platform, lake), PersonalData(platform, lake)
+    lineage, data = _opened()
+    lake = lineage.lake
     name = lineage.ref(table)
     if name.column is not None:
         raise common.wrong("TABLE", f"{shown(table)} is a column; write the table and the column apart: {name.table} {name.column}")
@@ -152,15 +151,14 @@ def request(to: To, as_json: Json = False) -> None:
         print_json({"folder": str(to), **found.document()})
         return
     say(f"{count(sum(one.rows for one in found.tables), 'row')} of {count(found.subjects, 'subject')} in {to}")
-    rows = [(one.table, f"{one.rows:,}", f"{one.subjects:,}", f"{one.unreadable:,}" if one.unreadable else "") for one in found.tables]
-    print_table(("table", "rows", "subjects", "rows that cannot be parsed"), rows, empty="no table that could hold them exists yet")
+    print_documents(found.tables, "table rows subjects unreadable", empty="no table that could hold them exists yet")
     if found.out_of_reach:
         say("\nout of reach:")
-        several = [
-            (one.table, one.column or "(rows)", one.category, "all" if len(lines) == found.subjects else f"{len(lines):,}", one.why)
+        rows = [
+            record(one, "table category why", column=one.column or "(rows)", subjects="all" if len(lines) == found.subjects else len(lines))
             for one, lines in found.out_of_reach.items()
         ]
-        print_table(("table", "column", "category", "subjects", "why"), several, empty="")
+        print_documents(rows, "table column category subjects why")
 
 
 def _column(lineage: "AskedLineage", table: str, text: str) -> str:
@@ -178,15 +176,8 @@ def _column(lineage: "AskedLineage", table: str, text: str) -> str:
 
 def _document(data: "PersonalData", one: "Tagged") -> dict[str, Any]:
     decision = data.decided.get(one.path[0])
-    return {
-        "table": one.ref.table,
-        "column": one.ref.column,
-        "category": one.category,
-        "how": one.reach.word,
-        "declared": one.is_source and decision is None,
-        "decided_by": decision.who if one.is_source and decision else None,
-        "path": [str(ref) for ref in one.path],
-    }
+    origin = {"declared": one.is_source and decision is None, "decided_by": decision.who if one.is_source and decision else None}
+    return {**record(one.ref, "table column"), "category": one.category, "how": one.reach.word, **origin, "path": [*map(str, one.path)]}
 
 
 def _share(one: "Proposal") -> str:
@@ -197,7 +188,7 @@ def _share(one: "Proposal") -> str:
 
 def _problem(leak: "Leak") -> dict[str, Any]:
     one = leak.tagged
-    return {"column": str(one.ref), "category": one.category, "public": leak.is_public, "level": leak.is_level, "remedy": leak.remedy}
+    return record(leak, "remedy", column=str(one.ref), category=one.category, public=leak.is_public, level=leak.is_level)
 
 
 def _known_by(data: "PersonalData", one: "Tagged") -> str:

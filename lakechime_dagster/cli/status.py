@@ -1,6 +1,5 @@
 """`lakechime status`."""
 
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +11,7 @@ from lakechime_dagster.cli.common import (
     print_documents,
     print_facts,
     print_json,
-    print_table,
+    record,
     say,
     when,
 )
@@ -47,27 +46,17 @@ def status(as_json: Json = False) -> None:
         "warm_driver": _warm_driver(settings),
     }
     alarms = kept(settings.home)
-    triggers = [
-        {
-            "name": subscription.row.name,
-            "paused": subscription.row.paused_ts is not None,
-            "waiting": subscription.waiting,
-            "open": subscription.open,
-            "blocked": subscription.blocked,
-            "stale": subscription.stale,
-        }
-        for subscription in subscriptions
-    ]
+    triggers = [record(one, "waiting open stale blocked", name=one.row.name, paused=one.row.paused_ts is not None) for one in subscriptions]
     if as_json:
-        print_json(document | {"triggers": triggers, "alarms": [asdict(one) for one in alarms]})
+        print_json(document | {"triggers": triggers, "alarms": alarms})
         return
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
     print_documents(triggers, "name paused waiting open blocked stale", empty="no trigger has been active yet")
     if alarms:
         say("")
-        failing = [[one.table, one.check, one.severity, when(one.since_ms), one_line(one.text)] for one in alarms]
-        print_table(["table", "fails", "severity", "since", "as"], failing, empty="no check fails")
+        failing = [record(one, "table check severity", since_ts=one.since_ms, text=one_line(one.text)) for one in alarms]
+        print_documents(failing, "table check severity since_ts text")
 
 
 def _lake_source(settings: Settings) -> str:

@@ -1,6 +1,6 @@
 """`lakechime store`: its version, and the end of old events."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,12 +8,16 @@ from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
     DryRun,
     Json,
+    answer,
     count,
     open_platform,
+    print_documents,
     print_json,
-    print_table,
+    record,
     say,
     when,
+    would,
+    would_be,
 )
 from lakechime_dagster.settings import load_settings
 
@@ -31,12 +35,9 @@ def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
     engine = open_engine(settings.store_url)
     before = current_version(engine)
     after = newest_version() if dry_run else upgraded(engine)
-    if as_json:
-        print_json({"store": settings.shown_store_url, "before": before, "after": after, "dry_run": dry_run})
-    elif before == after:
-        say(f"{settings.shown_store_url} has version {after} already")
-    else:
-        say(f"{settings.shown_store_url} {'would be' if dry_run else 'is'} at version {after}; it was {before or 'empty'}")
+    document = {"store": settings.shown_store_url, "before": before, "after": after, "dry_run": dry_run}
+    moved = f"{would(dry_run)} at version {after}; it was {before or 'empty'}"
+    answer(as_json, document, f"{settings.shown_store_url} {f'has version {after} already' if before == after else moved}")
 
 
 @app.command()
@@ -57,23 +58,12 @@ def expire(
     before_ms = common.past_milliseconds("--before", before, platform.store.now())
     report = expired(platform.store.engine, before_ms, needed=needed_after, dry_run=dry_run, force=force, when_forced=mark_stale)
     by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
-    tables: list[dict[str, Any]] = [
-        {
-            "table": one.table,
-            "cluster": one.cluster,
-            "compacted": one.compacted,
-            "needed": one.needed,
-            "forced": one.forced,
-            "needed_by": by.get(one.table) if one.needed else None,
-        }
-        for one in report.tables
+    tables = [
+        record(one, "table cluster compacted needed forced", needed_by=by.get(one.table) if one.needed else None) for one in report.tables
     ]
     if as_json:
-        counts = {"compacted": report.compacted, "held_back": report.held_back}
-        print_json({"before": before_ms, "dry_run": dry_run, **counts, "tables": tables})
+        print_json(record(report, "compacted held_back", before=before_ms, dry_run=dry_run, tables=tables))
         return
-    would = "would be compacted" if dry_run else "compacted"
-    say(f"{count(report.compacted, 'event')} registered before {when(before_ms)} {would}; {report.held_back:,} still needed")
-    if tables:
-        rows = [[one["table"], one["compacted"], one["needed"], one["needed_by"], "yes" if one["forced"] else ""] for one in tables]
-        print_table(["table", "compacted", "needed", "by", "forced"], rows, empty="")
+    compacted = f"{count(report.compacted, 'event')} registered before {when(before_ms)} {would_be(dry_run, 'compacted')}"
+    say(f"{compacted}; {report.held_back:,} still needed")
+    print_documents(tables, "table compacted needed needed_by forced")

@@ -1,6 +1,8 @@
 """`lakechime table`: the tables of the lake."""
 
 import datetime as dt
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +14,10 @@ from lakechime_dagster.cli.common import (
     DryRun,
     Json,
     Reason,
+    Result,
     Who,
     Yes,
+    answer,
     count,
     declared_lake,
     lake_or_empty,
@@ -23,7 +27,10 @@ from lakechime_dagster.cli.common import (
     print_documents,
     print_facts,
     print_json,
+    print_list,
+    record,
     say,
+    would_be,
 )
 from lakechime_dagster.dce.events import TableFormat, to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
@@ -32,7 +39,7 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentE
 if TYPE_CHECKING:
     from lakechime_dagster.dce.contract import TableRecord
     from lakechime_dagster.formats.delta import DeltaLog
-    from lakechime_dagster.runtime.maintenance import Dropped, Kept, Looked
+    from lakechime_dagster.runtime.maintenance import Dropped, Kept
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.tables.lake import Lake, Table, Target
@@ -64,10 +71,7 @@ def show(
             for key in keys
             if cluster in (None, key[0])
         ]
-        if as_json:
-            print_json({"tables": documents})
-        else:
-            print_documents(documents, LISTED, empty="no table")
+        print_list(as_json, "tables", documents, LISTED, empty="no table")
         return
     key = (ours if cluster is None else cluster, name)
     table = declared.get(key)
@@ -78,7 +82,7 @@ def show(
         )
     document = _document(platform, name, key[0], table, records.get(key), dropped.get(key)) | _declaration(table, tables)
     if key[0] == ours and (table is None or table.format is TableFormat.DELTA):
-        document |= _log_facts(platform.log(name, table.location if table else None))
+        document |= _log_facts(platform.log(name, table and table.location))
     if as_json:
         print_json({"table": document})
     else:
@@ -88,7 +92,6 @@ def show(
 @app.command()
 def reconcile(
     names: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="These tables; all declared ones unless given.")] = None,
-    location: Annotated[str | None, typer.Option("--location", help="Where the one named table lies, if not where it is declared.")] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -98,34 +101,25 @@ def reconcile(
     """
     from lakechime_dagster.runtime.reconcile import problem_of
 
-    if location is not None and len(names or []) != 1:
-        raise common.wrong("--location", "needs exactly one table")
     platform = open_platform(dry_run=dry_run)
-    logs = _logs(platform, names or [], location)
     results: list[dict[str, Any]] = []
     problems: list[dict[str, str]] = []
-    for log, levels in logs:
+    for log, levels in _logs(platform, names or []):
         try:
             results.append(_reconciled(platform, log, levels, dry_run))
         except LakeChimeError as error:
             if names or not isinstance(error, TableAbsentError):
                 problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
-    if as_json:
-        print_json({"tables": results, "dry_run": dry_run, "problems": problems})
-    else:
-        _print_reconciled(results, problems, dry_run)
+    registered = would_be(dry_run, "registered")
+    lines = [
+        f"{one['table']}: {count(len(one['registered']), 'event')} {registered}; captured up to {one['captured_up_to']}" for one in results
+    ]
+    nothing = [] if results or problems else ["none of the declared tables exists yet"]
+    answer(as_json, {"tables": results, "dry_run": dry_run, "problems": problems}, *lines, *nothing)
+    for problem in () if as_json else problems:
+        note(f"error: {problem['problem']}")
     if problems:
         raise typer.Exit(1)
-
-
-def _print_reconciled(results: list[dict[str, Any]], problems: list[dict[str, str]], dry_run: bool) -> None:
-    for result in results:
-        found = count(len(result["registered"]), "event")
-        say(f"{result['table']}: {found} {'would be ' if dry_run else ''}registered; captured up to {result['captured_up_to']}")
-    for problem in problems:
-        note(f"error: {problem['problem']}")
-    if not results and not problems:
-        say("none of the declared tables exists yet")
 
 
 def _dropped(platform: "Platform") -> "dict[str, Dropped]":
@@ -139,26 +133,27 @@ def _dropped(platform: "Platform") -> "dict[str, Dropped]":
 
 
 def _document(
-    platform: "Platform", name: str, cluster: str, table: "Table | None", record: "TableRecord | None", dropped: "Dropped | None"
+    platform: "Platform", name: str, cluster: str, table: "Table | None", known: "TableRecord | None", dropped: "Dropped | None"
 ) -> dict[str, Any]:
     from lakechime_dagster.formats.files import has_folder
 
     is_away = table is None and cluster == platform.settings.cluster and not has_folder(platform.location(name))
-    dropped_ts = record.dropped_ts if record is not None and is_away else None
-    levels = table.levels if table else record.levels if record else None
+    dropped_ts = known.dropped_ts if known is not None and is_away else None
+    levels = table.levels if table else known.levels if known else None
+    role = "dropped" if table is None and (dropped or dropped_ts is not None) else _role(table)
     return {
         "name": name,
         "cluster": cluster,
-        "role": "dropped" if table is None and (dropped or dropped_ts is not None) else _role(table),
-        "format": str(table.format) if table else None,
+        "role": role,
+        "format": table and table.format,
         "levels": levels.as_dict() if levels else {},
-        "events": record.events if record else 0,
-        "last_event_ts": record.last_event_ts if record else None,
-        "captured_up_to": record.seen if record else None,
-        "table_uid": record.table_uid if record else None,
+        "events": known.events if known else 0,
+        "last_event_ts": known and known.last_event_ts,
+        "captured_up_to": known and known.seen,
+        "table_uid": known and known.table_uid,
         "dropped_ts": dropped_ts,
-        "dropped_until": dropped.until.isoformat() if dropped else None,
-        "put_aside": str(dropped.folder) if dropped else None,
+        "dropped_until": dropped and dropped.until,
+        "kept_in": dropped and dropped.folder,
     }
 
 
@@ -192,16 +187,15 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     if table is None:
         return {}
     readers = [one.name for one in tables if not isinstance(one, SourceTable) and table.name in one.inputs]
-    facts: dict[str, Any] = {"description": table.description, "owner": table.owner, "readers": readers}
+    facts = record(table, "description owner", readers=readers)
     if isinstance(table, BronzeTable):
-        facts |= {"source": str(table.source), "envelope": type(table.envelope).__name__, "keys": list(table.keys)}
+        facts |= record(table, "keys", source=str(table.source), envelope=type(table.envelope).__name__)
     if isinstance(table, EventTable):
-        facts |= {"inputs": list(table.inputs), "source": str(table.source), "type_field": "$." + ".".join(table.type_field)}
+        facts |= record(table, "inputs", source=str(table.source), type_field="$." + ".".join(table.type_field))
     if isinstance(table, CDCTable):
-        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "source": str(table.bronze.source)}
+        facts |= record(table, "inputs keys", source=str(table.bronze.source))
     if isinstance(table, LakeTable):
-        trigger = str(table.trigger) if table.trigger else None
-        facts |= {"inputs": list(table.inputs), "keys": list(table.keys), "refresh": table.refresh.value, "trigger": trigger}
+        facts |= record(table, "inputs keys refresh", trigger=table.trigger and str(table.trigger))
     return facts
 
 
@@ -215,20 +209,14 @@ def _log_facts(log: "DeltaLog") -> dict[str, Any]:
     return {"location": log.shown_location, "version": version}
 
 
-def _logs(platform: "Platform", names: list[str], location: str | None) -> "list[tuple[DeltaLog, PartitionLevels]]":
+def _logs(platform: "Platform", names: list[str]) -> "list[tuple[DeltaLog, PartitionLevels]]":
     """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables."""
-    if names:
-        declared = {table.name: table for table in lake_or_empty(platform.settings).tables}
-        tables = {name: declared.get(name) for name in names}
-        return [
-            (
-                platform.log_at(location, name) if location else platform.log(name, table.location if table else None),
-                table.levels if table else PartitionLevels(),
-            )
-            for name, table in tables.items()
-        ]
-    tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
-    return [(platform.log(table.name, table.location), table.levels) for table in tables]
+    if not names:
+        tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
+        return [(platform.log(table.name, table.location), table.levels) for table in tables]
+    declared = {table.name: table for table in lake_or_empty(platform.settings).tables}
+    found = [(name, declared.get(name)) for name in names]
+    return [(platform.log(name, table and table.location), table.levels if table else PartitionLevels()) for name, table in found]
 
 
 def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> dict[str, Any]:
@@ -270,16 +258,12 @@ def drop(
     sentence = (
         f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, {count(len(what.folders), 'folder')} kept for {keep_days} days"
     )
-    if not (dry_run or yes):
-        raise LakeChimeError(f"{sentence}; nothing was done: add --yes to do it")
+    common.confirm(sentence, yes=yes, dry_run=dry_run)
     aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
-    folders = [{"folder": str(one.folder), "until": one.until.isoformat()} for one in aside]
-    if as_json:
-        subscriptions = [subscription.name for subscription in what.subscriptions]
-        print_json({"table": name, "triggers": subscriptions, "folders": folders, "dry_run": dry_run})
-        return
-    say(f"{sentence}{'; nothing was done' if dry_run else ''}")
-    print_documents(folders, "folder until")
+    document = {"table": name, "triggers": [one.name for one in what.subscriptions], "folders": aside, "dry_run": dry_run}
+    answer(as_json, document, f"{sentence}{'; nothing was done' if dry_run else ''}")
+    if not as_json:
+        print_documents(aside, "folder until")
 
 
 def _check_declared(name: str, lake: "Lake") -> None:
@@ -303,13 +287,14 @@ def maintain(
     Folders of dropped tables are removed when their time is over, whichever table is named.
     """
     from lakechime_dagster.runtime.maintenance import expired, remove_expired
+    from lakechime_dagster.silver.maintenance import keep, look
 
     platform = open_platform(dry_run=dry_run)
     lake = declared_lake(platform.settings)
     if dry_run:
-        documents = [_planned(one.plan, one.plan.refused) for one in _looked(platform, lake, name)]
+        documents = [_planned(one.plan, one.plan.refused) for one in _each(look, platform, lake, name)]
     else:
-        documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _kept(platform, lake, name)]
+        documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _each(partial(keep, log=note), platform, lake, name)]
     removed = [str(one.folder) for one in (expired(platform) if dry_run else remove_expired(platform))]
     if as_json:
         print_json({"tables": documents, "dropped_removed": removed, "dry_run": dry_run})
@@ -327,20 +312,11 @@ def maintain(
         say(f"{folder} {'would be' if dry_run else 'was'} removed: its table was dropped, and its time is over")
 
 
-def _looked(platform: "Platform", lake: "Lake", name: str) -> "list[Looked]":
-    from lakechime_dagster.silver.maintenance import look
-
+def _each(act: Callable[..., list[Result]], platform: "Platform", lake: "Lake", name: str) -> list[Result]:
+    """What `look` or `keep` returns for the tables that a name means."""
     if groups := _groups(lake, name):
-        return [one for group in groups for one in look(platform, lake, group, _only(group, name))]
-    return [one for table in _tables(lake, name) for one in look(platform, lake, table)]
-
-
-def _kept(platform: "Platform", lake: "Lake", name: str) -> "list[Kept]":
-    from lakechime_dagster.silver.maintenance import keep
-
-    if groups := _groups(lake, name):
-        return [one for group in groups for one in keep(platform, lake, group, note, _only(group, name))]
-    return [one for table in _tables(lake, name) for one in keep(platform, lake, table, note)]
+        return [one for group in groups for one in act(platform, lake, group, tables=[] if name == group.name else [name])]
+    return [one for table in _tables(lake, name) for one in act(platform, lake, table)]
 
 
 def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
@@ -350,13 +326,8 @@ def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
     return named or [group for group in lake.groups if dot and group.name == schema]
 
 
-def _only(group: "EventGroup", name: str) -> list[str]:
-    """The table to which a look is confined; none where the group itself is named."""
-    return [] if name == group.name else [name]
-
-
 def _tables(lake: "Lake", name: str) -> "list[Target]":
-    """The table, and that of the messages of one that follows a database."""
+    """The table, and the bronze table of a CDC table."""
     from lakechime_dagster.tables.cdc import CDCTable
     from lakechime_dagster.tables.tables import SourceTable
 
@@ -373,15 +344,8 @@ def _planned(plan: "Plan", refused: "tuple[Refused, ...]") -> dict[str, Any]:
 
 
 def _action(action: "Action") -> dict[str, Any]:
-    return {
-        "what": action.kind.value,
-        "partition": list(action.partition) if action.partition is not None else None,
-        "files": action.files,
-        "bytes": action.bytes,
-        "score": round(action.score, 3),
-        "properties": dict(action.properties),
-        "reason": one_line(action.reason),
-    }
+    facts = record(action, "partition files bytes properties", score=round(action.score, 3))
+    return {"what": action.kind, **facts, "reason": one_line(action.reason)}
 
 
 def _done(kept: "Kept") -> dict[str, Any]:

@@ -23,7 +23,9 @@ from lakechime_dagster.cli.common import (
     print_documents,
     print_facts,
     print_json,
+    print_list,
     print_table,
+    record,
     say,
     subscription_declared,
     subscription_known,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget.")
 
 Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")]
+NOT_ACTIVE = {"waiting": None, "open": 0, "stale": 0, "consumers": 0, "blocked": 0}
 Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]  # consumers as they were, each with its new checkpoint
 
 
@@ -69,12 +72,8 @@ def show(
     seen = {one.row.name: one for one in overview(platform.ledger)}
     if name is None:
         triggers = [_summary(each, subscriptions.get(each), seen.get(each)) for each in sorted({*subscriptions, *seen})]
-        if as_json:
-            print_json({"triggers": triggers})
-        else:
-            print_documents(
-                triggers, "name state waiting open blocked consumers condition", empty="no trigger is declared here or recorded"
-            )
+        facts = "name state waiting open blocked consumers condition"
+        print_list(as_json, "triggers", triggers, facts, empty="no trigger is declared here or recorded")
         return
     subscription, known = subscriptions.get(name), seen.get(name)
     problem = group_problem(name, module)
@@ -86,9 +85,8 @@ def show(
     decision = _decision(platform, name, subscription, problem, at_ms)
     if as_json:
         events = [to_json(event) for event in decision.events]
-        verdict = {"decision": "fire" if decision.fires else "not_yet", "reasons": list(decision.reasons), "events": events}
-        done = [vars(one) | {"action": one.action.value} for one in history]
-        print_json({"trigger": document, **verdict, "consumers": [_consumer(one) for one in consumers], "interventions": done})
+        verdict = {"decision": "fire" if decision.fires else "not_yet", "reasons": decision.reasons, "events": events}
+        print_json({"trigger": document, **verdict, "consumers": [_consumer(one) for one in consumers], "interventions": history})
         return
     past = f" at {when(at_ms)}" if at_ms is not None else ""
     say(f"{name} {'fires' if decision.fires else 'does not fire'}{past}:")
@@ -104,7 +102,7 @@ def show(
     print_table(["consumer", "state", "completed", "position", "snapshots", "reason"], rows, empty="no consumer yet: nothing was claimed")
     if history:
         say("")
-        print_documents([vars(one) for one in history], "ts who action consumer_key reason")
+        print_documents(history, "ts who action consumer_key reason")
 
 
 def _decision(platform: "Platform", name: str, subscription: "Subscription | None", problem: str, at_ms: int | None) -> "Decision":
@@ -143,29 +141,16 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
 
 
 @app.command()
-def resume(
-    name: Name,
-    reason: Reason,
-    from_: Annotated[
-        str, typer.Option("--from", metavar="all|latest|since:TIME|since:POSITION", help="What of the waiting events is consumed.")
-    ] = "all",
-    who: Who = None,
-    module: Module = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Launch runs again: for all waiting events, only for new ones, or for those since a time or position.
+def resume(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Launch runs again, for all waiting events; `lakechime trigger seek NAME --to now` leaves them out.
 
-    Partition keys that have not fired yet fire in any case; `latest` and `since` leave out late changes. A consumer that is blocked
-    because its source lost messages continues with those that exist; an execution that asked for a person is retried with all newer
-    events.
+    A consumer that is blocked because its source lost messages continues with those that exist; an execution that asked for a person
+    is retried with all newer events.
     """
     from lakechime_dagster.runtime.platform import ends_of_held
-    from lakechime_dagster.runtime.sources import checkpoint_at as checkpoint_found
     from lakechime_dagster.runtime.sources import checkpoint_kept
     from lakechime_dagster.triggers.interventions import Interventions
 
-    where = _resume_from(from_)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     row = subscription_known(platform, name, module, dry_run=dry_run)
@@ -173,20 +158,13 @@ def resume(
     checkpoint_at = None
     moved: Moved = []
     ends = {}
-    if where is not None:
-        subscription = subscription_declared(name, module, manual=True)
-        checkpoint_at = checkpoint_found(platform, subscription, where)
-        moved = _first_consumer(platform, subscription, row, checkpoint_at, dry_run) or interventions.seek(
-            row, None, by, checkpoint_at, dry_run=True
-        )
-    elif subscription := _declared_or_none(module).get(name):
+    if subscription := _declared_or_none(module).get(name):
         ends = ends_of_held(platform, subscription, row)
         if checkpoint_at := checkpoint_kept(platform, subscription, row):
             moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, checkpoint_at, ends)
-    document = {"trigger": name, "paused": False, "from": from_, "consumers": _moves(moved), "dry_run": dry_run}
-    _moved(document, f"{name} {would(dry_run)} resumed", as_json, moved)
+    _moved({"trigger": name, "paused": False, "dry_run": dry_run}, moved, f"{name} {would(dry_run)} resumed", as_json)
 
 
 @app.command()
@@ -204,15 +182,15 @@ def seek(
 
     `--to beginning` rebuilds the target: of a CDC table from all messages of its bronze table, without asking the database.
     """
-    where = _start_from("--to", to)
+    where = _start_from(to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     subscription = subscription_declared(name, module, manual=True)
     if to == "beginning":
         _check_bronze(platform, name, module)
     moved = sought(platform, subscription, where, by, key=key, dry_run=dry_run)
-    document = {"trigger": name, "consumers": _moves(moved), "dry_run": dry_run}
-    _moved(document, f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved", as_json, moved)
+    sentence = f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved"
+    _moved({"trigger": name, "dry_run": dry_run}, moved, sentence, as_json)
 
 
 @app.command()
@@ -320,43 +298,32 @@ def _summary(name: str, subscription: "Subscription | None", seen: "Subscription
     state = (
         "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if subscription else "not declared here"
     )
-    condition = subscription.condition if subscription else row.description if row else ""
+    counts = record(seen, "waiting open stale consumers blocked") if seen else NOT_ACTIVE
     return {
         "name": name,
         "state": state,
         "declared": subscription is not None,
-        "condition": condition,
-        "waiting": seen.waiting if seen else None,
-        "open": seen.open if seen else 0,
-        "blocked": seen.blocked if seen else 0,
-        "stale": seen.stale if seen else 0,
-        "consumers": seen.consumers if seen else 0,
-        "paused_reason": row.paused_reason if row else None,
+        "condition": subscription.condition if subscription else row.description if row else "",
+        **counts,
+        "paused_reason": row and row.paused_reason,
     }
 
 
 def _details(subscription: "Subscription | None", seen: "SubscriptionOverview | None") -> dict[str, Any]:
     row = seen.row if seen else None
-    tables = subscription.pinned if subscription else row.tables if row else ()
-    assets = subscription.asset_keys if subscription else row.asset_keys if row else ()
+    known = subscription or row
     return {
-        "tables": list(tables),
-        "target": subscription.target if subscription else row and row.target,
-        "job": subscription.job if subscription else row and row.job,
-        "assets": list(assets),
-        "activated_ts": row.activated_ts if row else None,
+        "tables": subscription.pinned if subscription else row.tables if row else (),
+        "target": known and known.target,
+        "job": known and known.job,
+        "assets": known.asset_keys if known else (),
+        "activated_ts": row and row.activated_ts,
     }
 
 
 def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
-    return {
-        "key": consumer.key,
-        "state": consumer.state.value,
-        "reason": consumer.state_reason,
-        "completed": consumer.completed,
-        "fired": consumer.fired,
-        "checkpoint": consumer.checkpoint.to_json(),
-    }
+    facts = record(consumer, "key state completed fired", checkpoint=consumer.checkpoint.to_json())
+    return facts | {"reason": consumer.state_reason}
 
 
 def _snapshots(consumer: "ConsumerRow") -> str:
@@ -364,18 +331,7 @@ def _snapshots(consumer: "ConsumerRow") -> str:
     return ", ".join([*tables, *([str(consumer.checkpoint.offsets)] if consumer.checkpoint.offsets is not None else [])])
 
 
-def _resume_from(text: str) -> "StartFrom | None":
-    if text == "all":
-        return None
-    if text == "latest":
-        return _start_from("--from", "now")
-    kind, colon, where = text.partition(":")
-    if kind != "since" or not colon:
-        raise common.wrong("--from", f"{text!r} is none of all, latest, since:TIME, since:POSITION")
-    return _start_from("--from", where)
-
-
-def _start_from(option: str, text: str) -> "StartFrom":
+def _start_from(text: str) -> "StartFrom":
     """`beginning`, `now`, a position, or a time (UTC where it names no zone) or milliseconds."""
     from lakechime_dagster.triggers.schedule import from_milliseconds
     from lakechime_dagster.triggers.triggers import StartFrom
@@ -384,16 +340,14 @@ def _start_from(option: str, text: str) -> "StartFrom":
         return StartFrom(text)
     whole, dash, seq = text.partition("-")
     if dash and whole.isdigit() and seq.isdigit():
-        return StartFrom(str(common.position(option, text)))
-    return StartFrom(from_milliseconds(common.milliseconds(option, text)).isoformat())
+        return StartFrom(str(common.position("--to", text)))
+    return StartFrom(from_milliseconds(common.milliseconds("--to", text)).isoformat())
 
 
-def _moves(moved: Moved) -> list[dict[str, Any]]:
-    return [{"key": consumer.key, "before": consumer.checkpoint.to_json(), "after": checkpoint.to_json()} for consumer, checkpoint in moved]
-
-
-def _moved(document: dict[str, Any], sentence: str, as_json: bool, moved: Moved = ()) -> None:
-    answer(as_json, document, sentence)
+def _moved(document: dict[str, Any], moved: Moved, sentence: str, as_json: bool) -> None:
+    """Which consumers were moved from where to where."""
+    moves = [{"key": one.key, "before": one.checkpoint.to_json(), "after": after.to_json()} for one, after in moved]
+    answer(as_json, document | {"consumers": moves}, sentence)
     if moved and not as_json:
-        rows = [[consumer.key or "(one)", consumer.checkpoint.position, checkpoint.position] for consumer, checkpoint in moved]
+        rows = [[one.key or "(one)", one.checkpoint.position, after.position] for one, after in moved]
         print_table(["consumer", "before", "after"], rows, empty="")

@@ -11,7 +11,7 @@ from typing import Any
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS, rows_of
 
 FLIGHTS = "bronze.flights"
-TERMINAL_FROM = 12  # the tick from which a gate's terminal is told
+TERMINAL_FROM = 12  # the tick from which a gate's event names its terminal
 DESK_TEXT_FROM = 16  # from which a crew's desk is D7, no longer 7
 OWN_SPELLING_FROM = 18  # from which one airline writes Gate
 OWN_SPELLING = "B6"
@@ -35,7 +35,7 @@ def file_of(tick: int) -> str:
 
 @lru_cache(maxsize=HOURS * 4)
 def lines_of(seed: int, tick: int) -> tuple[Line, ...]:
-    """What is told in a tick, in order."""
+    """The lines that a tick writes, in order."""
     dice = random.Random(f"airport/{seed}/{tick}")
     name, at, lines = file_of(tick), 0, list[Line]()
     for event in _events(dice, tick):

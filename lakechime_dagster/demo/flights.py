@@ -30,8 +30,8 @@ FOLDER = "airport"  # in the home folder, where the replay writes the files of t
 GATE_CHANGED = "gate.changed"
 
 
-def announced_tables(folder: Path) -> list[EventStream | EventGroup | SourceTable | LakeTable]:
-    """The branch, whose events come as files in this folder; passengers are of `airport_other`, which is there by itself."""
+def event_tables(folder: Path) -> list[EventStream | EventGroup | SourceTable | LakeTable]:
+    """The branch of events from files in this folder; passengers' are of `airport_other`, the group of all other types."""
     airport = event_stream(
         "airport",
         source=JsonLines(str(folder), every=every(minutes=2)),
@@ -63,7 +63,7 @@ def gate_changes() -> LakeTable:
 
 
 CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
-READER_URL = "LAKECHIME_DEMO_READER"  # where the database is read that the tables are compared with, as `lakechime dev` tells Dagster
+READER_URL = "LAKECHIME_DEMO_READER"  # the database that tables are compared with; `lakechime dev` sets it for Dagster
 MINUTES_BEHIND = dt.timedelta(minutes=5)  # an hour is booked in seconds, and the tables are asked for every minute
 KAFKA = "127.0.0.1:29092"
 PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
@@ -224,9 +224,9 @@ computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_s
 def flights_lake(kafka: str | None, airport: Path = Path(FOLDER)) -> Lake:
     """The lake; with the address of a Kafka broker it has the branch that replicates a database too.
 
-    `airport` is the folder in which the airports' events come.
+    `airport` is the folder of the airports' events.
     """
-    branches = [*announced_tables(airport), *(cdc_tables(kafka) if kafka else ())]
+    branches = [*event_tables(airport), *(cdc_tables(kafka) if kafka else ())]
     return Lake("flights", [flights, weather, *computed, *branches])
 
 

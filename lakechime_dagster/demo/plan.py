@@ -107,7 +107,7 @@ class Plan:
         return self.days * HOURS + TAIL
 
     def airport_lines(self, tick: int) -> tuple[Line, ...]:
-        """What the airports tell in a tick; nothing after the last day."""
+        """The airports' events of a tick; none after the last day."""
         return lines_of(self.seed, tick) if tick < self.days * HOURS else ()
 
     def actions(self, tick: int) -> tuple[Action, ...]:

@@ -128,7 +128,7 @@ class Replayer:
         progress: Callable[[Progress], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> ReplayState:
-        """Replay until the end of the plan, for some hours, or until told to stop; as fast as it goes without a speed.
+        """Replay until the end of the plan, for some hours, or until `stop` is set; without a speed as fast as possible.
 
         Raises:
             LakeChimeError: while another replay runs here; two at once would write rows twice.
@@ -140,7 +140,7 @@ class Replayer:
             self.state = self._stopped()
             last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
             for tick in range(self.state.ticks):
-                self._tell(tick)
+                self._write_events(tick)
             due = time.monotonic()
             while self.state.ticks < last and not halt.is_set():
                 progress(self.step())
@@ -164,7 +164,7 @@ class Replayer:
                 notes += [action.note] if action.note else []
         if self._reservations is not None:
             rows += self._reservations.advance(self.plan, tick + 1)
-        self._tell(tick)
+        self._write_events(tick)
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
         return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))
@@ -193,8 +193,8 @@ class Replayer:
                 write_deltalake(where, rows, mode="append", partition_by=list(HOUR), configuration=properties, commit_properties=commit)
         self._push(table)
 
-    def _tell(self, tick: int) -> None:
-        """Write the file of what the airports tell in a tick, unless it is there, so that a reader sees all of it or nothing."""
+    def _write_events(self, tick: int) -> None:
+        """Write the file of the airports' events of a tick, unless it exists; a reader sees all of it or nothing."""
         if self._airport is None or (path := self._airport / file_of(tick)).exists() or not (lines := self.plan.airport_lines(tick)):
             return
         self._airport.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def changes(plan: Plan, tick: int) -> tuple[Change, ...]:
     return (*_airlines(tick), *(_planes(tick) if tick < plan.days * HOURS else ()), *booked)
 
 
-def folded(plan: Plan, ticks: int) -> dict[str, pa.Table]:
+def tables_after(plan: Plan, ticks: int) -> dict[str, pa.Table]:
     """The tables after the first `ticks` ticks."""
     tables: dict[str, dict[Any, Row]] = {table: {} for table in KEYS}
     for tick in range(min(ticks, plan.ticks)):
@@ -133,7 +133,7 @@ def _life_of(number: int, flight: Row, departure: int, dice: random.Random) -> I
     """What becomes of a booking, in order."""
     made = max(0, departure - dice.randint(1, EARLIEST))
     between = dice.randint(min(made + 1, departure), departure)
-    fate = dice.random()
+    outcome = dice.random()
     row = {
         "booking": number,
         **{name: flight[name] for name in ("flight_date", "carrier", "flight", "origin", "sched_dep_time")},
@@ -141,10 +141,10 @@ def _life_of(number: int, flight: Row, departure: int, dice: random.Random) -> I
         "fare": Decimal(dice.randint(4_900, 89_900)) / 100,
     }
     yield made, Change(table="bookings", after=row | {"status": "booked", "changed_at": hour_of(made)})
-    if fate < GIVEN_BACK:
+    if outcome < GIVEN_BACK:
         yield between, Change(table="bookings", before=number)
         return
-    if fate < REISSUED:
+    if outcome < REISSUED:
         row["booking"] = number + REISSUE
         yield between, Change(table="bookings", before=number, after=row | {"status": "booked", "changed_at": hour_of(between)})
     status = "cancelled" if flight["dep_time"] is None else "boarded"

@@ -1,7 +1,6 @@
 """The servers of the demo's database: MariaDB, Kafka, Kafka Connect with Debezium."""
 
 import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -16,9 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.error import URLError
+from urllib.request import urlopen
 from xml.etree import ElementTree
 
 from lakechime_dagster.demo.flights import ABOUT, CDC_SWITCH, DATABASE, PREFIX
@@ -216,7 +214,7 @@ def format_storage(folder: Path, properties: Path, jars: Path, java: Java, clust
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
 
 
-JSON = "org.apache.kafka.connect.json.JsonConverter"
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @dataclass(frozen=True)
@@ -226,57 +224,10 @@ class Connect:
     url: str
     server: Server
 
-    def create(self, name: str, config: Mapping[str, str]) -> None:
-        self._ask("POST", "/connectors", {"name": name, "config": config})
-        self._await(lambda: self.tasks(name), f"a task of {name}")
-
-    def delete(self, name: str) -> None:
-        """Ends a connector; what it has read is in Kafka then, because a task flushes its producer when it stops."""
-        self._ask("DELETE", f"/connectors/{name}")
-
-    def forget(self, name: str) -> None:
-        """Removes the offsets of a connector, as one does to make it begin anew; it stands still afterwards."""
-        self._ask("PUT", f"/connectors/{name}/stop")
-        self._await(lambda: self._ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED", f"{name} stopped")
-        self._ask("DELETE", f"/connectors/{name}/offsets")
-
-    def resume(self, name: str) -> None:
-        self._ask("PUT", f"/connectors/{name}/resume")
-        self._await(lambda: self.tasks(name), f"a task of {name}")
-
-    def expect_health(self, name: str) -> None:
-        """Raises what a failed task says."""
-        for task in self.tasks(name):
-            if task["state"] == "FAILED":
-                raise LakeChimeError(f"the task of {name} failed: {task['trace']}")
-
     def answers(self) -> bool:
         with suppress(URLError, ConnectionError, TimeoutError), urlopen(f"{self.url}/connectors", timeout=5) as answer:
             return answer.status == 200
         return False
-
-    def tasks(self, name: str) -> list[dict[str, Any]]:
-        """What a connector's tasks do; none yet where it was posted a moment ago."""
-        return self._ask("GET", f"/connectors/{name}/status")["tasks"]
-
-    def _ask(self, method: str, path: str, body: object = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data=data, method=method, headers={"Content-Type": "application/json"})
-        try:
-            with urlopen(request, timeout=60) as answer:
-                text = answer.read()
-        except HTTPError as error:
-            if method == "GET" and error.code == 404:
-                return {"tasks": [], "connector": {"state": "UNKNOWN"}}
-            raise LakeChimeError(f"Kafka Connect refuses {method} {path}: {error.code} {error.read().decode()}") from error
-        return json.loads(text) if text else None
-
-    def _await(self, found: Any, what: str, seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not found():
-            if time.monotonic() > end:
-                raise LakeChimeError(f"Kafka Connect has not {what} within {seconds:.0f} s; {self.server.log} says why")
-            time.sleep(LOOK_SECONDS)
 
 
 @contextmanager
@@ -299,8 +250,8 @@ def connect_worker(
     port = free_port()
     properties = {
         "bootstrap.servers": kafka,
-        "key.converter": JSON,
-        "value.converter": JSON,
+        "key.converter": JSON_CONVERTER,
+        "value.converter": JSON_CONVERTER,
         "offset.storage.file.filename": f"{folder}/offsets",
         "offset.flush.interval.ms": "1000",
         "listeners": f"http://127.0.0.1:{port}",
@@ -324,7 +275,7 @@ SERVER_USER = "nobody"  # whom it runs as when we are root
 
 
 def check_programs(*others: str) -> None:
-    """See that its programs are there, and others that come with them.
+    """Check that MariaDB's programs are installed, and others of its package.
 
     Raises:
         LakeChimeError: naming those that are not, and what to install.
@@ -485,7 +436,7 @@ def _connector(kafka: str, port: int, password: str) -> dict[str, str]:
         "table.include.list": ",".join(f"{DATABASE}.{table}" for table in ABOUT),
         "schema.history.internal.kafka.bootstrap.servers": kafka,
         "schema.history.internal.kafka.topic": f"{PREFIX}-history",
-        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter": JSON_CONVERTER,
+        "value.converter": JSON_CONVERTER,
         "value.converter.replace.null.with.default": "false",
     }

@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from duckdb_extensions import import_extension
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.demo.airport import Line, file_of
 from lakechime_dagster.demo.data import SCHEMAS
-from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, announced_tables, flights_lake
+from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, event_tables, flights_lake
 from lakechime_dagster.demo.plan import TABLES, Written, content_of
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
@@ -24,7 +24,6 @@ from lakechime_dagster.tables.events import VARIANT, EventGroup, EventStream, ch
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.consumers import CommitMetadata
 
 CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])  # of the events GATE_CHANGED
 
@@ -100,37 +99,37 @@ LATE_PASSENGERS = """
 """
 
 
-def build_expected(written: Written, followed: Mapping[str, pa.Table] | None = None) -> duckdb.DuckDBPyConnection:
+def build_expected(written: Written, database: Mapping[str, pa.Table] | None = None) -> duckdb.DuckDBPyConnection:
     """A database in memory with every table of the lake, `schema.table` named `schema_table`.
 
     Args:
         written: what the replay has written into the bronze tables.
-        followed: the tables of the database that the lake follows, by their names there; none where it follows none.
+        database: the tables of the database that the lake replicates, by name; none where it replicates none.
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
         parts = [content_of(partition, content) for partition, content in written.contents.items() if partition[0] == table]
-        connection.register("rows", pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks())
-        connection.table("rows").create(relation_name(table))
-        connection.unregister("rows")
+        _create(connection, relation_name(table), pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks())
     days: list[dt.date] = written.complete_days
-    connection.register("days", pa.table({"flight_date": pa.array(days, pa.date32())}))
-    connection.table("days").create("complete_days")
-    connection.unregister("days")
-    told = [line.event for line in written.airport_lines() if line.event is not None and line.event["type"] == GATE_CHANGED]
-    connection.register("told", pa.Table.from_pylist([{name: one[name] for name in CHANGED.names} for one in told], schema=CHANGED))
-    connection.table("told").create("gate_changed")
-    connection.unregister("told")
+    _create(connection, "complete_days", pa.table({"flight_date": pa.array(days, pa.date32())}))
+    changed = [line.event for line in written.airport_lines() if line.event is not None and line.event["type"] == GATE_CHANGED]
+    _create(
+        connection, "gate_changed", pa.Table.from_pylist([{name: one[name] for name in CHANGED.names} for one in changed], schema=CHANGED)
+    )
     for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD, GATE_CHANGES):
         connection.execute(statement)
-    for name, rows in (followed or {}).items():
-        connection.register("rows", rows)
-        connection.table("rows").create(relation_name(f"cdc.{name}"))
-        connection.unregister("rows")
-    if followed:
+    for name, rows in (database or {}).items():
+        _create(connection, relation_name(f"cdc.{name}"), rows)
+    if database:
         connection.execute(LATE_PASSENGERS)
     return connection
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    connection.register("rows", rows)
+    connection.table("rows").create(name)
+    connection.unregister("rows")
 
 
 def relation_name(table: str) -> str:
@@ -142,11 +141,10 @@ Row = Mapping[str, Any]  # column → cell
 
 
 class Finding(StrEnum):
-    """How a table compares; BEHIND differs because it, or an input, has not consumed everything yet."""
+    """How a table compares; one that waits for a run differs too."""
 
     EQUAL = "equal"
     DIFFERS = "differs"
-    BEHIND = "behind"
     MISSING = "missing"
 
 
@@ -170,19 +168,17 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class TableCheck:
-    """What the comparison of one table found; `reason` says why a table counts as behind."""
+    """What the comparison of one table found."""
 
     table: str
     finding: Finding
     expected_rows: int
     actual_rows: int
     difference: Difference | None = None
-    reason: str = ""
 
     def __str__(self) -> str:
         rows = f"{self.actual_rows} rows" if self.finding is Finding.EQUAL else f"{self.actual_rows} of {self.expected_rows} rows"
-        parts = [f"{self.table}: {self.finding}, {rows}", self.reason, str(self.difference or "")]
-        return "; ".join(part for part in parts if part)
+        return f"{self.table}: {self.finding}, {rows}" + (f"; {self.difference}" if self.difference else "")
 
 
 STREAM = "airport.events"
@@ -191,14 +187,14 @@ TECHNICAL = ("_src", "_ingested_at", "_hash", "_schema_version", "_rescued")
 
 
 def verify_events(location: Callable[[str], str], written: Written) -> tuple[TableCheck, ...]:
-    """The checks of the stream's table, and of the table of each type that was told of so far.
+    """The checks of the stream's table, and of the table of each type that was emitted so far.
 
-    Rows of files that were written since are left out, so that a replay that goes on makes no difference.
+    Rows of newer files are left out, so that a running replay makes no difference.
     """
     lines = list(written.airport_lines())
     checks = [_check_events(STREAM, location(STREAM), {line.source: _of_line(line) for line in lines}, written, _of_bronze)]
-    for table, told in _by_table(lines).items():
-        checks.append(_check_events(table, location(table), told, written, event_of_row))
+    for table, events in _by_table(lines).items():
+        checks.append(_check_events(table, location(table), events, written, event_of_row))
     return tuple(checks)
 
 
@@ -216,7 +212,7 @@ def event_of_row(row: Row) -> dict[str, Any]:
 
 def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
     """The events of each table by their `_src`."""
-    declared = announced_tables(Path(FOLDER))
+    declared = event_tables(Path(FOLDER))
     (stream,) = (one for one in declared if isinstance(one, EventStream))
     groups = checked_groups(stream, [one for one in declared if isinstance(one, EventGroup)])
     tables: dict[str, dict[str, Row]] = {one.name: {} for one in declared if isinstance(one, SourceTable)}
@@ -229,25 +225,24 @@ def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
 
 
 def _check_events(
-    table: str, location: str, told: Mapping[str, Row], written: Written, meaning: Callable[[Row], dict[str, Any]]
+    table: str, location: str, expected: Mapping[str, Row], written: Written, meaning: Callable[[Row], dict[str, Any]]
 ) -> TableCheck:
     if not DeltaTable.is_deltatable(location):
-        finding = Finding.MISSING if told else Finding.EQUAL
-        return TableCheck(table=table, finding=finding, expected_rows=len(told), actual_rows=0)
+        finding = Finding.MISSING if expected else Finding.EQUAL
+        return TableCheck(table=table, finding=finding, expected_rows=len(expected), actual_rows=0)
     query = QueryBuilder().register("rows", DeltaTable(location)).execute("SELECT * FROM rows")
     end = file_of(written.hours)
     rows = [row for row in pa.table(query).to_pylist() if row["_src"] < end]
     times = Counter(row["_src"] for row in rows)
     there = {row["_src"]: meaning(row) for row in rows}
-    difference = _first_event_difference(told, there, times)
-    reason = "" if difference is None else _why_events_behind(told, there, times)
-    finding = Finding.EQUAL if difference is None else Finding.BEHIND if reason else Finding.DIFFERS
-    return TableCheck(table=table, finding=finding, expected_rows=len(told), actual_rows=len(rows), difference=difference, reason=reason)
+    difference = _first_event_difference(expected, there, times)
+    finding = Finding.EQUAL if difference is None else Finding.DIFFERS
+    return TableCheck(table=table, finding=finding, expected_rows=len(expected), actual_rows=len(rows), difference=difference)
 
 
-def _first_event_difference(told: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> Difference | None:
-    for source in sorted({*told, *there}, key=_in_order):
-        expected, actual = told.get(source), there.get(source)
+def _first_event_difference(written: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> Difference | None:
+    for source in sorted({*written, *there}, key=_in_order):
+        expected, actual = written.get(source), there.get(source)
         key = {"_src": source}
         if times.get(source, 0) > 1:
             return Difference(key=key, expected={TIMES: 1 if expected is not None else 0}, actual={TIMES: times[source]})
@@ -260,17 +255,8 @@ def _first_event_difference(told: Mapping[str, Row], there: Mapping[str, Row], t
     return None
 
 
-def _why_events_behind(told: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> str:
-    """Why a difference may just be events on their way: only those after the last one that is there are missing."""
-    last = max(map(_in_order, there), default=("", -1))
-    come = {source: row for source, row in told.items() if _in_order(source) <= last}
-    if not there or _first_event_difference(come, there, times) is not None:
-        return ""
-    return f"it has no events after {last[0]}"
-
-
 def _in_order(source: str) -> tuple[str, int]:
-    """The order in which lines come: by file, and where they begin."""
+    """The order of lines: by file, and by their offset in it."""
     name, _, at = source.partition("@")
     return name, int(at)
 
@@ -300,22 +286,22 @@ BRONZE_KEYS = {
 }
 
 
-def verify(location: Callable[[str], str], written: Written, followed: Mapping[str, pa.Table] | None = None) -> tuple[TableCheck, ...]:
+def verify(location: Callable[[str], str], written: Written, database: Mapping[str, pa.Table] | None = None) -> tuple[TableCheck, ...]:
     """Compare every table of the lake, inputs first, with what must follow from what the replay has written.
 
     Args:
         location: the path at which a table of that name lies.
         written: what the replay has written so far, `ReplayState.plan.written(ReplayState.ticks)`.
-        followed: what it has written so far into the database that the lake follows; None where it follows none.
+        database: what it has written so far into the database that the lake replicates; None where it replicates none.
     """
-    lake = flights_lake(None if followed is None else KAFKA)
-    connection = build_expected(written, followed)
+    lake = flights_lake(None if database is None else KAFKA)
+    connection = build_expected(written, database)
     try:
         load_delta(connection)
         checks = {check.table: check for check in verify_events(location, written)}
         for table in lake.tables:
-            if table.name not in checks and not isinstance(table, BronzeTable):  # as it came; the tables that it means are compared
-                checks[table.name] = _check(connection, table, location, checks)
+            if table.name not in checks and not isinstance(table, BronzeTable):  # raw messages; the tables made of them are compared
+                checks[table.name] = _check(connection, table, location)
         return tuple(checks.values())
     finally:
         connection.close()
@@ -335,9 +321,7 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
         raise LakeChimeError(f"DuckDB cannot load its Delta reader; install lakechime-dagster[demo] ({type(error).__name__})") from None
 
 
-def _check(
-    connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str], checked: Mapping[str, TableCheck]
-) -> TableCheck:
+def _check(connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str]) -> TableCheck:
     table = declared.name
     expected = connection.table(relation_name(table))
     expected_rows = _count(expected)
@@ -349,14 +333,8 @@ def _check(
         difference = _first_difference(_keys(declared), expected, actual)
     except duckdb.Error as error:
         raise TableUnreadableError(f"{table} cannot be read at {location(table)} ({type(error).__name__})") from None
-    actual_rows = _count(actual)
-    if difference is None:
-        return TableCheck(table=table, finding=Finding.EQUAL, expected_rows=expected_rows, actual_rows=actual_rows)
-    reason = _why_changes_miss(expected, actual) if isinstance(declared, CDCTable) else _why_behind(declared, difference, location, checked)
-    finding = Finding.BEHIND if reason else Finding.DIFFERS
-    return TableCheck(
-        table=table, finding=finding, expected_rows=expected_rows, actual_rows=actual_rows, difference=difference, reason=reason
-    )
+    finding = Finding.EQUAL if difference is None else Finding.DIFFERS
+    return TableCheck(table=table, finding=finding, expected_rows=expected_rows, actual_rows=_count(actual), difference=difference)
 
 
 def _read(connection: duckdb.DuckDBPyConnection, table: str, location: str, columns: list[str]) -> duckdb.DuckDBPyRelation:
@@ -401,43 +379,6 @@ def _with_key(relation: duckdb.DuckDBPyRelation, key: Row) -> duckdb.DuckDBPyRel
         column = duckdb.ColumnExpression(name)
         relation = relation.filter(column.isnull() if value is None else column == duckdb.ConstantExpression(value))
     return relation
-
-
-def _why_changes_miss(expected: duckdb.DuckDBPyRelation, actual: duckdb.DuckDBPyRelation) -> str:
-    """Why a difference from the database may just be changes on their way: the newest one is not there yet."""
-    newest, there = (relation.max("changed_at").fetchone() for relation in (expected, actual))
-    return f"its newest change is of {there[0]}, the database's of {newest[0]}" if newest and there and newest != there else ""
-
-
-def _why_behind(declared: Table, difference: Difference, location: Callable[[str], str], checked: Mapping[str, TableCheck]) -> str:
-    """Why a difference may just be work to be done: an input is not equal itself, or has commits not consumed yet."""
-    if not isinstance(declared, LakeTable):
-        return ""
-    unequal = [name for name in declared.inputs if name in checked and checked[name].finding is not Finding.EQUAL]
-    if unequal:
-        return f"its input {unequal[0]} is not equal either"
-    if declared.levels:
-        return f"its partition {next(iter(difference.key.values()))} was not computed yet" if difference.actual is None else ""
-    ends = _consumed(location(declared.name))
-    for name in declared.inputs:
-        version = DeltaTable(location(name)).version()
-        if name in ends and int(ends[name]) < version:
-            return f"it has consumed {name} up to commit {ends[name]} of {version}"
-    return ""
-
-
-def _consumed(location: str) -> dict[str, str]:
-    """Per source, the snapshot that the newest stamped commit of a table says it has consumed."""
-    for commit_metadata in _commit_metadata(location):
-        return {name: place.snapshot_id for name, place in commit_metadata.end.sources.items() if place.snapshot_id is not None}
-    return {}
-
-
-def _commit_metadata(location: str) -> Iterator[CommitMetadata]:
-    for commit in DeltaTable(location).history():
-        commit_metadata = CommitMetadata.from_text(commit.get("userMetadata"))
-        if commit_metadata is not None:
-            yield commit_metadata
 
 
 def _keys(declared: Table) -> tuple[str, ...]:

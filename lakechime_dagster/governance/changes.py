@@ -1,7 +1,6 @@
 """Planned changes and the messages about them: what changes, for whom, through which channel."""
 
 import datetime as dt
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lakechime_dagster.compat import StrEnum, date_of_iso
-from lakechime_dagster.dce.partitions import MAX_NAME, checked_text, printable, shortened, storable
+from lakechime_dagster.dce.partitions import checked_text, printable, storable
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lineage.columns import RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind
 
@@ -24,7 +23,7 @@ class ChangeKind(StrEnum):
 
     DEPRECATION = "deprecation"
     RETENTION = "retention"
-    SCHEMA_CHANGE = "schema change"
+    SCHEMA_CHANGE = "schema_change"
     INCIDENT = "incident"
     BACKFILL = "backfill"
 
@@ -70,7 +69,7 @@ class Change:
     @property
     def title(self) -> str:
         """The change in one line."""
-        kind = self.kind.value.capitalize()
+        kind = self.kind.replace("_", " ").capitalize()
         first, more = self.refs[0], len(self.refs) - 1
         return f"{kind}: {first}" + (f" and {more} more" if more else "") + (f" on {self.on}" if self.on else "")
 
@@ -103,27 +102,6 @@ def checked_day(change: Change, now: dt.datetime) -> Change:
     if change.on is not None and change.on < first and change.kind not in (ChangeKind.INCIDENT, ChangeKind.BACKFILL):
         raise InvalidValueError("on", change.on.isoformat(), f"is over; name a day from {first} on, or use incident or backfill as kind")
     return change
-
-
-def automatic_change(kind: ChangeKind, what: str, refs: Iterable[ColumnRef], action: str = "") -> Change:
-    """A change that no person writes: its texts are cut to what can be stored; a column whose name cannot be stored counts as its table."""
-    several = {ref if ref.column is None or _is_storable(ref.column) else ColumnRef(ref.table) for ref in refs}
-    if len(several) > MAX_REFS:
-        several = {ColumnRef(table) for table in sorted({ref.table for ref in several})[:MAX_REFS]}
-    return Change(kind=kind, what=shortened(what, MAX_TEXT), refs=tuple(several), action=action)
-
-
-def source_key(source: str) -> str:
-    """The source of an automatic draft as the store keeps it; a long or odd one gets a digest, so that each has its own."""
-    shown = storable(source)
-    if shown == source and len(shown) <= MAX_NAME:
-        return shown
-    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{shown[:400]}… {digest}"
-
-
-def _is_storable(column: str) -> bool:
-    return bool(column) and shortened(column, MAX_NAME) == column
 
 
 SETTING = "LAKECHIME_NOTIFICATION_URLS"

@@ -1,4 +1,4 @@
-"""Where the personal data of a lake is: declared, decided, found by a scan, and where lineage carries it."""
+"""Where the personal data of a lake is: declared, decided, found by a scan, and which columns it reaches by lineage."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableUnreadableError, needs
 from lakechime_dagster.formats.delta_rows import DeltaRows
-from lakechime_dagster.governance.following import followed
+from lakechime_dagster.governance.propagation import propagated
 from lakechime_dagster.governance.store import PersonalDecisions
 from lakechime_dagster.governance.tags import Decision, Leak, Tagged, declared_tags, leaks, public_tables
 from lakechime_dagster.lineage.columns import ColumnRef, Statement, pointer
@@ -31,7 +31,7 @@ from lakechime_dagster.triggers.interventions import By
 
 LEAST = 5  # values, below which a share says nothing
 MAX_PATHS = 5_000  # that are looked at
-MAX_NAMES = 100  # of fields at one place within JSON texts; what comes after them is taken as a value
+MAX_NAMES = 100  # of fields at one path within JSON texts; further ones count as values
 MAX_DEPTH = 20
 MAX_VALUE = 320  # characters; no value of a validator is longer
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -271,7 +271,7 @@ def _parsed(text: str) -> object:
 
 @dataclass(frozen=True)
 class PersonalData:
-    """The personal columns of a lake, and what comes of them by a network of lineage."""
+    """The personal columns of a lake, and the columns that they reach by lineage."""
 
     platform: Platform
     lake: Lake
@@ -300,7 +300,7 @@ class PersonalData:
 
     def found(self, network: Network, within: Collection[str] | None = None) -> tuple[Tagged, ...]:
         """All that the known columns lead to, themselves among them, or what of it is in some data sets."""
-        return followed(network, self.tags, self.cleared, within) if self.tags else ()
+        return propagated(network, self.tags, self.cleared, within) if self.tags else ()
 
     def leaks(self, found: Iterable[Tagged]) -> tuple[Leak, ...]:
         """What of it is surely wrong."""
@@ -315,19 +315,19 @@ class PersonalData:
         declared: dict[str, list[Statement]] = {}
         for one in declared_statements(self.lake):
             declared.setdefault(one.target, []).append(one)
-        told, beside, seen, layer, own = list[Statement](), list[Statement](), {table}, {table}, set[str]()
+        recorded, beside, seen, layer, own = list[Statement](), list[Statement](), {table}, {table}, set[str]()
         if instead is not None:
-            told, layer, own = [instead], {*parts_of(instead)} - seen, {table}
+            recorded, layer, own = [instead], {*parts_of(instead)} - seen, {table}
             seen |= layer
         while layer:
             standing = known.of_targets(layer)
             own |= {one.statement.target for one in standing if is_of_subscription(self.platform, self.lake, one)}
             new = [one.statement for one in standing]
             more = [one for name in layer for one in declared.get(name, ())]
-            told, beside = [*told, *new], [*beside, *more]
+            recorded, beside = [*recorded, *new], [*beside, *more]
             layer = {name for one in [*new, *more] for name in parts_of(one)} - seen
             seen |= layer
-        return network_of(told, beside, own)
+        return network_of(recorded, beside, own)
 
     def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
         """Keep a person's word about a column.

@@ -1,6 +1,6 @@
 """Change notifications: whom a change affects, the message for each owner, and sending them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakechime_dagster.errors import LakeChimeError
@@ -8,12 +8,9 @@ from lakechime_dagster.governance.changes import (
     SETTING,
     AffectedReader,
     AffectedTable,
-    Change,
-    ChangeKind,
     Digest,
     NoAddressError,
     address_of,
-    automatic_change,
     channels_of,
     digests_of,
     text_of,
@@ -21,15 +18,12 @@ from lakechime_dagster.governance.changes import (
 )
 from lakechime_dagster.governance.store import KeptChange, KeptMessage, Message, Notifications
 from lakechime_dagster.lineage.answers import ReachedTable
-from lakechime_dagster.lineage.check import Class, Finding, mark_of
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network import Certainty
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.alarms import NotSentError, problems_of, send_to
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.interventions import By
-
-CHECK = "lineage check"  # who drafts the findings of a check of the code
 
 
 def notifications(platform: Platform) -> Notifications:
@@ -88,6 +82,11 @@ class Plan:
             for channel in one.channels
         ]
 
+    @property
+    def unreached(self) -> list[Recipient]:
+        """The owners without a channel."""
+        return [one for one in self.recipients if not one.channels]
+
 
 def plan_of(asked: AskedLineage, kept: KeptChange, who: str) -> Plan:
     """Who would be notified of a change now."""
@@ -104,7 +103,7 @@ def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By,
     `again` also sends what a sender that died may have sent already.
 
     Raises:
-        ChangeMovedError: the change was amended, or is closed by now.
+        ChangeMovedError: the change is closed by now.
         LakeChimeError: no channel is configured; nothing was announced.
     """
     if not channels_of(platform.settings.notification_urls).by_owner:
@@ -115,7 +114,7 @@ def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By,
     box.announce(plan.kept, plan.messages, by.who)
     for one in box.messages(change_id):
         if box.claim(one, again=again):
-            box.complete(one, _send(one.message, environment))
+            box.complete(one, _send(one, environment))
             tried.add(one.message_id)
     return [one for one in box.messages(change_id) if one.message_id in tried]
 
@@ -125,34 +124,11 @@ def problems(messages: Iterable[Message], environment: Mapping[str, str]) -> dic
     found, urls = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
     for one in messages:
         try:
-            urls[one.owner, one.channel] = address_of(one.channel, one.owner, environment)
+            urls[one.to] = address_of(one.channel, one.owner, environment)
         except NoAddressError as error:
-            found[one.owner, one.channel] = str(error)
+            found[one.to] = str(error)
     wrong = problems_of(set(urls.values()))
     return found | {to: f"{to[1]}: {wrong[url]}" for to, url in urls.items() if url in wrong}
-
-
-def draft_findings(platform: Platform, findings: Iterable[Finding]) -> Iterator[tuple[str, KeptChange, bool]]:
-    """A draft for each table with findings that are not accepted: the table, the draft, and whether it is new.
-
-    The same findings are the same draft; other findings of the table are another one.
-    """
-    own = [one for one in findings if not one.because and one.kind is not Class.INFORMS]
-    for table in dict.fromkeys(one.table for one in own if not one.accepted):
-        mine = [one for one in own if one.table == table]
-        yield table, *notifications(platform).draft_once(finding_source(table, mine), finding_change(mine), CHECK)
-
-
-def finding_source(table: str, findings: Iterable[Finding]) -> str:
-    """The source of a draft: the same for the same findings, whether they are accepted or not."""
-    return f"check/{table}/{mark_of(sorted(one.key for one in findings))}"
-
-
-def finding_change(findings: Iterable[Finding]) -> Change:
-    """The change that findings of one table announce, but for those that are accepted."""
-    open_ones = [one for one in findings if not one.accepted]
-    what = "; ".join(f"{one.column or one.table} {one.what}" for one in open_ones)
-    return automatic_change(ChangeKind.SCHEMA_CHANGE, what, (one.ref for one in open_ones))
 
 
 def _body(kept: KeptChange, digest: Digest, who: str) -> str:

@@ -57,15 +57,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """A table in which subjects are looked for; a row is theirs if one of the places has a value of theirs.
+    """A table in which subjects are searched; a row is theirs if one of the places has a value of theirs.
 
-    Where it `is_text`, rows are searched as JSON texts, texts within texts too, and `texts` are columns that hold one: rows in which
-    one cannot be parsed are counted.
+    `texts` are columns that hold JSON: rows in which one cannot be parsed are counted.
     """
 
     table: str
     places: tuple[Place, ...]
-    is_text: bool = False
     texts: tuple[str, ...] = ()
 
 
@@ -109,7 +107,7 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
 
     Args:
         lake: The lake; `tagged` columns of other tables are left out.
-        tagged: What personal data comes to.
+        tagged: The columns that personal data reaches.
         types: The categories of the tables of events' types.
         rescued: Their column for values without a column.
     """
@@ -125,14 +123,14 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
         if not own or table.name in messages or table.name in types:
             continue
         texts = {place.name.partition(":")[0] for place in own if ":" in place.name} | ({"payload"} if table.name in streams else set())
-        found.append(Searched(table=table.name, places=own, is_text=bool(texts), texts=tuple(sorted(texts))))
+        found.append(Searched(table=table.name, places=own, texts=tuple(sorted(texts))))
         if isinstance(table, LakeTable):
             found.append(_refused_rows(table.name, own))
         elif isinstance(table, CDCTable):
             found += _beside(table, own)
     for name, categories in types.items():
         own = (*places.get(name, ()), *(Place(rescued, category) for category in sorted(categories)))
-        found.append(Searched(table=name, places=own, is_text=True, texts=(rescued,)))
+        found.append(Searched(table=name, places=own, texts=(rescued,)))
     return tuple(sorted(found, key=lambda one: one.table))
 
 
@@ -142,7 +140,7 @@ def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mappi
     A column of a category without a given value needs none where the rows of its table are found by another column.
 
     Args:
-        tagged: What personal data comes to.
+        tagged: The columns that personal data reaches.
         given: The categories of which the subject gives a value.
         unread: Tables that cannot be searched, with the reason.
     """
@@ -170,7 +168,7 @@ def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mappi
 
 
 def _is_of_part(one: Tagged) -> bool:
-    """Whether a tag of a part of a column has come to a whole one, such as of a copy."""
+    """Whether a tag of a part of a column has reached a whole one, such as a copy."""
     origin, name = one.path[0].column or "", one.ref.column or ""
     return not one.is_source and column_of(name) == name and not origin.startswith("$") and column_of(origin) != origin
 
@@ -178,7 +176,7 @@ def _is_of_part(one: Tagged) -> bool:
 def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
     """Rows of a computed table that it refused, as JSON texts."""
     within = tuple(place._replace(name=f"row:$.{place.name.replace(':$', '')}") for place in places)
-    return Searched(table=table + QUARANTINE, places=within, is_text=True, texts=("row",))
+    return Searched(table=table + QUARANTINE, places=within, texts=("row",))
 
 
 def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
@@ -197,9 +195,9 @@ def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
             messages.append(place._replace(name="row_key"))
             state += [place._replace(name="key"), place._replace(name="continues")]
             refused.append(place._replace(name="row:$.key"))
-    yield Searched(table=table.bronze.name, places=tuple(messages), is_text=True, texts=("value",))
-    yield Searched(table=table.name + STATE, places=tuple(state), is_text=True, texts=("columns",))
-    yield Searched(table=table.name + QUARANTINE, places=tuple(refused), is_text=True, texts=("row",))
+    yield Searched(table=table.bronze.name, places=tuple(messages), texts=("value",))
+    yield Searched(table=table.name + STATE, places=tuple(state), texts=("columns",))
+    yield Searched(table=table.name + QUARANTINE, places=tuple(refused), texts=("row",))
 
 
 class _LineError(Exception):

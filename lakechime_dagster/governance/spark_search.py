@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -30,51 +30,46 @@ from lakechime_dagster.governance.requests import Place, Searched, Subject
 from lakechime_dagster.silver.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.refresh import AS_TEXT
-from lakechime_dagster.spark.session import CHUNK, Batches, column, on_batches, record_batches
+from lakechime_dagster.spark.session import Batches, column, on_batches, record_batches
 from lakechime_dagster.tables.events import is_matched
 from lakechime_dagster.tables.names import folded
 
 UNREADABLE = -1  # as the place of a row with a text that cannot be read
 LEAVES = pa.schema([("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())])
 LEAVES_DDL = "id bigint, at int, value string, row string"
-OPENING = frozenset('{[" \t\n\r')  # with what a text begins that is JSON itself; numbers are told as they are
+OPENING = frozenset('{[" \t\n\r')  # the first character of a text that is JSON itself; numbers keep their spelling
 MAX_DEPTH = 64  # of values in values; what is deeper is not looked into
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """Of each row what stands where a pattern matches: the pattern's place among them, the value as text, and the row.
+    """Of each row the values that stand where a pattern matches: the pattern's index, the value as text, and the row.
 
     A pattern matches a value at its path, as `schema.variation` writes it, and all values within. A row of which one of these
     columns holds a text that is no JSON, or bytes that are no text in `<column>_bytes`, has a leaf `UNREADABLE` too, without the row.
-    Nothing here raises: an error would tell of a row.
+    Nothing here raises: an error would reveal a row.
     """
 
     patterns: tuple[str, ...]
     texts: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Batches:
-        """Leaves of batches of the rows' ids and texts."""
-        found: list[tuple[Any, ...]] = []
+        """Leaves of batches of ids, columns to search as a JSON object, and whole rows as JSON texts."""
         for batch in batches:
-            for number, text in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                found += self._of_row(number, text)
-                if len(found) >= CHUNK:
-                    yield from record_batches(found, LEAVES)
-                    found = []
-        yield from record_batches(found, LEAVES)
+            rows = zip(*[one.to_pylist() for one in batch.columns], strict=True)
+            yield from record_batches([leaf for number, searched, row in rows for leaf in self._of_row(number, searched, row)], LEAVES)
 
-    def _of_row(self, number: int, text: str) -> list[tuple[Any, ...]]:
-        row = _read(text)
-        if not isinstance(row, dict):
-            return [(number, UNREADABLE, "", None)]
-        seen = {(at, value) for path, value in leaves(row) for at in _matching(self.patterns, path)}
-        told = [(number, at, value, text) for at, value in sorted(seen)]
-        return told + ([(number, UNREADABLE, "", None)] if any(_is_unreadable(row, name) for name in self.texts) else [])
+    def _of_row(self, number: int, searched: str, row: str) -> list[tuple[Any, ...]]:
+        columns, unreadable = _read(searched), [(number, UNREADABLE, "", None)]
+        if not isinstance(columns, dict):
+            return unreadable
+        seen = {(at, value) for path, value in leaves(columns) for at in _matching(self.patterns, path)}
+        found = [(number, at, value, row) for at, value in sorted(seen)]
+        return found + (unreadable if any(_is_unreadable(columns, name) for name in self.texts) else [])
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """The single values in one, but nulls: the path of each, which goes on into texts that are JSON, and the value as text.
+    """The single values in one, except nulls: the path of each, which leads into texts that are JSON, and the value as text.
 
     Names of fields are among them, at the path of their object, as some are values: of objects by address, say.
     """
@@ -156,7 +151,7 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     """The rows of a table that are of a subject, each once for each of them.
 
     Raises:
-        TableUnreadableError: Spark could not read the table; of what Spark said it has the kind alone, as its words may hold values.
+        TableUnreadableError: Spark could not read the table; only the kind of Spark's error is shown, as its message may hold values.
     """
     try:
         with described():
@@ -167,18 +162,28 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
 
 def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     rows = keys.sparkSession.read.format("delta").load(location)
-    places = [place for place in dict.fromkeys(one.places) if one.is_text or _typed(rows.schema, place.name)]
-    if not places:
+    places = list(dict.fromkeys(one.places))
+    columns = _columns(rows.schema, places, one.texts)
+    if not columns:
         return
-    needles = _needles(keys, places, rows.schema, is_text=one.is_text)
-    found = _texts(rows, places, one.texts) if one.is_text else _values(rows, places)
-    joined = found.join(F.broadcast(needles), ["at", "value"])
+    patterns = tuple(pattern_of(place.name, rows.schema) for place in places)
+    searched = F.to_json(F.struct(*map(column, columns)), AS_TEXT)
+    whole = F.to_json(F.struct(*map(column, rows.columns)), AS_TEXT)
+    numbered = rows.select(F.monotonically_increasing_id().alias("id"), searched.alias("searched"), whole.alias("row"))
+    found = on_batches(numbered, Leaves(patterns, one.texts), LEAVES_DDL)
+    joined = found.join(F.broadcast(_needles(keys, places, rows.schema)), ["at", "value"])
     by = F.sort_array(F.collect_set("at")).alias("by")
     several = joined.groupBy("subject", F.when(F.col("subject") != NOBODY, F.col("id")).alias("row_id"))
-    told = several.agg(by, F.first("row").alias("row"), F.count_distinct("id").alias("rows"))
-    for row in told.toLocalIterator():
+    for row in several.agg(by, F.first("row").alias("row"), F.count_distinct("id").alias("rows")).toLocalIterator():
         names = tuple(dict.fromkeys(places[at].name for at in row["by"] if at != UNREADABLE))
         yield Match(subject=row["subject"], by=names, row=row["row"] or "", rows=row["rows"])
+
+
+def _columns(schema: StructType, places: Sequence[Place], texts: Sequence[str]) -> list[str]:
+    """The columns that are searched, and the bytes of those that may hold no text."""
+    outer = [place.name.partition(":")[0] for place in places]
+    wanted = {folded(name) for whole in (*outer, *texts) for name in (whole, whole.partition(".")[0], f"{whole}_bytes")}
+    return [name for name in schema.names if folded(name) in wanted]
 
 
 def _kind(error: BaseException | None) -> str:
@@ -189,64 +194,20 @@ def _kind(error: BaseException | None) -> str:
     return type(error).__name__
 
 
-def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType, *, is_text: bool) -> DataFrame:
-    """By place what it has of each subject."""
+def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType) -> DataFrame:
+    """By place the values of each subject, as the JSON text of a row has them."""
     nobody = keys.sparkSession.createDataFrame([(NOBODY, UNREADABLE, "")], "subject int, at int, value string")
     several = [nobody]
     for at, place in enumerate(places):
-        found = _typed(schema, place.name)
-        kind = _single(found[1]) if found else StringType()
-        typed = F.col("value").try_cast(kind)
-        value = _as_in_rows(typed) if is_text else _as_text(typed, kind)
-        told = keys.where(F.col("category") == place.category)
-        several.append(told.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
+        _, kind = _resolved(schema, place.name)
+        typed = F.col("value").try_cast(_single(kind))
+        value = F.get_json_object(F.to_json(F.struct(typed.alias("value")), AS_TEXT), "$.value")
+        of_place = keys.where(F.col("category") == place.category)
+        several.append(of_place.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
     return reduce(DataFrame.unionByName, several).coalesce(1)
 
 
-def _values(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
-    """What stands at the places of each row."""
-    told = [_at(rows.schema, place.name, at) for at, place in enumerate(places)]
-    row = F.to_json(F.struct(*[column(name) for name in rows.columns]), AS_TEXT)
-    numbered = rows.select(F.monotonically_increasing_id().alias("id"), row.alias("row"), F.flatten(F.array(*told)).alias("several"))
-    return numbered.select("id", "row", F.explode("several").alias("one")).select("id", "one.at", "one.value", "row")
-
-
-def _at(schema: StructType, name: str, at: int) -> Column:
-    """The values of a place as texts with its number."""
-    found = _typed(schema, name)
-    assert found is not None
-    texts = _flat(found[0], found[1])
-    return F.transform(F.array_distinct(texts), lambda text: F.struct(F.lit(at).alias("at"), text.alias("value")))
-
-
-def _flat(value: Column, kind: DataType) -> Column:
-    """All single values of a column, in an array of texts."""
-    match kind:
-        case ArrayType():
-            return F.coalesce(F.flatten(F.transform(value, lambda one: _flat(one, kind.elementType))), _none())
-        case MapType():
-            return _flat(F.map_values(value), ArrayType(kind.valueType))
-        case StructType():
-            parts = [_flat(value[field.name], field.dataType) for field in kind]
-            return F.flatten(F.array(*parts)) if parts else _none()
-        case _:
-            return F.array(_as_text(value, kind))
-
-
-def _none() -> Column:
-    return F.array().cast("array<string>")
-
-
-def _as_text(value: Column, kind: DataType) -> Column:
-    return F.hex(value) if isinstance(kind, BinaryType) else value.try_cast("string")
-
-
-def _as_in_rows(value: Column) -> Column:
-    """A value as the JSON text of a row has it."""
-    return F.get_json_object(F.to_json(F.struct(value.alias("value")), AS_TEXT), "$.value")
-
-
-def _single(kind: DataType) -> DataType:
+def _single(kind: DataType | None) -> DataType:
     """The type of the single values that a type has; of one that has several, or any, text."""
     match kind:
         case ArrayType():
@@ -257,50 +218,27 @@ def _single(kind: DataType) -> DataType:
             return kind if isinstance(kind, SINGLE) else StringType()
 
 
-def _typed(schema: StructType, name: str) -> tuple[Column, DataType] | None:
-    """A column, or a field of structs and of structs in arrays, by a name in any case; None of what is none, such as in a JSON text."""
-    whole = next((field for field in schema if folded(field.name) == folded(name)), None)
-    if whole is not None:
-        return column(whole.name), whole.dataType
-    head, *parts = name.split(".")
-    outer = next((field for field in schema if folded(field.name) == folded(head)), None)
-    if outer is None:
-        return None
-    value, kind = column(outer.name), outer.dataType
-    for part in parts:
-        within: Any = kind.elementType if isinstance(kind, ArrayType) else kind
-        inner = next((field for field in within if folded(field.name) == folded(part)), None) if isinstance(within, StructType) else None
-        if inner is None:
-            return None
-        value, kind = value[inner.name], ArrayType(inner.dataType) if isinstance(kind, ArrayType) else inner.dataType
-    return value, kind
-
-
-def _texts(rows: DataFrame, places: Sequence[Place], texts: Sequence[str]) -> DataFrame:
-    """What stands at the places of each row, looked into as a text."""
-    row = F.to_json(F.struct(*[column(name) for name in rows.columns]), AS_TEXT)
-    numbered = rows.select(F.monotonically_increasing_id().alias("id"), row.alias("row"))
-    patterns = tuple(pattern_of(place.name, rows.schema) for place in places)
-    return on_batches(numbered, Leaves(patterns, tuple(texts)), LEAVES_DDL)
-
-
 def pattern_of(place: str, schema: StructType) -> str:
     """The pattern of paths of a place: `payload:$.items[].to` is at `/payload/items[]/to`, `value:$..email` at `/value*/email`."""
     outer, _, inner = place.partition(":")
-    path = _outer_path(schema, outer)
+    path, _ = _resolved(schema, outer)
     for name in inner.removeprefix("$").replace("[*]", ELEMENT).removeprefix(".").split(".") if inner else ():
         path = f"{path}*" if not name else field_path(path, name.removesuffix(ELEMENT)) + ELEMENT * name.endswith(ELEMENT)
     return path
 
 
-def _outer_path(schema: StructType, name: str) -> str:
-    """The path of a column, or of a field of structs and of structs in arrays, as the table spells it; of none by the name alone."""
-    whole, kind, path = next((field for field in schema if folded(field.name) == folded(name)), None), schema, ROOT
-    for part in [name] if whole is not None else name.split("."):
+def _resolved(schema: StructType, name: str) -> tuple[str, DataType | None]:
+    """The path of a column, or of a field of structs and of structs in arrays, as the table spells it, with the type of its values.
+
+    Names match in any case. What the table does not have has a path by its name alone, and no type.
+    """
+    path, kind = ROOT, schema
+    is_whole = any(folded(field.name) == folded(name) for field in schema)
+    for part in [name] if is_whole else name.split("."):
         fields = kind if isinstance(kind, StructType) else ()
         found = next((field for field in fields if folded(field.name) == folded(part)), None)
         path = field_path(path, part if found is None else found.name)
         kind = None if found is None else found.dataType
         while isinstance(kind, ArrayType):
             path, kind = path + ELEMENT, kind.elementType
-    return path.removesuffix(ELEMENT) if path.endswith(ELEMENT) else path
+    return path.removesuffix(ELEMENT), kind

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
@@ -12,14 +12,10 @@ from lakechime_dagster.dce.engine import BIG, insert_if_absent, now_ms, reading,
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import DOCUMENT, metadata
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
-from lakechime_dagster.governance.changes import Change, ChangeKind, ChangeState, automatic_change, source_key
+from lakechime_dagster.governance.changes import Change, ChangeState
 from lakechime_dagster.governance.tags import Decision
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.triggers.interventions import By
-
-if TYPE_CHECKING:
-    from lakechime_dagster.lineage.schema_check import Misfit
-    from lakechime_dagster.runtime.platform import Platform
 
 LEASE_MS = 300_000  # of a claimed message; sending one takes seconds
 
@@ -28,7 +24,6 @@ change_table = sa.Table(
     metadata,
     sa.Column("change_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("deployment", sa.String(64), nullable=False),
-    sa.Column("source", sa.String(512)),  # of an automatic draft, so that the same is drafted once; null: a person
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("change", DOCUMENT, nullable=False),
     sa.Column("drafted_by", sa.String(128), nullable=False),
@@ -38,7 +33,6 @@ change_table = sa.Table(
     sa.Column("closed_by", sa.String(128)),
     sa.Column("closed_ts", sa.BigInteger),
     sa.Column("reason", sa.Text),  # of closing it
-    sa.UniqueConstraint("deployment", "source"),
     sa.Index("lc_notification_change_by_state", "deployment", "state"),
     sqlite_autoincrement=True,
 )
@@ -86,12 +80,11 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KeptChange:
-    """A change as the store has it; `source` is what drafted it automatically; times are in milliseconds since the epoch."""
+    """A change as the store has it; times are in milliseconds since the epoch."""
 
     change_id: int
     state: ChangeState
     change: Change
-    source: str | None
     drafted_by: str
     drafted_ts: int
     announced_by: str | None
@@ -110,14 +103,18 @@ class Message:
     title: str
     body: str
 
+    @property
+    def to(self) -> tuple[str, str]:
+        """The recipient: the owner and the channel."""
+        return self.owner, self.channel
+
 
 @dataclass(frozen=True, kw_only=True)
-class KeptMessage:
+class KeptMessage(Message):
     """A message in the outbox; `claimed_ts` is the last attempt."""
 
     message_id: int
     change_id: int
-    message: Message
     state: MessageState
     attempts: int
     claimed_ts: int | None
@@ -144,43 +141,26 @@ class Notifications:
     def draft(self, change: Change, who: str) -> KeptChange:
         """Keep a person's draft; nobody is notified."""
         with writing(self.engine) as connection:
-            (change_id,) = self._insert(connection, change, who, None)
-            return self._one(connection, change_id)
-
-    def draft_once(self, source: str, change: Change, who: str) -> tuple[KeptChange, bool]:
-        """Keep an automatic draft, and say whether it is new: what its source drafted before stays, whatever became of it."""
-        key = source_key(source)
-        with writing(self.engine) as connection:
-            added = self._insert(connection, change, who, key)
-            this = (change_table.c.deployment == self.deployment, change_table.c.source == key)
-            row = connection.execute(sa.select(change_table).where(*this)).one()
-            return _change(row), bool(added)
-
-    def amend(self, change_id: int, change: Change) -> KeptChange:
-        """Replace the content of a draft.
-
-        Raises:
-            ChangeMovedError: it is announced or closed.
-        """
-        with writing(self.engine) as connection:
-            self._check(self._locked(connection, change_id), ChangeState.DRAFT)
-            return self._update(connection, change_id, change=change.to_json())
+            values = {"deployment": self.deployment, "state": ChangeState.DRAFT.value, "change": change.to_json()}
+            values |= {"drafted_by": checked_text("who", who, limit=128), "drafted_ts": now_ms(connection)}
+            added = sa.insert(change_table).values(values).returning(change_table.c.change_id)
+            return self._one(connection, connection.execute(added).scalar_one())
 
     def announce(self, known: KeptChange, messages: Iterable[Message], who: str) -> None:
         """Put messages into the outbox, each recipient once, with the move to ANNOUNCED.
 
         Raises:
-            ChangeMovedError: it says something else by now, or is closed.
+            ChangeMovedError: it is closed.
         """
         with writing(self.engine) as connection:
             current = self._locked(connection, known.change_id)
-            if current.change != known.change:
-                raise ChangeMovedError(f"change {known.change_id} was amended meanwhile; look at it again")
             self._check(current, ChangeState.DRAFT, ChangeState.ANNOUNCED)
             if current.state is ChangeState.DRAFT:
                 by = {"announced_by": checked_text("who", who, limit=128), "announced_ts": now_ms(connection)}
                 self._update(connection, known.change_id, state=ChangeState.ANNOUNCED.value, **by)
-            _put(connection, known.change_id, messages)
+            for one in messages:
+                waiting = {"change_id": known.change_id, "state": MessageState.WAITING.value, "attempts": 0, "problem": ""}
+                connection.execute(insert_if_absent(connection, message_table).values(vars(one) | waiting))
 
     def close(self, change_id: int, by: By) -> KeptChange:
         """End a draft or an announced change; from then on nothing of it is sent.
@@ -261,13 +241,6 @@ class Notifications:
             this = (message_table.c.message_id == one.message_id, message_table.c.attempts == one.attempts + 1)
             connection.execute(sa.update(message_table).where(*this).values(values))
 
-    def _insert(self, connection: Connection, change: Change, who: str, source: str | None) -> list[int]:
-        """The number of a new change; nothing if its source has one."""
-        values = {"deployment": self.deployment, "source": source, "state": ChangeState.DRAFT.value, "change": change.to_json()}
-        values |= {"drafted_by": checked_text("who", who, limit=128), "drafted_ts": now_ms(connection)}
-        added = insert_if_absent(connection, change_table).values(values).returning(change_table.c.change_id)
-        return [row.change_id for row in connection.execute(added)]
-
     def _update(self, connection: Connection, change_id: int, **values: object) -> KeptChange:
         connection.execute(sa.update(change_table).where(change_table.c.change_id == change_id).values(values))
         return self._one(connection, change_id)
@@ -294,14 +267,6 @@ class Notifications:
         return [Acknowledgement(**row._mapping) for row in connection.execute(query)]
 
 
-def _put(connection: Connection, change_id: int, messages: Iterable[Message]) -> None:
-    """Put messages into the outbox; one to the same recipient is there already."""
-    for one in messages:
-        values = {"change_id": change_id, "owner": one.owner, "channel": one.channel}
-        values |= {"title": one.title, "body": one.body, "state": MessageState.WAITING.value, "attempts": 0, "problem": ""}
-        connection.execute(insert_if_absent(connection, message_table).values(values))
-
-
 def _change(row: sa.Row) -> KeptChange:
     values = dict(row._mapping)
     del values["deployment"]
@@ -309,15 +274,8 @@ def _change(row: sa.Row) -> KeptChange:
 
 
 def _message(row: sa.Row) -> KeptMessage:
-    return KeptMessage(
-        message_id=row.message_id,
-        change_id=row.change_id,
-        message=Message(owner=row.owner, channel=row.channel, title=row.title, body=row.body),
-        state=MessageState(row.state),
-        attempts=row.attempts,
-        claimed_ts=row.claimed_ts,
-        problem=row.problem,
-    )
+    values: dict[str, Any] = {**row._mapping, "state": MessageState(row.state)}
+    return KeptMessage(**values)
 
 
 # Of a column the newest row holds; those before it say who thought otherwise.
@@ -362,9 +320,3 @@ class PersonalDecisions:
                 )
                 for row in connection.execute(query)
             ]
-
-
-def draft_misfit(platform: "Platform", one: "Misfit") -> None:
-    """Draft, once, the change of a column of an input that blocks who reads it, for a person to send."""
-    change = automatic_change(ChangeKind.SCHEMA_CHANGE, one.sentence, [one.ref], "adapt what reads it, or have it put back")
-    Notifications(platform.store.engine, platform.ledger.deployment).draft_once(f"schema/{one.ref}/{one.version}", change, "lakechime")

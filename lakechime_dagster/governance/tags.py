@@ -1,4 +1,4 @@
-"""Personal data: which columns are declared or decided to hold it, and how it comes to others."""
+"""Personal data: which columns are declared or decided to hold it, and how it reaches others."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ KEY, VALUE = "key", "value"  # columns of a table of messages
 
 
 class Reach(IntEnum):
-    """How a tag has come to a column, the surest first.
+    """How a tag has reached a column, the surest first.
 
     Attributes:
         PERSONAL: It holds the values as they are.
         DERIVED: It holds something that is made of the values.
         PSEUDONYM: It holds a hash or a mask, by which a person is recognized.
         UNSURE: It may hold them, as lineage on the way is unknown.
-        INDIRECT: The values decide on it and are not in it; such a tag goes no further.
+        INDIRECT: The values decide on it and are not in it; such a tag is not propagated further.
     """
 
     PERSONAL = 0
@@ -56,7 +56,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
-    """A column, or with None as its column all of a data set, that a category of personal data has come to.
+    """A column, or with None as its column all of a data set, that a category of personal data has reached.
 
     `path` leads from the column that was declared, or decided, to be personal to this one, by the shortest way; both are in it.
     """
@@ -68,7 +68,7 @@ class Tagged:
 
     @property
     def is_source(self) -> bool:
-        """Whether it was declared or decided, not followed."""
+        """Whether it was declared or decided, not propagated."""
         return len(self.path) == 1
 
 

@@ -179,8 +179,8 @@ class Flattened:
         return f"{TABLE} has no columns: their pairs are more than {self.budget:,}; raise --column-rows, or ask `lakechime lineage`"
 
 
-def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, again: bool = False) -> Flattened | None:
-    """Bring the table to what is known now; None, and nothing is written, where it is current and is not to be written again.
+def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS) -> Flattened | None:
+    """Bring the table to what is known now; None, and nothing is written, where it holds that already.
 
     Raises:
         ConsumerConflictError: somebody else was at it at the same time.
@@ -188,7 +188,7 @@ def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS, a
     """
     network = AskedLineage(platform, lake).network
     log, app_id, number = platform.log(TABLE), f"{platform.ledger.deployment}/{TABLE}", _number(network, column_rows)
-    if not again and written_up_to(log, app_id) == number:
+    if written_up_to(log, app_id) == number:
         return None
     columns, tables = within(network, column_rows), list(table_pairs(network))
     version = put_flat(log, network, [*tables, *(columns or ())], app_id, number)

@@ -42,15 +42,6 @@ class TableFacts:
         )
 
 
-def by_owner(facts: Mapping[str, TableFacts], tables: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The data sets of each owner, those of nobody under an empty name; in the order given, owners by name."""
-    found: dict[str, list[str]] = {}
-    for table in tables:
-        for owner in facts[table].owners or ("",):
-            found.setdefault(owner, []).append(table)
-    return {owner: tuple(found[owner]) for owner in sorted(found)}
-
-
 class Part(IntFlag):
     """DIRECT: values derive from it. INDIRECT: values of it decide. UNSURE: either may be, since something is unknown.
 
@@ -163,13 +154,13 @@ def meant(text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable
 
 
 def _column(table: str, column: str, columns: list[str]) -> ColumnRef:
+    if not columns:
+        return ColumnRef(table, column)
     found = column if column in columns else _alike(column, columns)
     if found is not None:
         return ColumnRef(table, found)
-    if near := _near(column, columns):
-        remedy = f"did you mean {' or '.join(near)}?"
-    else:
-        remedy = f"it has {', '.join(sorted(columns)[:20])}" if columns else "no column of it is known yet"
+    near = _near(column, columns)
+    remedy = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(sorted(columns)[:20])}"
     raise NotFoundError(f"{table} has no column {shown(column)} that is known; {remedy}")
 
 

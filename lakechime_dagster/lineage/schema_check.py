@@ -1,14 +1,13 @@
 """Blocks an execution whose input lost or retyped a column that the table reads."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.dce.events import version_of
 from lakechime_dagster.dce.partitions import shortened
 from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import ConsumerBlockedError, TableUnreadableError
-from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
+from lakechime_dagster.lineage.columns import Kind, Producer, Statement
 from lakechime_dagster.lineage.manifest import fits, misfit, said
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.execution import RunningExecution
@@ -30,35 +29,16 @@ FEW = 50  # commits
 MAX_SAID = 200  # characters of a type, or of the name of a column
 
 
-@dataclass(frozen=True, kw_only=True)
-class Misfit:
-    """A column that is gone or retyped, since which version of its table, and in a sentence."""
-
-    ref: ColumnRef
-    version: int
-    sentence: str
-
-
-def check_fits(
-    running: RunningExecution, lake: Lake, table: LakeTable, draft: Callable[[Misfit], None], log: Callable[[str], None]
-) -> None:
-    """Let an execution start only if its inputs have what it reads; a draft for the owners of all who read it is left for a person to send.
-
-    What hinders the draft is logged.
+def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
+    """Let an execution start only if its inputs have the columns that it reads.
 
     Raises:
         ConsumerBlockedError: naming which column of which table changed, with which version and by whom.
     """
     execution, platform = running.execution, running.platform
     found = _misfits(platform, lake, table, execution.consumer.deployment, execution.start, execution.end)
-    if not found:
-        return
-    for one in found:
-        try:
-            draft(one)
-        except Exception as error:  # noqa: BLE001 - whatever hinders the draft, the execution must not go on
-            log(f"no notification about {one.ref} is drafted: {error}")
-    raise ConsumerBlockedError(BLOCKED + "; ".join(one.sentence for one in found), ends_when="schema or code fit")
+    if found:
+        raise ConsumerBlockedError(BLOCKED + "; ".join(found), ends_when="schema or code fit")
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
@@ -88,7 +68,7 @@ def _is_held(consumer: ConsumerRow) -> bool:
     return consumer.state is ConsumerState.BLOCKED and consumer.state_reason.startswith(BLOCKED)
 
 
-def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Checkpoint, end: Checkpoint | None) -> list[Misfit]:
+def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Checkpoint, end: Checkpoint | None) -> list[str]:
     """What does not fit between two places; None as end is now."""
     statement = _told(platform, table, namespace)
     if statement is None:
@@ -122,8 +102,8 @@ def _version(place: Checkpoint | None, table: str) -> int | None:
     return version_of(source.snapshot_id) if source is not None else None
 
 
-def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[Misfit]:
-    """The columns that are gone or of another type since a version; none where that is unknown."""
+def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[str]:
+    """The columns that are gone or of another type since a version; none where that cannot be told."""
     if start is None:
         return
     try:
@@ -138,7 +118,7 @@ def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, en
         if name in before and is_worked_with and not _fits(before[name], after.get(name)):
             version = _first(log, name, before[name], start, last)
             sentence = f"{log.table}.{_misfit(name, before[name], after.get(name))} since version {version} ({_writer(log, version)})"
-            yield Misfit(ref=ColumnRef(log.table, name), version=version, sentence=sentence)
+            yield sentence
 
 
 def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:

@@ -83,8 +83,8 @@ class TopicState:
 
 
 CHOICES = (
-    "`trigger resume` goes on with all that is there and gives up what is gone, `trigger resume --from latest` leaves out that too; after "
-    "either a new snapshot by the connector brings the rows again"
+    "`trigger resume` continues with what exists and gives up what is gone, `trigger seek --to now` before it leaves out both; "
+    "afterwards a new snapshot by the connector brings the rows again"
 )
 
 

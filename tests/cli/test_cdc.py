@@ -51,7 +51,7 @@ def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, sho
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (NAME, "in/*.jsonl", "Debezium", ["id"])
     assert (table["rows"], table["deleted"], table["remembered"], table["waiting"], table["quarantined"]) == (1, None, 4, 0, 1)
-    assert table["consumers"][NAME] == {"state": None, "reason": "", "completed": 0}
+    assert table["consumers"][NAME] is None
     assert "not started" in lakechime("cdc", "show").out
 
 
@@ -169,21 +169,21 @@ def runs() -> ToldRuns:
     return ToldRuns()
 
 
-def ticked(lakechime: Cli, runs: ToldRuns) -> Tick:
+def tick_of(lakechime: Cli, runs: ToldRuns) -> Tick:
     """The commits of the bronze table are captured, and the sensor of the table looks."""
     lakechime("table", "reconcile", NAME + CHANGES)
     return ticked(lakechime.platform, subscription_declared(NAME, None), runs)
 
 
 def completed(lakechime: Cli, runs: ToldRuns) -> Execution:
-    (execution,) = ticked(lakechime, runs).launches
+    (execution,) = tick_of(lakechime, runs).launches
     lakechime.platform.ledger.complete(execution, None)
     return execution
 
 
 def held(lakechime: Cli, runs: ToldRuns, reason: str = BLOCKED) -> None:
     """A step asks for a person."""
-    (execution,) = ticked(lakechime, runs).launches
+    (execution,) = tick_of(lakechime, runs).launches
     subscription: Subscription = subscription_declared(NAME, None)
     platform = lakechime.platform
     running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, f"run-{execution.attempt}"))
@@ -207,9 +207,9 @@ def consumer(lakechime: Cli) -> Any:
 
 def test_seek_to_the_beginning_reads_all_messages_again(lakechime: Cli, two_orders: Shop, runs: ToldRuns) -> None:
     completed(lakechime, runs)
-    assert ticked(lakechime, runs).launches == ()
+    assert tick_of(lakechime, runs).launches == ()
     assert lakechime("trigger", "seek", NAME, "--to", "beginning", *WHY).code == 0
-    (execution,) = ticked(lakechime, runs).launches
+    (execution,) = tick_of(lakechime, runs).launches
     range_ = execution.ranges()[NAME + CHANGES]
     assert (range_.start, range_.end) == (None, "0")
 
@@ -240,7 +240,7 @@ def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(lakechim
     done = lakechime("cdc", "epoch", NAME, "--who", "ada")
     assert (done.code, f"epoch 1 of {SOURCE} is open" in done.out) == (0, True)
     assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.ACTIVE)
-    (execution,) = ticked(lakechime, runs).launches
+    (execution,) = tick_of(lakechime, runs).launches
     assert (execution.step, execution.attempt) == (1, 2)
     assert lakechime("trigger", "show", NAME, "--json").json["interventions"][0]["who"] == "ada"
 
@@ -343,8 +343,6 @@ def test_types_of_postgresql_are_written_for_a_tool_that_follows_it(lakechime: C
     ("arguments", "code", "message"),
     [
         ([], 2, "'--source-url': give the URL of the database, or declare cdc_table(…, monitor=Monitor(…))"),
-        (["--source-url", NOWHERE, "--source-table", "a.b.c"], 2, "'--source-table': 'a.b.c' is no schema.table of the database"),
-        (["--source-url", "redis://h", "--source-table", "a.b"], 2, "'--source-url': url 'redis://h': give postgresql://"),
         (["--source-url", NOWHERE, "--source-table", "a.b"], 1, "mysql+pymysql://reader:***@127.0.0.1:1/shop cannot be read"),
     ],
 )

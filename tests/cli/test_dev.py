@@ -108,7 +108,7 @@ def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_de
     replayers = [pid for pid, command in family.items() if "demo --speed" in command]
     assert len(replayers) == 1, (family, running.lines[-20:])
     os.kill(replayers[0], signal.SIGKILL)
-    running.await_line("replay ended with exit code -9; the rest goes on")
+    running.await_line("replay ended with exit code -9; the rest continues")
     family |= running.descendants()
     assert len(family) >= 4, family
     running.process.send_signal(signal.SIGINT)

@@ -64,10 +64,3 @@ def test_skip_gives_a_step_up(lakechime: Cli) -> None:
     assert done.json["execution"]["reason"] == "skipped by ops: the row was wrong"
     again = lakechime("execution", "skip", execution.execution_id, *WHY, "--json")
     assert (again.code, again.json["error"]["type"]) == (1, "ConsumerConflictError")
-
-
-def test_an_unknown_execution_is_not_found(lakechime: Cli) -> None:
-    for verb, more in (("show", []), ("retry", WHY), ("skip", WHY)):
-        answer = lakechime("execution", verb, "nope", *more, "--json")
-        assert (answer.code, answer.json["error"]["type"]) == (3, "NotFoundError")
-    assert lakechime("execution", "skip", "nope").code == 2

@@ -53,7 +53,7 @@ def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(l
         (2, "gold.route_hour", "unsure"),
     ]
     assert told["tables"][1]["owners"] == ["team:ops"]
-    assert told["not_known"] == ["no run has recorded lineage yet: only declared reads are known"]
+    assert told["unknown"] == ["no run has recorded lineage yet: only declared reads are known"]
 
 
 def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
@@ -72,7 +72,7 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
         {"source": "silver.flights.dep_delay", "kinds": ["aggregation"], "target": "gold.route_hour.avg"},
     ]
     assert told["tables"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
-    assert told["not_known"] == []
+    assert told["unknown"] == []
 
 
 def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(lakechime: Cli) -> None:
@@ -190,8 +190,6 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
         "link": "https://bi/1",
     }
     assert recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
-    owners = recorded("lineage", "impact", "bronze.flights.dep_delay", "--by-owner", "--json").json["owners"]
-    assert {"owner": "ann@x", "tables": [], "consumers": ["dashboard Delays"]} in owners
     readers = recorded("lineage", "impact", "gold.route_hour.avg", "--depth", "1")
     assert "Delays" in readers.out
     assert "Reads of other programs are recorded by audit since" in readers.out
@@ -220,7 +218,6 @@ def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
     recorded("lineage", "export", "--format", "table")
     assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is False
     assert "is up to date" in recorded("lineage", "export", "--format", "table").out
-    assert recorded("lineage", "export", "--format", "table", "--rebuild", "--json").json["written"] is True
     more = make_statement("lab.more", a="silver.flights.wind")
     SqlLineage(recorded.platform.store.engine).record(make_record(more, job="more"))
     assert recorded("lineage", "export", "--format", "table", "--json").json["written"] is True

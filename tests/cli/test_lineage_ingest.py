@@ -41,7 +41,7 @@ def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None
         make_event(inputs=(dataset("hive", "hive.shop.orders"),), outputs=(dataset("s3://out", "elsewhere"),)),
     )
     answer = shop("lineage", "ingest", "-", stdin=documents)
-    assert (answer.code, answer.out) == (0, "3 documents read, 0 without anything new; 2 writes and 1 read recorded\n")
+    assert (answer.code, answer.out) == (0, "-: 3 documents read, 0 without anything new; 2 writes and 1 read recorded\n")
     assert "not in the lake: s3://out/elsewhere" in answer.err
     engine = shop.platform.store.engine
     (found,) = LineageStandings(engine).of_targets(["gold.days"])
@@ -64,6 +64,6 @@ def test_a_line_that_cannot_be_read_loses_no_other(shop: Cli) -> None:
     answer = shop("lineage", "ingest", "-", "--json", stdin=documents)
     assert answer.code == 1
     assert (answer.json["documents"], answer.json["records"]) == (2, 2)
-    assert [one["line"] for one in answer.json["refused"]] == [3, 4, 6]
+    assert [one["number"] for one in answer.json["refused"]] == [3, 4, 6]
     (way,) = SqlReads(shop.platform.store.engine).ways()
     assert (way.name, way.documents, way.refused) == ("file", 2, 3)

@@ -56,7 +56,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     audited(shop, ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None), (READ, 9, "finished", None, "Sales"))
     (second,) = shop("lineage", "ingest", "--table", "audit.queries", "--json").json["logs"]
     assert (second["documents"], second["records"], second["reads"]) == (2, 1, 1)
-    assert shop("lineage", "ingest").out == "audit.queries: 0 statements read, 0 writes and 0 reads recorded, 0 could not be read\n"
+    assert shop("lineage", "ingest").out == "audit.queries: 0 documents read, 0 without anything new; 0 writes and 0 reads recorded\n"
     engine = shop.platform.store.engine
     readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
     assert readers == {

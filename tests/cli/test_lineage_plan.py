@@ -54,7 +54,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
 
     write_deltalake(lakechime.platform.location("bronze.orders"), ORDERS.empty_table())
     known = lakechime("lineage", "plan", "--out", file)
-    assert (known.code, known.out) == (0, f"{file}: 3 columns of 2 computed tables, 0 not known\n")
+    assert (known.code, known.out) == (0, f"{file}: 3 columns of 2 computed tables, 0 unknown\n")
     assert lakechime("lineage", "plan", "--out", file, "--check").code == 0
     assert lakechime("lineage", "plan", "--against", file).out == "No table, row or value changes.\n"
 
@@ -62,15 +62,12 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     changed = lakechime("lineage", "plan", "--out", file, "--check")
     assert (changed.code, "is not what the code says" in changed.out) == (1, True)
     told = lakechime("lineage", "plan", "--out", file, "--check", "--json")
-    assert (told.code, told.json["was_current"], told.json["written"], told.json["not_known"]) == (1, False, False, [])
-    gate = lakechime("lineage", "plan", "--against", file, "--draft")
+    assert (told.code, told.json["was_current"], told.json["written"], told.json["unknown"]) == (1, False, False, [])
+    gate = lakechime("lineage", "plan", "--against", file)
     assert gate.code == 0
-    assert "change 1 is drafted for silver.paid" in gate.err
-    assert lakechime("notification", "show", "--json").json["changes"][0]["state"] == "draft"
-    assert "change 1 is draft already for silver.paid" in lakechime("lineage", "plan", "--against", file, "--draft").err
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
     assert "### team:gold" in gate.out
-    assert "- silver.paid: its next run makes all of it anew" in gate.out
+    assert "- silver.paid: its next run recomputes all of it" in gate.out
     assert "Unknown: who else reads it: no audit log is configured" in gate.out
     assert lakechime("lineage", "plan", "--against", file, "--fail-on", "values change").code == 1
 
@@ -82,7 +79,7 @@ def test_the_manifest_is_written_checked_and_compared(lakechime: Cli, code: Call
     lakechime.monkeypatch.setenv("LAKECHIME_STORE_URL", "postgresql+psycopg://me:secret@127.0.0.1:1/none")
     apart = lakechime("lineage", "plan", "--against", file, "--json")
     assert (apart.code, apart.json["findings"][0]["readers"]) == (0, [])
-    assert "cannot be reached" in apart.json["readers_not_known"]
+    assert "cannot be reached" in apart.json["readers_unknown"]
     assert "secret" not in apart.out + apart.err
 
 

@@ -44,7 +44,7 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
         ("demo", 0),
         ("cdc epoch none", 3),
         ("cdc compare none --repair --key [1]", 3),
-        ("cdc load none", 3),
+        ("cdc load none --from dump --as-of mysql-bin.000001:3", 3),
         ("notification close 1 --reason why", 3),
     ],
 )

@@ -58,12 +58,6 @@ def group_is_alive(child: Child) -> bool:
     return True
 
 
-def test_the_lines_of_both_streams_have_a_prefix(children: list[Child], lines: "Queue[str]", tmp_path: Path) -> None:
-    child = start(children, lines, tmp_path, "import sys; print('one'); print('it is ready', file=sys.stderr)")
-    assert child.process.wait(30) == 0
-    assert sorted([lines.get(timeout=30), lines.get(timeout=30)]) == ["kid     | it is ready", "kid     | one"]
-
-
 def test_a_child_that_hears_is_only_asked(children: list[Child], lines: "Queue[str]", tmp_path: Path) -> None:
     code = "import signal, sys\ntry:\n    print('up', flush=True)\n    signal.pause()\nexcept KeyboardInterrupt:\n    sys.exit(7)"
     child = start(children, lines, tmp_path, code)

@@ -36,15 +36,6 @@ def test_reconcile_registers_each_missing_commit_once(lakechime: Cli, orders: Pa
     assert lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]["registered"] == []
 
 
-def test_a_location_on_the_command_line_is_meant_from_where_one_stands(
-    lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "workspace.yaml").touch()
-    write(tmp_path / "sub" / "orders", rows((DAY, 1, 1, "x")))
-    monkeypatch.chdir(tmp_path / "sub")
-    assert lakechime("table", "reconcile", "my.table", "--location", "orders").code == 0
-
-
 def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
     log = lakechime.platform.log("bronze.orders")
     for version in (0, 1):
@@ -136,7 +127,7 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
     listed = {one["name"]: one["dropped_until"] for one in shop("table", "show", "--json").json["tables"] if one["role"] == "dropped"}
     shown = shop("table", "show", "gold.old", "--json").json["table"]
     assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}
-    assert shown["put_aside"] == done["folders"][0]["folder"]
+    assert shown["kept_in"] == done["folders"][0]["folder"]
     shutil.rmtree(done["folders"][0]["folder"])  # as maintenance does, when its time is over
     after = shop("table", "show", "gold.old", "--json").json["table"]
     assert (after["role"], after["dropped_until"], after["dropped_ts"]) == ("dropped", None, shown["dropped_ts"])

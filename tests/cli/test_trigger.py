@@ -11,7 +11,6 @@ from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Execution
-from lakechime_dagster.triggers.interventions import Interventions
 from tests.cli import subscriptions
 from tests.support.cli import Answer, Cli
 
@@ -131,21 +130,6 @@ def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
     ]
 
 
-def test_resume_from_latest_leaves_out_what_waited_also_before_the_first_claim(lakechime: Cli) -> None:
-    trigger(lakechime, "pause", subscriptions.ORDERS, *WHY)
-    change(lakechime, 1)
-    assert trigger(lakechime, "resume", subscriptions.ORDERS, "--from", "latest", *WHY).code == 0
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["decision"] == "not_yet"
-    (event,) = change(lakechime, 2)
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [event]
-
-
-def test_resume_since_a_position_consumes_what_came_after_it(lakechime: Cli) -> None:
-    first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
-    trigger(lakechime, "resume", subscriptions.ORDERS, "--from", f"since:{first['position']}", *WHY)
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [second]
-
-
 def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
     complete(lakechime)
@@ -161,23 +145,9 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
     assert position_of_consumer(lakechime) == events[1]["position"]
 
 
-def test_a_dry_run_says_where_consumers_would_go_and_moves_none(lakechime: Cli) -> None:
-    change(lakechime, 1)
-    complete(lakechime)
-    before = position_of_consumer(lakechime)
-    for verb, arguments in (("seek", ["--to", "beginning"]), ("resume", ["--from", "since:2013-01-01T00:00Z"])):
-        answer = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY, "--dry-run")
-        assert (answer.json["dry_run"], answer.json["consumers"][0]["after"]["position"]) == (True, "0-0")
-    trigger(lakechime, "pause", subscriptions.ORDERS, *WHY, "--dry-run")
-    assert position_of_consumer(lakechime) == before
-    row = lakechime.platform.ledger.subscription(subscriptions.ORDERS)
-    assert row is not None
-    assert (row.paused_ts, Interventions(lakechime.platform.ledger).history(row)) == (None, [])
-
-
 @pytest.mark.parametrize(
     "command",
-    [["pause"], ["resume", "--from", "latest"], ["seek", "--to", "beginning"]],
+    [["pause"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]],
 )
 def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(lakechime: Cli, command: list[str]) -> None:
     (event,) = change(lakechime, 1)
@@ -197,13 +167,6 @@ def test_a_key_or_a_consumer_that_is_not_there_is_refused_before_anything_is_mad
             assert trigger(lakechime, "seek", name, "--to", "now", "--key", "foo", *WHY, *dry_run).code == code
     assert trigger(lakechime, "seek", subscriptions.DAYS, "--to", "now", *WHY).code == 1
     assert lakechime.platform.ledger.subscriptions() == []
-
-
-def test_seek_past_an_open_execution_is_refused(lakechime: Cli) -> None:
-    change(lakechime, 1)
-    claim(lakechime)
-    answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
-    assert (answer.code, answer.json["error"]["type"]) == (1, "ConsumerConflictError")
 
 
 def test_a_reason_is_required_and_unknown_names_are_not_found(lakechime: Cli) -> None:

@@ -65,7 +65,8 @@ def test_a_consumer_that_is_held_may_leave_out_what_is_there_too(lakechime: Cli,
     topics.create("orders")
     topics.send("orders", "b")
     assert "was created again" in ticked(lakechime, subscription)
-    assert lakechime("trigger", "resume", NAME, "--from", "latest", *WHY).code == 0
+    assert lakechime("trigger", "seek", NAME, "--to", "now", *WHY).code == 0
+    assert lakechime("trigger", "resume", NAME, *WHY).code == 0
     assert "nothing new in" in ticked(lakechime, subscription)
     topics.send("orders", "c")
     assert "new offsets 1 to 2" in ticked(lakechime, subscription)

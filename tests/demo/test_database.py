@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from lakechime_dagster.demo.plan import Plan
-from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, ReservationsDatabase, folded
+from lakechime_dagster.demo.reservations import KEYS, SCHEMAS, ReservationsDatabase, tables_after
 from lakechime_dagster.demo.servers import SCHEMA
 from tests.support.mariadb import MariaDB
 
@@ -44,7 +44,7 @@ def held(url: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def planned(ticks: int) -> dict[str, list[dict[str, Any]]]:
-    return {table: rows.sort_by(KEYS[table]).to_pylist() for table, rows in folded(PLAN, ticks).items()}
+    return {table: rows.sort_by(KEYS[table]).to_pylist() for table, rows in tables_after(PLAN, ticks).items()}
 
 
 def test_the_database_holds_what_the_plan_says_however_often_it_was_stopped(url: str) -> None:

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
 from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, GATE_CHANGED, KAFKA, flights_lake, silver_flights
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
-from lakechime_dagster.demo.reservations import folded
+from lakechime_dagster.demo.reservations import tables_after
 from lakechime_dagster.demo.verify import Finding, build_expected, relation_name, verify, warehouse_location
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 
 TOLD = "gates.gate__changed"
-EVENTS = {"airport", "airport_other", "gates", "crews"}  # whose tables are proven in test_announced
+EVENTS = {"airport", "airport_other", "gates", "crews"}  # whose tables are proven in test_event_tables
 HOURS = 40  # one day complete, the next one under way: late, misread and poisoned rows among them
 
 
@@ -35,7 +35,7 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSess
     frames[TOLD] = spark.createDataFrame(pa.Table.from_pylist(changed))
     complete = pa.table({"flight_date": pa.array(plan.written(HOURS).complete_days, pa.date32())})
     frames["silver.flights"] = silver_flights(frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER])
-    location, followed = warehouse_location(tmp_path), folded(plan, HOURS)
+    location, followed = warehouse_location(tmp_path), tables_after(plan, HOURS)
     for name, rows in followed.items():
         frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
         write_deltalake(location(f"cdc.{name}"), rows)

@@ -18,7 +18,7 @@ from lakechime_dagster.demo.airport import Line, file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS, rows, rows_of
 from lakechime_dagster.demo.flights import silver_flights
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, Complete, Content, How, Partition, Plan, Write
-from lakechime_dagster.demo.reservations import KEYS, RENAMED, Change, changes, folded
+from lakechime_dagster.demo.reservations import KEYS, RENAMED, Change, changes, tables_after
 from lakechime_dagster.demo.verify import BRONZE_KEYS
 from lakechime_dagster.errors import NotFoundError
 
@@ -136,7 +136,7 @@ def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> 
 
 def test_at_the_end_all_bookings_that_are_left_were_boarded_and_each_plane_that_flew_is_known() -> None:
     plan = Plan(days=2)
-    tables = folded(plan, plan.ticks)
+    tables = tables_after(plan, plan.ticks)
     assert set(tables["bookings"]["status"].to_pylist()) == {"boarded"}
     flown = rows(FLIGHTS).filter(pc.field("flight_date") < FIRST_DAY + dt.timedelta(days=2))["tailnum"].unique().to_pylist()
     known = set(tables["planes"]["tailnum"].to_pylist())

@@ -8,24 +8,18 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.governance.changes import (
-    MAX_TEXT,
     AffectedReader,
     AffectedTable,
     Change,
     ChangeKind,
-    automatic_change,
     checked_day,
     digests_of,
-    source_key,
     text_of,
     title_of,
 )
-from lakechime_dagster.governance.notifications import finding_change, finding_source
-from lakechime_dagster.lineage.check import Class, Finding
 from lakechime_dagster.lineage.columns import ColumnRef, ConsumerKind
 from tests.governance.factories import NOW_MS, make_affected, make_change, make_reader
 
-LONG = "struct<" + ", ".join(f"a_field_with_a_long_name_{number}: decimal(38,18)" for number in range(60)) + ">"
 NAMES = st.text("abcé._", min_size=1, max_size=6)
 NOW = dt.datetime(2026, 5, 28, 11, tzinfo=dt.timezone.utc)
 REFS = st.builds(ColumnRef, NAMES, st.none() | NAMES)
@@ -73,24 +67,6 @@ def test_a_day_is_over_once_it_is_over_everywhere_and_some_kinds_may_have_come(k
     else:
         with pytest.raises(InvalidValueError, match="is over; name a day from 2026-05-27 on, or use incident or backfill"):
             checked_day(over, NOW)
-
-
-def test_texts_of_an_automatic_change_are_cut() -> None:
-    change = automatic_change(ChangeKind.SCHEMA_CHANGE, LONG, [ColumnRef("bronze.orders", "customer")], "adapt")
-    assert (len(change.what), change.what[:7], change.what[-1]) == (MAX_TEXT, "struct<", "…")
-    assert (change.refs, change.action) == ((ColumnRef("bronze.orders", "customer"),), "adapt")
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\0", " a", "", "\ud800", "a" * 513])
-def test_a_column_whose_name_cannot_be_stored_counts_as_its_table(name: str) -> None:
-    change = automatic_change(ChangeKind.SCHEMA_CHANGE, f"bronze.orders.{name} is gone", [ColumnRef("bronze.orders", name)])
-    assert change.refs == (ColumnRef("bronze.orders"),)
-
-
-def test_each_source_has_a_key_of_its_own() -> None:
-    assert source_key("gate/silver.paid") == "gate/silver.paid"
-    keys = {source_key(source) for source in ("x" * 512, "x" * 513, "x" * 514, "x\0", "x\1", "\ud800")}
-    assert (len(keys), max(map(len, keys)) <= 512) == (6, True)
 
 
 OWNERS = st.sampled_from(["ana", "bo", "team:x", ""])
@@ -172,15 +148,3 @@ def test_names_of_others_stay_in_their_line() -> None:
     assert "\nPay" not in text
     assert [one for one in text if not one.isprintable() and one != "\n"] == []
     assert "\n" not in title_of(change)
-
-
-def make_finding(column: str = "twice", mark: str = "0f", **fields: str) -> Finding:
-    return Finding(kind=Class.VALUES, table="silver.paid", column=column, what="is computed otherwise", marks=(mark,), **fields)  # type: ignore[arg-type]
-
-
-def test_a_draft_of_a_check_leaves_out_what_is_accepted_and_is_known_again_by_its_findings() -> None:
-    one, other = make_finding("id"), make_finding("twice")
-    change = finding_change([one, make_finding("twice", accepted="agreed")])
-    assert (change.what, [str(ref) for ref in change.refs]) == ("id is computed otherwise", ["silver.paid.id"])
-    assert finding_source("silver.paid", [one, other]) == finding_source("silver.paid", [make_finding("twice", accepted="agreed"), one])
-    assert len({finding_source("silver.paid", each) for each in ([one], [other], [one, other], [one, make_finding("twice", "1f")])}) == 4

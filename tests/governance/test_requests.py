@@ -134,7 +134,7 @@ def test_messages_state_and_refused_rows_are_searched_too() -> None:
     beside = {"shop.orders__changes", "shop.orders__state", "shop.orders__quarantine", "gold.plain__quarantine"}
     assert {*several} == beside | {"shop.orders", "gold.plain"}
     assert several["gold.plain__quarantine"] == Searched(
-        table="gold.plain__quarantine", places=(Place("row:$.mail", "email"),), is_text=True, texts=("row",)
+        table="gold.plain__quarantine", places=(Place("row:$.mail", "email"),), texts=("row",)
     )
     messages = {(place.name, place.category) for place in several["shop.orders__changes"].places}
     assert messages == {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.governance import following
+from lakechime_dagster.governance import propagation
 from lakechime_dagster.governance.tags import Reach, Tagged, leaks
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, joined
 from lakechime_dagster.lineage.network import network_of
@@ -21,7 +21,7 @@ Columns = dict[str, list[tuple[Any, ...]]]
 
 
 def followed(tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef], statements: Iterable[Statement]) -> tuple[Tagged, ...]:
-    return following.followed(network_of(statements), tags, cleared)
+    return propagation.propagated(network_of(statements), tags, cleared)
 
 
 def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> Source:

@@ -75,7 +75,7 @@ def test_what_was_deleted_above_the_checkpoint_is_a_finding_with_both_offsets_an
     topics.cut("orders", 3)
     (problem,) = look_at(topics, first).problems
     assert problem.startswith(f"{topics.named('orders')}[0] was truncated: it was read up to offset 1, and begins at 3 now")
-    assert "`trigger resume` goes on with all that is there and gives up what is gone" in problem
+    assert "`trigger resume` continues with what exists and gives up what is gone" in problem
 
 
 @pytest.mark.services

@@ -19,7 +19,7 @@ VALUES = st.recursive(
 def found(row: Any, *names: str, texts: tuple[str, ...] = ()) -> set[tuple[int, str]]:
     """What stands at places of a row, by the place's number."""
     text = row if isinstance(row, str) else json.dumps(row)
-    batch = pa.RecordBatch.from_pydict({"id": [7], "row": [text]})
+    batch = pa.RecordBatch.from_pydict({"id": [7], "searched": [text], "row": ["{}"]})
     schema = StructType([StructField(name, StringType()) for name in (row if isinstance(row, dict) else ())])
     several = Leaves(tuple(pattern_of(name, schema) for name in names), texts)(iter([batch]))
     return {(one["at"], one["value"]) for batch in several for one in batch.to_pylist()}

@@ -53,7 +53,6 @@ def test_a_row_is_found_by_columns_of_any_type_once_for_each_subject(spark: Spar
     asked = [subject(1, email="a"), subject(2, email="c", customer="017"), subject(3, email="d", customer="18"), subject(4, customer="no")]
     expected = [(1, ("Email", "mails"), rows[0]), (2, ("who.all.mail", "id"), rows[0]), (3, ("id",), rows[1])]
     assert shown(found(spark, tmp_path / "t", places, *asked)) == expected
-    assert shown(found(spark, tmp_path / "t", places, *asked, is_text=True)) == expected
 
 
 def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
@@ -124,9 +123,7 @@ def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
     asked = [subject(1, email="Xanthippe", customer="47110815"), subject(2, customer="Zenobia")]
     caplog.set_level(logging.DEBUG)
     with event_log(spark, tmp_path / "events"), session_confs(spark, {"spark.sql.ui.explainMode": "extended"}):
-        assert len(found(spark, tmp_path / "t", places, *asked, is_text=True, texts=("payload",))) == 2
-        typed = {name: category for name, category in places.items() if ":" not in name}
-        assert len(found(spark, tmp_path / "t", typed, *asked)) == 1
+        assert len(found(spark, tmp_path / "t", places, *asked, texts=("payload",))) == 2
     said = capfd.readouterr()
     log = "".join(one.read_text() for one in (tmp_path / "events").rglob("*") if one.is_file())
     assert "SparkListenerSQLExecutionStart" in log

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakechime_dagster.demo.servers import Connect, Server, connect_worker, kafka_broker, listens
+from lakechime_dagster.demo.servers import Server, connect_worker, kafka_broker, listens
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.spark.jvm import WarmFile, find_java
 from lakechime_dagster.spark.warm import WarmHost, start_warm_driver
 from tests.support.dagster_dev import DagsterDev, dagster_dev
 from tests.support.impatient import KAFKA
+from tests.support.kafka import Worker
 from tests.support.processes import REPOSITORY, await_found, free_port, program
 from tests.support.spark import small_settings
 from tests.support.struck import await_begun, kill_run
@@ -28,7 +29,7 @@ class Chain:
 
     broker: Server
     kafka: int
-    connect: Connect
+    connect: Worker
     connectors: tuple[str, ...]
     running: DagsterDev
     warm: WarmHost
@@ -127,7 +128,7 @@ def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Ma
             connect_worker(place.folder / "chain-connect", place.stack_jars, java, address, connectors=found) as connect,
             dagster_dev("dagster-dev", command, home, {"followed"}, home, **wishes) as running,
         ):
-            there = Chain(broker, port, connect, tuple(found), running, warm, place)
+            there = Chain(broker, port, Worker(connect.url, connect.server), tuple(found), running, warm, place)
             yield there
     finally:
         (there.warm if there else warm).stop()

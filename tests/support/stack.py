@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.demo.servers import Connect, check_programs
+from lakechime_dagster.demo.servers import check_programs
 from lakechime_dagster.errors import LakeChimeError
-from tests.support.kafka import Kafka, connect_worker, kafka_broker
+from tests.support.kafka import Kafka, Worker, connect_worker, kafka_broker
 from tests.support.mariadb import CAPTURE_USER, MariaDB, mariadb_server
 from tests.support.missing import missing
 from tests.support.stack_jars import ensure_stack_jars
@@ -48,7 +48,7 @@ def kafka(stack_folder: Path, stack_jars: Path) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def connect(stack_folder: Path, stack_jars: Path, kafka: Kafka) -> Iterator[Connect]:
+def connect(stack_folder: Path, stack_jars: Path, kafka: Kafka) -> Iterator[Worker]:
     """A Kafka Connect worker: a test makes connectors of its own."""
     with connect_worker(stack_folder / "connect", stack_jars, kafka) as running:
         yield running

@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakechime_dagster.demo.servers import Connect
-from tests.support.kafka import connect_worker, kafka_broker
+from tests.support.kafka import Worker, connect_worker, kafka_broker
 from tests.support.logical_postgres import LogicalPostgres, logical_postgres
 from tests.support.mariadb import MariaDB, mariadb_server
 from tests.support.stack_jars import ensure_stack_jars
@@ -22,7 +21,7 @@ class Stack:
 
     folder: Path
     kafka: str
-    connect: Connect
+    connect: Worker
     mariadb: MariaDB
     postgres: LogicalPostgres
 

@@ -1,4 +1,4 @@
-"""Follows tags of personal columns along the lineage of columns."""
+"""Propagates tags of personal columns along column lineage."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,28 +11,28 @@ from lakechime_dagster.lineage.graph import code_of
 from lakechime_dagster.lineage.network import DIRECT_CODES, Network, Nodes
 from lakechime_dagster.tables.names import folded
 
-NOWHERE = 127  # of a node, how a tag has come to it: not at all
+NOWHERE = 127  # of a node that no tag has reached
 _IDENTITY, _AGGREGATION = code_of(Kind.IDENTITY), code_of(Kind.AGGREGATION)
 _OF_MORE = frozenset(".:[$")  # characters of names that lead into a column
 
 
-def followed(
+def propagated(
     network: Network, tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef] = (), within: Collection[str] | None = None
 ) -> tuple[Tagged, ...]:
-    """All that tags come to, each column once a category by the surest way, in the order of names.
+    """All columns that tags reach, each once a category by the surest path, in the order of names.
 
     Args:
-        network: How columns came from columns.
+        network: What columns are computed from.
         tags: Categories of columns that are personal; behind a name `:$.path` leads into a JSON text, `.field` into a struct.
-        cleared: Columns of which a person has decided that they are not personal: no tag comes to them or passes.
-        within: The data sets of which it is told; all unless given.
+        cleared: Columns that a person decided are not personal: no tag reaches or passes them.
+        within: Only the columns of these data sets; all unless given.
     """
     found: list[Tagged] = []
     for category in sorted(set(tags.values())):
         starts = sorted(ref for ref, one in tags.items() if one == category)
         walk = _Walk(network, starts, {*cleared} - {*starts})
-        told = (ref for ref in starts if within is None or ref.table in within)
-        found += [Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in told]
+        own = (ref for ref in starts if within is None or ref.table in within)
+        found += [Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in own]
         found += [
             Tagged(ref=network.ref(node), category=category, reach=Reach(int(walk.reach[node])), path=walk.path(node))
             for node in walk.found(within)
@@ -41,7 +41,7 @@ def followed(
 
 
 class _Walk:
-    """How the tags of some columns have come to each node of a network; nothing passes `cleared` columns."""
+    """How the tags of some columns reach each node of a network; nothing passes `cleared` columns."""
 
     def __init__(self, network: Network, starts: Sequence[ColumnRef], cleared: Collection[ColumnRef]) -> None:
         self._network, self._starts = network, starts
@@ -56,7 +56,7 @@ class _Walk:
         self._walk()
 
     def found(self, within: Collection[str] | None = None) -> list[int]:
-        """The nodes that were come to, in order, but for the starts; those of some data sets, or all."""
+        """The nodes that were reached, in order, without the starts; those of some data sets, or all."""
         nodes = np.flatnonzero(self.reach != NOWHERE)
         if within is not None:
             tables = [node for name in within if (node := self._network.tables.get(name)) is not None]
@@ -132,7 +132,7 @@ class _Walk:
                 self._waiting[one].append((edges.targets[chosen], parents[chosen]))
 
     def _spread_whole(self, tables: Nodes, origins: Nodes, reach: Reach) -> None:
-        """Over what comes from data sets, whichever of their columns it is, and what may come from any of them."""
+        """Over edges from whole data sets, and from any of their columns."""
         self._spread(tables, origins, reach, is_part=True)
         maybe = self._network.maybe.edges_of(tables)
         if len(maybe):
