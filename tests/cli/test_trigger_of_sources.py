@@ -24,7 +24,7 @@ def trigger(lakechime: Cli, verb: str, *arguments: str) -> Answer:
     return lakechime("trigger", verb, NAME, *arguments, "--module", "tests.cli.fed")
 
 
-def ticked(lakechime: Cli) -> str:
+def one_tick(lakechime: Cli) -> str:
     """A tick of the sensor, with a run that ends at once."""
     tick = ticked(lakechime.platform, fed, ToldRuns())
     for execution in tick.launches:
@@ -34,12 +34,12 @@ def ticked(lakechime: Cli) -> str:
 
 def test_an_explanation_says_what_the_source_holds(lakechime: Cli, folder: Path) -> None:
     assert f"{NAME} fires:\n  - 4 new bytes in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
-    ticked(lakechime)
+    one_tick(lakechime)
     assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "show").out
 
 
 def test_a_trigger_shows_up_to_where_its_source_was_read(lakechime: Cli, folder: Path) -> None:
-    ticked(lakechime)
+    one_tick(lakechime)
     (consumer,) = trigger(lakechime, "show", "--json").json["consumers"]
     assert consumer["checkpoint"]["offsets"] == {"files": {"a.jsonl": 4}}
     shown = trigger(lakechime, "show").out
@@ -48,27 +48,27 @@ def test_a_trigger_shows_up_to_where_its_source_was_read(lakechime: Cli, folder:
 
 
 def test_a_consumer_that_its_source_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
-    ticked(lakechime)
+    one_tick(lakechime)
     (folder / "a.jsonl").write_text("3\n")
-    assert "holds 2 bytes, and 4 of it were read" in ticked(lakechime)
+    assert "holds 2 bytes, and 4 of it were read" in one_tick(lakechime)
     assert lakechime("status", "--json").json["consumers_blocked"] == 1
     (folder / "a.jsonl").rename(folder / "b.jsonl")
     assert trigger(lakechime, "resume", *WHY).code == 0
-    assert "2 new bytes in b.jsonl" in ticked(lakechime)
+    assert "2 new bytes in b.jsonl" in one_tick(lakechime)
 
 
 def test_a_source_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path) -> None:
-    ticked(lakechime)
+    one_tick(lakechime)
     back = trigger(lakechime, "seek", "--to", "beginning", *WHY)
     assert (back.code, "its rows would be there twice" in back.err) == (1, True)
     (folder / "b.jsonl").write_text("5\n")
     (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["consumers"]
     assert moved["after"]["offsets"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
-    assert ticked(lakechime) == "nothing new in in/*.jsonl"
+    assert one_tick(lakechime) == "nothing new in in/*.jsonl"
     (folder / "b.jsonl").open("a").write("6\n")
     assert trigger(lakechime, "pause", *WHY).code == 0
-    assert ticked(lakechime) == "paused: the file was written anew"
+    assert one_tick(lakechime) == "paused: the file was written anew"
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
     assert trigger(lakechime, "resume", *WHY).code == 0
-    assert ticked(lakechime) == "nothing new in in/*.jsonl"
+    assert one_tick(lakechime) == "nothing new in in/*.jsonl"

@@ -31,7 +31,7 @@ def subscription(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Subscriptio
     return subscription
 
 
-def ticked(lakechime: Cli, subscription: Subscription) -> str:
+def one_tick(lakechime: Cli, subscription: Subscription) -> str:
     """A tick of the sensor, with a run that ends at once."""
     tick = ticked(lakechime.platform, subscription, ToldRuns())
     for execution in tick.launches:
@@ -45,28 +45,28 @@ def test_a_consumer_whose_topic_was_cut_goes_on_with_what_is_there_when_a_person
 ) -> None:
     topics.create("orders")
     topics.send("orders", "a")
-    assert "new offsets 0 to 1" in ticked(lakechime, subscription)
+    assert "new offsets 0 to 1" in one_tick(lakechime, subscription)
     topics.send("orders", "b", "c", "d")
     topics.cut("orders", 3)
-    assert "was truncated: it was read up to offset 1, and begins at 3 now" in ticked(lakechime, subscription)
-    assert "is BLOCKED" in ticked(lakechime, subscription)
+    assert "was truncated: it was read up to offset 1, and begins at 3 now" in one_tick(lakechime, subscription)
+    assert "is BLOCKED" in one_tick(lakechime, subscription)
     (moved,) = lakechime("trigger", "resume", NAME, *WHY, "--dry-run", "--json").json["consumers"]
     assert list(moved["after"]["offsets"]["topics"].values()) == [[topics.named("orders"), {"0": 3}]]
     assert lakechime("trigger", "resume", NAME, *WHY).code == 0
-    assert "new offsets 3 to 4" in ticked(lakechime, subscription)
+    assert "new offsets 3 to 4" in one_tick(lakechime, subscription)
 
 
 @pytest.mark.services
 def test_a_consumer_that_is_held_may_leave_out_what_is_there_too(lakechime: Cli, topics: Topics, subscription: Subscription) -> None:
     topics.create("orders")
     topics.send("orders", "a")
-    ticked(lakechime, subscription)
+    one_tick(lakechime, subscription)
     topics.delete("orders")
     topics.create("orders")
     topics.send("orders", "b")
-    assert "was created again" in ticked(lakechime, subscription)
+    assert "was created again" in one_tick(lakechime, subscription)
     assert lakechime("trigger", "seek", NAME, "--to", "now", *WHY).code == 0
     assert lakechime("trigger", "resume", NAME, *WHY).code == 0
-    assert "nothing new in" in ticked(lakechime, subscription)
+    assert "nothing new in" in one_tick(lakechime, subscription)
     topics.send("orders", "c")
-    assert "new offsets 1 to 2" in ticked(lakechime, subscription)
+    assert "new offsets 1 to 2" in one_tick(lakechime, subscription)
