@@ -16,9 +16,10 @@ from benchmarks._lines import Line, at_least, at_most, run_of_messages
 from benchmarks.json_hash import TYPES, messages
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.settings import load_settings
+from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.rows import from_payload
-from lakechime_dagster.silver.schema import Observed, TypeSchema, next_schema
+from lakechime_dagster.silver.schema import TypeSchema, next_schema
 from lakechime_dagster.silver.slices import Slices
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.tables.events import event_group, event_stream
@@ -33,11 +34,10 @@ def one_table(play: Stream) -> None:
     """Write the events of the newest version into one table, whose columns are those of all types."""
     end = play.end()
     slices = Slices(play.spark, play.stream.table.name, DeltaLog(play.bronze, play.stream.table.name), end)
-    seen = Observed()
-    for known in play.types.types(play.group.name).values():
-        seen = seen.joined(known.observed)
+    types = play.types.types(play.group.name).values()
+    seen = Variation(frozenset().union(*(known.observed.kinds for known in types)))
     parsed = from_payload(F.col("payload"), next_schema(TypeSchema(), seen, play.group.contract)).alias("p")
-    rows = slices.after(slices.version - 1).select("_src", "_ingested_at", parsed).select("_src", "_ingested_at", "p.*")
+    rows = slices.rows(slices.version - 1).select("_src", "_ingested_at", parsed).select("_src", "_ingested_at", "p.*")
     rows.write.format("delta").mode("append").save(str(play.folder / "one"))
 
 

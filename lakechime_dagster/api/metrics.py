@@ -7,7 +7,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lakechime_dagster.silver.metrics import GroupMeasures, Measures, TypeMeasures
-from lakechime_dagster.silver.store import REFUSED, SECONDS
 from lakechime_dagster.triggers.consumers import ConsumerState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones
@@ -22,7 +21,7 @@ COUNTERS: dict[str, tuple[str, Number]] = {
     "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
     "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
     "conflicts": ("Variant columns that the type's schema gained.", lambda one: one.conflicts),
-    "failures": ("Completed executions that could not write the type.", lambda one: one.failed_steps),
+    "failures": ("Completed executions that could not write the type.", lambda one: one.failed_executions),
 }
 SUMMED: dict[str, tuple[str, Number]] = {
     "rows_pending": ("Events that wait in the stream's table, since the newest execution.", lambda one: one.pending),
@@ -103,8 +102,9 @@ def _of_groups(found: Measures) -> Iterator[Metric]:
         for name in STATES:
             state.add_metric([one.group, name], name == _state(one, is_behind=one.group in found.waiting_since))
         opened.add_metric([one.group], _lag(found.now, one.open_ts))
-        for (counter, label), total in sorted(one.totals.items()):
-            {REFUSED: refused, SECONDS: seconds}[counter].add_metric([one.group, label], total)
+        for metric, totals in ((refused, one.refused), (seconds, one.seconds)):
+            for label, total in sorted(totals.items()):
+                metric.add_metric([one.group, label], total)
     yield from (state, opened, refused, seconds)
 
 

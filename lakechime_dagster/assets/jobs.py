@@ -11,7 +11,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses, requested_of_group, requested_of_stream
+from lakechime_dagster.silver.requests import event_requests, hinted, requested_of_group, requested_of_stream
 from lakechime_dagster.silver.results import EventJob, GroupJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
@@ -99,9 +99,13 @@ def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> 
 
 def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
     """What one execution asks of Spark for a stream's table; its range is between the checkpoints of its claim."""
-    classes, reprocess = str(running.platform.settings.home / "classes"), event_reprocesses(running.platform).open(table.name)
+    request = event_requests(running.platform).open(table.name)
     return EventJob(
-        **_fed(lake, table, running), type_field=table.type_field, producer_field=table.producer_field, classes=classes, reprocess=reprocess
+        **_fed(lake, table, running),
+        type_field=table.type_field,
+        producer_field=table.producer_field,
+        classes=str(running.platform.settings.home / "classes"),
+        reprocess=None if request is None else request.request_id,
     )
 
 
@@ -114,7 +118,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
     """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
     bronze = group.stream.table
     return GroupJob(
-        group=group.with_hints(event_hints(running.platform).holding(group.name)),
+        group=hinted(running.platform, group),
         groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
@@ -122,7 +126,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        replays=event_replays(running.platform).open(group.name),
+        replays=event_requests(running.platform).open_of_group(group.name),
     )
 
 

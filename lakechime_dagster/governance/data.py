@@ -377,7 +377,7 @@ def _type_tags(platform: Platform, lake: Lake) -> dict[ColumnRef, str]:
         if not group.personal:
             continue
         for one in event_types(platform).types(group.name).values():
-            table, paths = f"{one.home or group.name}.{one.table}", paths_of(one.schema)
+            table, paths = one.table, paths_of(one.schema)
             for name, pattern in personal_leaves(one.schema, group.personal):
                 category = group.personal[pattern].category
                 tags[ColumnRef(table, name)] = category

@@ -360,7 +360,7 @@ def answer(lake: Lake, platform: Platform, subjects: Sequence[Subject], export: 
 def _searched(lake: Lake, platform: Platform, tagged: Sequence[Tagged]) -> list[Searched]:
     """The tables to search that exist."""
     types = {
-        f"{one.home or group.name}.{one.table}": frozenset(tag.category for tag in group.personal.values())
+        one.table: frozenset(tag.category for tag in group.personal.values())
         for group in lake.groups
         if group.personal
         for one in event_types(platform).types(group.name).values()

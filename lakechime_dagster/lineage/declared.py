@@ -91,7 +91,7 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
 
 def record_types(running: RunningExecution, group: EventGroup, types: Iterable[TypeResult]) -> None:
     """Keep from which fields the tables of types are made that a completed execution has written."""
-    written = {one.type: f"{one.home or group.name}.{one.table}" for one in types if one.commits}
+    written = {one.type: one.table for one in types if one.commits}
     if not written:
         return
     known, stream = event_types(running.platform).types(group.name), group.stream.table

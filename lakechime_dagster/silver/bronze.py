@@ -25,7 +25,7 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import FileAction, SnapshotRange, TableLog, Verdict, own_uid
 from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.event import Refusal, scanned
-from lakechime_dagster.silver.results import EventJob, Reprocessed
+from lakechime_dagster.silver.results import EventJob, RequestDone
 from lakechime_dagster.sources.spark import (
     PROPERTIES,
     SLICE,
@@ -60,7 +60,7 @@ from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets, ranges_between
 
 TRACKED = "delta.enableRowTracking"
-MADE_ANEW = "it was made anew, and is read from its beginning; what it had before, and was not read, is not there any more"
+RECREATED = "it was recreated, and is read from its beginning; rows of the former table that were not read are gone"
 _PAYLOAD = "payload"
 
 
@@ -72,14 +72,14 @@ def rows_of_table(
     `sent_at` is when the row's file was written.
 
     Raises:
-        ConsumerBlockedError: what was appended cannot be told from what is there already, as commits do more than append, or are gone.
+        ConsumerBlockedError: appended rows cannot be separated from others, as commits do more than append, or are gone.
         DeclarationError: the table has no such column of text or bytes.
     """
     read = read_range(spark, log, range_)
-    is_anew = _is_made_anew(range_, read)
-    if not (read.is_first or is_anew) and (read.changes is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
+    is_recreated = _is_recreated(range_, read)
+    if not (read.is_first or is_recreated) and (read.changes is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES)):
         raise _refusal(job, source, range_, read, commit_metadata)
-    told = SourceResult(
+    how = SourceResult(
         alias=_PAYLOAD,
         table=source.name,
         method=read.method.value,
@@ -88,16 +88,16 @@ def rows_of_table(
         end=SnapshotId(str(read.version)),
         commits=read.commits,
         data_commits=read.data_commits,
-        note=MADE_ANEW if is_anew else read.note,
+        note=RECREATED if is_recreated else read.note,
     )
     if read.method is ReadMethod.NOTHING:
-        return None, told
+        return None, how
     rows = _Rows(spark, job.name, source, log, read.version)
-    found = rows.of_snapshot() if read.is_first or is_anew else rows.of_files(read.files)
-    return (None if found is None or found.isEmpty() else found), told
+    found = rows.of_snapshot() if read.is_first or is_recreated else rows.of_files(read.files)
+    return (None if found is None or found.isEmpty() else found), how
 
 
-def _is_made_anew(range_: SnapshotRange, read: RangeRead) -> bool:
+def _is_recreated(range_: SnapshotRange, read: RangeRead) -> bool:
     """Whether the table is another one than it was at the range's start, of which the claimed snapshot is read."""
     if read.verdict is not Verdict.RECREATED or read.version != int(range_.end):
         return False
@@ -112,10 +112,9 @@ def _refusal(job: EventJob, source: TableRows, range_: SnapshotRange, read: Rang
         return TableUnreadableError(f"{where}: {read.note}; the next attempt reads the new one")
     why = read.note or f"commits of it do more than append ({read.method.value})"
     return ConsumerBlockedError(
-        f"{where}: {why}; {job.name} takes only what is appended, and takes nothing of these versions. Put the table's log back as it "
-        f"was, or go on behind version {range_.end} by `lakechime execution skip {commit_metadata.execution_id} --reason …` and append "
-        f"anew to "
-        f"{source.name} what must not be missing"
+        f"{where}: {why}; {job.name} takes only what is appended, and takes nothing of these versions. Restore the table's "
+        f"log, or continue behind version {range_.end} by `lakechime execution skip {commit_metadata.execution_id} --reason …`, and append "
+        f"again to {source.name} what must not be missing"
     )
 
 
@@ -155,7 +154,7 @@ class _Rows:
 
     def _tracked(self, rows: DataFrame) -> DataFrame:
         name, _ = self._column
-        return self._told(rows, column(name), F.col("_metadata.row_id").cast("string"))
+        return self._named(rows, column(name), F.col("_metadata.row_id").cast("string"))
 
     def _plain(self, paths: list[str]) -> DataFrame | None:
         if not paths:
@@ -166,12 +165,12 @@ class _Rows:
         path = F.parse_url(F.col("_metadata.file_path"), F.lit("PATH"))
         own = F.substr(path, F.lit(len(self.root) + 1))  # of a clone some files are another table's
         relative = F.when(path.startswith(self.root), own).otherwise(F.col("_metadata.file_path"))
-        return self._told(rows, column(there), F.concat_ws("@", relative, F.col("_metadata.row_index").cast("string")))
+        return self._named(rows, column(there), F.concat_ws("@", relative, F.col("_metadata.row_index").cast("string")))
 
-    def _told(self, rows: DataFrame, payload: Column, identity: Column) -> DataFrame:
+    def _named(self, rows: DataFrame, payload: Column, identity: Column) -> DataFrame:
         source = F.concat_ws("/", F.lit(str(self.uid)), identity)
-        told = F.coalesce(payload.cast("binary"), F.lit(b""))  # a row without a payload is no event, as a topic's tombstone
-        return rows.select(source.alias("_src"), F.col("_metadata.file_modification_time").alias("sent_at"), told.alias(_PAYLOAD))
+        content = F.coalesce(payload.cast("binary"), F.lit(b""))  # a row without a payload is no event, as a topic's tombstone
+        return rows.select(source.alias("_src"), F.col("_metadata.file_modification_time").alias("sent_at"), content.alias(_PAYLOAD))
 
     @cached_property
     def _column(self) -> tuple[str, DataType]:
@@ -208,7 +207,7 @@ class Tokenizer:
     revision: str
 
     def registered(self, spark: SparkSession, type_field: tuple[str, ...], producer_field: tuple[str, ...]) -> str:
-        """The name of a function of this session that makes a struct of `ROW` of a binary payload; anew it is the same one."""
+        """The name of a function of this session that makes a struct of `ROW` of a binary payload; the same at each call."""
         jvm: Any = spark._jvm
         gateway: Any = spark.sparkContext._gateway
         maker = _loaded(_loader(spark), self.revision).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
@@ -232,7 +231,7 @@ def load_tokenizer(spark: SparkSession, folder: Path, log: Callable[[str], None]
         spark: A session of the JVM.
         folder: Where jars of tokenizers are kept; one that is there is not compiled again. The executors of a cluster read it
             from the driver for as long as the driver lives.
-        log: Told, in one line, why there is none.
+        log: Called with one line about why there is none.
     """
     try:
         return Tokenizer(_load(spark, folder))
@@ -248,7 +247,9 @@ def _load(spark: SparkSession, folder: Path) -> str:
     source = SOURCE.read_text(encoding="utf-8")
     loader = _loader(spark)  # before its version is asked, which over Spark Connect is another process's
     revision = _digest(f"{spark.version}\0{source}")
-    if not _is_known(loader, revision):
+    try:
+        _loaded(loader, revision)
+    except Py4JError:  # which the session does not know yet
         _make_known(spark, _jar(spark, source, revision, folder))
         _loaded(loader, revision)
     return revision
@@ -284,16 +285,6 @@ def _make_known(spark: SparkSession, jar: Path) -> None:
     _loader(spark).addURL(jvm.java.net.URI(jar.absolute().as_uri()).toURL())
 
 
-def _is_known(loader: Any, revision: str) -> bool:
-    try:
-        _loaded(loader, revision)
-    except Py4JError as error:
-        if "ClassNotFoundException" not in _first_line(error):
-            raise
-        return False
-    return True
-
-
 def _loaded(loader: Any, revision: str) -> Any:
     return loader.loadClass(f"{_package(revision)}.JsonScan")
 
@@ -326,14 +317,14 @@ _RAW, _SCANNED = "__payload", "__scanned"
 def scan(
     frame: DataFrame, payload: str, type_field: tuple[str, ...], producer_field: tuple[str, ...] = (), *, back_end: Tokenizer | None
 ) -> DataFrame:
-    """The frame with `COLUMNS` at its end, as `schema.scan` tells them of each payload; flags are joined by commas, null if there are none.
+    """The frame with `COLUMNS` at its end, as `scanned` gives them for each payload; flags are joined by commas, null if there are none.
 
     Args:
         frame: Columns that have these names already are replaced, the others kept.
         payload: The column of payloads, binary or text; null is an empty one.
         type_field: The names of the fields that lead to an event's type.
-        producer_field: Of those that lead to its producer; none if no field tells it.
-        back_end: The tokenizer of the frame's JVM; without one, Python tells the same several times slower.
+        producer_field: Of those that lead to its producer; none if no field names it.
+        back_end: The tokenizer of the frame's JVM; without one, Python gives the same several times slower.
     """
     others = [name for name in frame.columns if name.lower() not in COLUMNS]
     kept, read = [column(name) for name in others], column(payload).cast("binary")
@@ -349,7 +340,7 @@ def scan(
 
 @dataclass(frozen=True)
 class _Scan:
-    """Replaces the last column of batches, the payload, by what `scanned` tells of it."""
+    """Replaces the last column of batches, the payload, by what `scanned` finds in it."""
 
     type_field: tuple[str, ...]
     producer_field: tuple[str, ...]
@@ -357,8 +348,8 @@ class _Scan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            told = [self._row(payload or b"") for payload in batch.column(batch.num_columns - 1).to_pylist()]
-            columns = [pa.array([row[i] for row in told], pa.string()) for i in range(len(COLUMNS))]
+            found = [self._row(payload or b"") for payload in batch.column(batch.num_columns - 1).to_pylist()]
+            columns = [pa.array([row[i] for row in found], pa.string()) for i in range(len(COLUMNS))]
             yield pa.RecordBatch.from_arrays([*batch.columns[:-1], *columns], names=self.names)
 
     def _row(self, payload: bytes) -> tuple[str | None, ...]:
@@ -380,8 +371,8 @@ SCHEMA = StructType(
 )
 
 
-def told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
-    """Binary payloads with their names as rows of `SCHEMA`; `REFUSED_BEFORE` is null where it is not told."""
+def scanned_rows(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
+    """Binary payloads with their names as rows of `SCHEMA`; `REFUSED_BEFORE` is null unless given."""
     tokenizer = load_tokenizer(spark, Path(job.classes)) if job.classes else None
     rows = scan(read, PAYLOAD, job.type_field, job.producer_field, back_end=tokenizer).withColumn("_ingested_at", F.current_timestamp())
     is_text = ~F.col("reason").eqNullSafe(Refusal.NOT_UTF8)
@@ -391,7 +382,7 @@ def told(spark: SparkSession, read: DataFrame, job: EventJob) -> DataFrame:
     return rows.withColumn("payload_bytes", binary).withColumn(PAYLOAD, text).select(*SCHEMA.names)
 
 
-MAX_TOLD = 100  # kinds of rows that a dry run tells
+MAX_KINDS = 100  # of rows that a dry run shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,14 +402,14 @@ def reprocessed(spark: SparkSession, job: EventJob, log: TableLog) -> DataFrame 
     refused = refused.join(held.where(F.col(REFUSED_BEFORE).isNotNull()).select("_src"), "_src", "left_anti")
     payload = F.coalesce(F.col("payload_bytes"), F.col(PAYLOAD).cast("binary"))
     rows = refused.select("_src", "sent_at", payload.alias(PAYLOAD), F.col("reason").alias(REFUSED_BEFORE))
-    return told(spark, rows, job).where(F.col("reason").isNull())
+    return scanned_rows(spark, rows, job).where(F.col("reason").isNull())
 
 
 def reprocess_of(rows: DataFrame) -> WouldReprocess:
     """How many rows are reprocessed, and of which kinds; one job over the refused rows."""
     counted = rows.groupBy(REFUSED_BEFORE, "type").count().collect()
     kinds = sorted(((row[REFUSED_BEFORE], row["type"], row["count"]) for row in counted), key=lambda kind: (-kind[2], kind))
-    return WouldReprocess(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_TOLD]))
+    return WouldReprocess(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_KINDS]))
 
 
 SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}  # by whose bounds a reader of one type leaves out the rows of others
@@ -428,7 +419,7 @@ _STATISTICS = {"delta.dataSkippingStatsColumns": "_src,_ingested_at,sent_at,reas
 
 
 def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step of a stream's table, as `sources.step.ingest_step` says; its rows are counted by why they are refused.
+    """One attempt at one execution of a stream's table, as `ingest_step` describes it; its rows are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at which the line begins; the
     table's id and the row's, or the file in which the row was appended and its number there. What is reprocessed keeps its name.
@@ -449,8 +440,8 @@ def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMet
                     sources.append(how)
             case _:
                 assert_never(job.source)
-        came = [] if read is None else [told(spark, read, job)]
-        rows = reduce(DataFrame.unionByName, [*came, *again]) if came or again else None
+        arrived = [] if read is None else [scanned_rows(spark, read, job)]
+        rows = reduce(DataFrame.unionByName, [*arrived, *again]) if arrived or again else None
         return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)  # a type and a variation beside each other
 
     with session_confs(spark, SMALL_PAGES):
@@ -470,13 +461,13 @@ def ingest_events(spark: SparkSession, job: EventJob, commit_metadata: CommitMet
     return replace(result, sources=tuple(sources))
 
 
-def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], Reprocessed | None]:
+def _reprocessed(spark: SparkSession, job: EventJob, open_log: OpenLog) -> tuple[list[DataFrame], RequestDone | None]:
     """The rows that reprocessing adds, and what is recorded of it; None where none is asked for."""
     if job.reprocess is None:
         return [], None
     rows = reprocessed(spark, job, open_log(job.location, job.name))
     count = 0 if rows is None else reprocess_of(rows).rows
-    return [rows] if rows is not None and count else [], Reprocessed(reprocess_id=job.reprocess, rows=count)
+    return [rows] if rows is not None and count else [], RequestDone(request_id=job.reprocess, added=count)
 
 
 def _of_topics(spark: SparkSession, job: EventJob, topic: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
@@ -484,7 +475,7 @@ def _of_topics(spark: SparkSession, job: EventJob, topic: KafkaTopic, start: Kaf
     if messages is None or messages.isEmpty():
         return None
     source = F.concat_ws("/", "topic_id", F.col("partition").cast("string"), F.col("offset").cast("string"))
-    payload = F.coalesce(F.col("value"), F.lit(b""))  # a tombstone tells nothing, which is no event
+    payload = F.coalesce(F.col("value"), F.lit(b""))  # a tombstone is no event
     return messages.select(source.alias("_src"), F.col("timestamp").alias("sent_at"), payload.alias(PAYLOAD))
 
 

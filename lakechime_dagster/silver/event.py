@@ -70,7 +70,7 @@ def _whole(spelled: Integer) -> Kind:
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
 MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
 MAX_NUMBER = 1_000  # characters
-MAX_PATHS = 16 << 20  # bytes of all its paths together: as names are told again with each path below them, few can be many
+MAX_PATHS = 16 << 20  # bytes of all its paths together: as names are repeated in each path below them, few can be many
 
 
 class Refusal(StrEnum):
@@ -83,7 +83,7 @@ class Refusal(StrEnum):
         TOO_DEEP: More than `MAX_DEPTH` objects and arrays are within each other.
         NAME_TOO_LONG: The name of a field has more than `MAX_NAME` bytes.
         NUMBER_TOO_LONG: A number has more than `MAX_NUMBER` characters.
-        PATHS_TOO_LONG: Its paths, each told once, have more than `MAX_PATHS` bytes together.
+        PATHS_TOO_LONG: Its paths, each counted once, have more than `MAX_PATHS` bytes together.
     """
 
     NOT_UTF8 = "not_utf8"
@@ -163,7 +163,7 @@ class _Paths:
 
 
 def _all_values(fields: Fields, paths: _Paths) -> Iterator[tuple[Any, int]]:
-    """All values of an event, each with how many objects and arrays it is or is within; their paths are told on the way."""
+    """All values of an event, each with how many objects and arrays it is or is within; their paths are counted on the way."""
     waiting: list[tuple[Any, int, int]] = [(fields, 1, 0)]
     while waiting:
         value, depth, path = waiting.pop()
@@ -190,7 +190,7 @@ class Variation:
     A path is the fields that lead to a value, each after a slash, and `[]` where it is an element of an array: `/legs[]/from`.
     """
 
-    kinds: frozenset[tuple[str, Kind]]
+    kinds: frozenset[tuple[str, Kind]] = frozenset()
 
     @property
     def typed_hash(self) -> str:
@@ -223,7 +223,7 @@ def within_columns(variation: Variation) -> Variation:
 
 
 def field_path(path: str, name: str) -> str:
-    """The path of a field of an object; a name's own `~`, `/` and `[` are told as `~0`, `~1` and `~2`."""
+    """The path of a field of an object; a name's own `~`, `/` and `[` are written as `~0`, `~1` and `~2`."""
     return f"{path}/{name.translate(_ESCAPES)}"
 
 
@@ -263,11 +263,11 @@ class NoType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What a payload is; `reason` is why it waits in quarantine, and then nothing else is told.
+    """What a payload is; `reason` is why it waits in quarantine, and then nothing else is known.
 
     Attributes:
         type: Its name, as it is spelled.
-        producer: Who sent it, where the event tells so by text.
+        producer: Who sent it, where the event names it by text.
         flags: What is odd about it, in the order of `Flag`.
     """
 
@@ -282,7 +282,7 @@ class Scanned:
 def scanned(payload: bytes, type_field: tuple[str, ...], producer_field: tuple[str, ...] = ()) -> Scanned:
     """What a payload is, with the fields that lead to its type and to its producer; of several of one name the last counts.
 
-    Both back-ends tell the same of every payload; this one is the plainer of them.
+    Both back-ends give the same for every payload; this one is the plainer of them.
     """
     event = event_of(payload)
     if isinstance(event, Refusal):
@@ -331,13 +331,13 @@ def _at(event: JsonEvent, field: tuple[str, ...]) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is text that a database holds; numbers are none, though they are told as they are spelled."""
+    """Whether it is text that a database holds; numbers are none, though they are kept as they are spelled."""
     return type(value) is str and "\0" not in value and not has_half(value)
 
 
 HIDDEN = "…"
 MAX_ELEMENTS = 3  # of an array
-MAX_SHAPE_LEVELS = 64  # what lies deeper is told as text
+MAX_SHAPE_LEVELS = 64  # what lies deeper is shown as text
 MAX_SHAPE = 100_000  # characters; a longer one is cut, and no JSON then
 
 

@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.schema import NOWHERE
-from lakechime_dagster.silver.store import TypesAt, checkpoints_of
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.maintenance import (
@@ -65,58 +64,71 @@ def remove_empty_folders(location: str, before: int) -> int:
 DAY = dt.timedelta(days=1)
 
 
-def keeping_words(policy: Maintenance, files: TableFiles, told: int | None, now: int) -> Maintenance:
+def keeping_newest(policy: Maintenance, files: TableFiles, committed_at: int | None, now: int) -> Maintenance:
     """The policy of a table whose log keeps the newest commit of its group, also where that is old.
 
     Each commit of maintenance may let go of what is older than the log keeps, and a type that is not written any more makes no newer
-    one that tells its checkpoint. The log is set to keep it for so long that it need not be set again at each look. `told` is when that
-    commit was made, None where the log holds none; in milliseconds, as `now`.
+    one that records its checkpoint. The log is set to keep it for so long that it need not be set again each time. `committed_at` is when
+    that commit was made, None where the log holds none; in milliseconds, as `now`.
     """
-    if told is None:
+    if committed_at is None:
         return policy
-    age, ahead = dt.timedelta(milliseconds=now - told), DEFAULTS[LOG]
+    age, ahead = dt.timedelta(milliseconds=now - committed_at), DEFAULTS[LOG]
     if log_kept({**files.properties, **policy.properties}) >= age + ahead / 2:
         return policy
     return replace(policy, properties={**policy.properties, LOG: f"interval {math.ceil((age + ahead) / DAY)} days"})
 
 
 def look(platform: Platform, lake: Lake, table: Target | EventGroup, tables: Collection[str] = ()) -> list[Looked]:
-    """The plans for a table now, or for the tables of a group's types, or for these alone.
+    """The plans for a table now, or for the tables of a group's types, or for these alone, which share the budget of a run.
 
-    Readers of a stream's table are also the types that are behind their groups.
+    Readers of a stream's table are also the types that are behind their groups. Tables of types are not rewritten: the group only
+    appends, and finds its checkpoint in a table's log, which keeps its newest commit.
     """
-    if isinstance(table, EventGroup):
-        return look_at_group(platform, lake, table, tables)
-    return look_at_table(platform, lake, table, types_behind)
+    if not isinstance(table, EventGroup):
+        return look_at_table(platform, lake, table, types_behind)
+    now, logs, subjects, unread = platform.store.now(), list["DeltaLog"](), list[Subject](), list[Looked]()
+    for consumer, log in _logs(platform, table, tables):
+        try:
+            subjects.append(_subject(platform, lake, table, consumer, log, now))
+            logs.append(log)
+        except LakeChimeError as error:
+            unread.append(_unread(log, error))
+    plans = plan_together(subjects, policy_of(table).budget, now)
+    return [Looked(log=log, files=one.files, plan=made) for log, one, made in zip(logs, subjects, plans, strict=True)] + unread
 
 
 def keep(
     platform: Platform, lake: Lake, table: Target | EventGroup, log: Callable[[str], None], tables: Collection[str] = ()
 ) -> list[Kept]:
-    """Plan the maintenance of these, and do it; without anything to do no driver is asked for.
+    """Plan the maintenance of these, and do it; without anything to do no driver is started.
 
     Raises:
         SparkFailedError: what Spark said.
     """
-    if isinstance(table, EventGroup):
-        return keep_group(platform, lake, table, log, tables)
-    return keep_table(platform, lake, table, log, types_behind)
+    if not isinstance(table, EventGroup):
+        return keep_table(platform, lake, table, log, types_behind)
+    looked = look(platform, lake, table, tables)
+    kept = carried_out(platform, looked, policy_of(table), log, spark_of(platform.settings, table))
+    for one in looked:
+        if removed := remove_empty_folders(one.log.location, platform.store.now() - DAY_MS):
+            log(f"{one.plan.table}: {removed} empty folders were removed")
+    return kept
 
 
 def types_behind(platform: Platform, consumer: ConsumerAt, log: TableLog) -> list[Reader]:
     """The types of a group whose checkpoints are behind that of its consumer: they failed, or wait, and read from there one day."""
     reached = version_of(consumer.read.snapshot_id) if consumer.read is not None else None
-    if reached is None:
-        return []
-    several = checkpoints_of(platform.store.engine, consumer.consumer.deployment, consumer.consumer.subscription)
-    return [_reader(consumer, one, log) for one in several if NOWHERE < one.checkpoint.version < reached]
+    at: dict[tuple[int, str | None], list[str]] = {}
+    for name, known in sorted(event_types(platform).types(consumer.consumer.subscription).items()):
+        if reached is not None and NOWHERE < known.checkpoint.version < reached:
+            at.setdefault((known.checkpoint.version, known.checkpoint.uid), []).append(name)
+    return [_reader(consumer.consumer.subscription, at[one], *one, log) for one in sorted(at, key=lambda one: (one[0], at[one]))]
 
 
-def _reader(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
-    checkpoint = SnapshotCheckpoint(
-        table_uid=TableUid(at.checkpoint.uid) if at.checkpoint.uid else None, snapshot_id=SnapshotId(str(at.checkpoint.version))
-    )
-    name, waits = f"{at.types} types of {consumer.consumer.subscription}, such as {at.example},", ""
+def _reader(group: str, types: Sequence[str], version: int, uid: str | None, log: TableLog) -> Reader:
+    checkpoint = SnapshotCheckpoint(table_uid=TableUid(uid) if uid else None, snapshot_id=SnapshotId(str(version)))
+    name, waits = f"{len(types)} types of {group}, such as {types[0]},", ""
     try:
         commits = since_first_change(commits_after(log, checkpoint))
     except CommitsMissingError as missing:
@@ -126,45 +138,12 @@ def _reader(consumer: ConsumerAt, at: TypesAt, log: TableLog) -> Reader:
     return Reader(name=name, since=min(times, default=None), unread=min(unread, default=None), waits=waits)
 
 
-def look_at_group(platform: Platform, lake: Lake, group: EventGroup, tables: Collection[str] = ()) -> list[Looked]:
-    """The plans for the tables of a group's types now, or for these alone; they share the budget of a run.
-
-    Nothing is rewritten beside what the group's steps need: they only append, and find their checkpoint in a table's log, which keeps
-    the newest commit of the group.
-    """
-    now, logs, subjects, unread = platform.store.now(), list["DeltaLog"](), list[Subject](), list[Looked]()
-    for consumer, log in _logs(platform, group, tables):
-        try:
-            subjects.append(_subject(platform, lake, group, consumer, log, now))
-            logs.append(log)
-        except LakeChimeError as error:
-            unread.append(_unread(log, error))
-    plans = plan_together(subjects, policy_of(group).budget, now)
-    return [Looked(log=log, files=one.files, plan=made) for log, one, made in zip(logs, subjects, plans, strict=True)] + unread
-
-
-def keep_group(platform: Platform, lake: Lake, group: EventGroup, log: Callable[[str], None], tables: Collection[str] = ()) -> list[Kept]:
-    """Plan the maintenance of a group's tables, or of these alone, and do it; without anything to do no driver is asked for.
-
-    Raises:
-        SparkFailedError: what Spark said.
-    """
-    looked = look_at_group(platform, lake, group, tables)
-    kept = carried_out(platform, looked, policy_of(group), log, spark_of(platform.settings, group))
-    for one in looked:
-        if removed := remove_empty_folders(one.log.location, platform.store.now() - DAY_MS):
-            log(f"{one.plan.table}: {removed} empty folders were removed")
-    return kept
-
-
 def _logs(platform: Platform, group: EventGroup, tables: Collection[str]) -> "Iterator[tuple[ConsumerId, DeltaLog]]":
-    """The logs of the tables of a group's types, so far as they are there, each with the consumer of its steps."""
+    """The logs of the tables of a group's types, so far as they are there, each with the consumer of its executions."""
     for one in event_types(platform).types(group.name).values():
-        home = one.home or group.name
-        name = f"{home}.{one.table}"
-        log = platform.log(name)
-        if one.checkpoint.commits and (not tables or name in tables) and log.exists():
-            yield ConsumerId(platform.ledger.deployment, home, one.type), log
+        log = platform.log(one.table)
+        if one.checkpoint.commits and (not tables or one.table in tables) and log.exists():
+            yield ConsumerId(platform.ledger.deployment, one.home, one.type), log
 
 
 def _subject(platform: Platform, lake: Lake, group: EventGroup, consumer: ConsumerId, log: "DeltaLog", now: int) -> Subject:
@@ -172,7 +151,7 @@ def _subject(platform: Platform, lake: Lake, group: EventGroup, consumer: Consum
 
     files = table_files(log)
     consumers = consumers_at(platform.store.engine, log.table, platform.settings.cluster)
-    policy = keeping_words(policy_of(group), files, _told(log, consumer), now)
+    policy = keeping_newest(policy_of(group), files, _committed_at(log, consumer), now)
     return Subject(files=files, readers=tuple(readers_of(platform, lake, log.table, log, consumers)), policy=policy)
 
 
@@ -182,7 +161,7 @@ def _unread(log: "DeltaLog", error: LakeChimeError) -> Looked:
     return Looked(log=log, files=TableFiles(table=log.table), plan=Plan(table=log.table, refused=(Refused(action=whole, why=str(error)),)))
 
 
-def _told(log: "DeltaLog", consumer: ConsumerId) -> int | None:
+def _committed_at(log: "DeltaLog", consumer: ConsumerId) -> int | None:
     """When the newest commit of a type's consumer was made; None where the log does not hold it."""
     last = log.last_committed(consumer)
     if last is None or last.is_commit_metadata_lost:

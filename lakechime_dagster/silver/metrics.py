@@ -1,15 +1,14 @@
 """Measures of event streams for metrics, from the store alone."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from lakechime_dagster.dce.engine import now_ms, reading
 from lakechime_dagster.silver import store_schema as events
-from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.silver.store import SqlEventTypes, with_schemas
 from lakechime_dagster.triggers.consumers import ConsumerState, ExecutionState
 from lakechime_dagster.triggers.progress import ConsumerLag, consumer_lags
 from lakechime_dagster.triggers.schema import lc_consumer, lc_execution, lc_subscription
@@ -17,13 +16,13 @@ from lakechime_dagster.triggers.schema import lc_consumer, lc_execution, lc_subs
 
 @dataclass(frozen=True, kw_only=True)
 class TypeMeasures:
-    """A type: what its completed steps did in sum, and how it stands. Times are milliseconds of the store's clock.
+    """A type: what its completed executions did in sum, and its state. Times are milliseconds of the store's clock.
 
     Attributes:
         reasons: Why values were rescued: how many of each.
         conflicts: Variant columns that its schema has.
-        is_failing: The step that tried it last could not write it.
-        behind: Rows behind its checkpoint, as the step counted them that tried it last.
+        is_failing: The execution that tried it last could not write it.
+        behind: Rows behind its checkpoint, as the execution counted them that tried it last.
     """
 
     group: str
@@ -34,7 +33,7 @@ class TypeMeasures:
     discarded: int
     columns_added: int
     conflicts: int
-    failed_steps: int
+    failed_executions: int
     is_failing: bool
     variations: int
     pending: int
@@ -52,7 +51,7 @@ class GroupMeasures:
         state: Of its consumer; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
         stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
-        totals: By counter and label.
+        refused: Rows of no type, by reason; and `seconds` by phase.
     """
 
     group: str
@@ -60,7 +59,8 @@ class GroupMeasures:
     open_ts: int | None = None
     attempt: int = 0
     stuck_ts: int | None = None
-    totals: Mapping[tuple[str, str], float]
+    refused: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +92,16 @@ def measures(types: SqlEventTypes) -> Measures:
     """What is there now, the busiest types first."""
     deployment = types.deployment
     with reading(types.engine) as connection:
-        reasons = _reasons(connection, deployment)
-        several = tuple(_type(row, reasons.get(row.type_id, {})) for row in connection.execute(_types(deployment)))
-        totals = _totals(connection, deployment)
+        kinds = sa.select(events.event_type, events.schema_version.c.variants).select_from(with_schemas())
+        found = [_type(row) for row in connection.execute(kinds.where(events.event_type.c.deployment == deployment))]
+        several = tuple(sorted(found, key=lambda one: (-one.written - one.discarded, one.group, one.type)))
+        of_deployment = sa.select(events.group_total).where(events.group_total.c.deployment == deployment)
+        totals = {row.group_name: row for row in connection.execute(of_deployment)}
         now = now_ms(connection)
         names = sorted({one.group for one in several} | {*totals})
         subscriptions = {row.name: row for row in connection.execute(_subscriptions(deployment, names))}
         groups = tuple(
-            replace(_group(name, subscriptions.get(name), totals.get(name, {})), stuck_ts=_stuck_ts(several, name)) for name in names
+            replace(_group(name, subscriptions.get(name), totals.get(name)), stuck_ts=_stuck_ts(several, name)) for name in names
         )
         lags = tuple(consumer_lags(connection, deployment))
         consumers = {ConsumerState(state): count for state, count in connection.execute(_consumers(deployment))}
@@ -115,41 +117,13 @@ def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
     return None if was_written else since
 
 
-def _types(deployment: str) -> sa.Select[Any]:
-    kind = events.event_type.c
-    columns = (
-        kind.type_id,
-        kind.group_name,
-        kind.type,
-        kind.written_sum,
-        kind.rescued_sum,
-        kind.discarded_sum,
-        kind.columns_added,
-        kind.conflicts,
-        kind.failed_steps,
-        kind.failures,
-        kind.variations,
-        kind.pending,
-        kind.rows_behind,
-        kind.schema_version,
-        kind.commit_ts,
-        kind.behind_ts,
-    )
-    busiest = (kind.written_sum + kind.discarded_sum).desc()
-    return sa.select(*columns).where(kind.deployment == deployment).order_by(busiest, kind.group_name, kind.type)
-
-
-def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
+def _type(row: Any) -> TypeMeasures:
     return TypeMeasures(
         group=row.group_name,
         type=row.type,
-        written=row.written_sum,
-        rescued=row.rescued_sum,
-        reasons=reasons,
-        discarded=row.discarded_sum,
-        columns_added=row.columns_added,
-        conflicts=row.conflicts,
-        failed_steps=row.failed_steps,
+        reasons=row.reasons,
+        conflicts=row.variants or 0,
+        failed_executions=row.sums.get("failures", 0),
         is_failing=row.failures > 0,
         variations=row.variations,
         pending=row.pending,
@@ -157,23 +131,8 @@ def _type(row: Any, reasons: Mapping[str, int]) -> TypeMeasures:
         schema_version=row.schema_version,
         commit_ts=row.commit_ts,
         behind_ts=row.behind_ts,
+        **{name: row.sums.get(name, 0) for name in ("written", "rescued", "discarded", "columns_added")},
     )
-
-
-def _reasons(connection: Connection, deployment: str) -> dict[int, dict[str, int]]:
-    """By the number of a type."""
-    found: dict[int, dict[str, int]] = {}
-    told = sa.select(events.type_rescue).join(events.event_type).where(events.event_type.c.deployment == deployment)
-    for row in connection.execute(told):
-        found.setdefault(row.type_id, {})[row.reason] = row.total
-    return found
-
-
-def _totals(connection: Connection, deployment: str) -> dict[str, dict[tuple[str, str], float]]:
-    found: dict[str, dict[tuple[str, str], float]] = {}
-    for row in connection.execute(sa.select(events.group_total).where(events.group_total.c.deployment == deployment)):
-        found.setdefault(row.group_name, {})[row.counter, row.label] = row.total
-    return found
 
 
 def _lives(deployment: str) -> tuple[sa.ColumnElement[bool], ...]:
@@ -201,13 +160,9 @@ def _subscriptions(deployment: str, names: list[str]) -> sa.Select[Any]:
     return sa.select(*columns).select_from(joined).where(*_lives(deployment), subscription.name.in_(names))
 
 
-def _group(name: str, subscription: Any, totals: Mapping[tuple[str, str], float]) -> GroupMeasures:
+def _group(name: str, subscription: Any, total: Any) -> GroupMeasures:
+    sums = {} if total is None else {"refused": total.refused, "seconds": total.seconds}
     if subscription is None:
-        return GroupMeasures(group=name, totals=totals)
-    return GroupMeasures(
-        group=name,
-        state=ConsumerState(subscription.state),
-        open_ts=subscription.claimed_ts,
-        attempt=subscription.attempt or 0,
-        totals=totals,
-    )
+        return GroupMeasures(group=name, **sums)
+    state, attempt = ConsumerState(subscription.state), subscription.attempt or 0
+    return GroupMeasures(group=name, state=state, open_ts=subscription.claimed_ts, attempt=attempt, **sums)

@@ -10,56 +10,52 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.replay import TypeRebuilder, TypeReplayer
-from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupJob, GroupResult, Part, Replay, TypeResult, Verified, planned
-from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, SchemaRepository, TypeCheckpoint, kept_of, learned, registered
+from lakechime_dagster.silver.results import AT_ONCE, FROZEN, TYPE_CAP, GroupJob, GroupResult, Part, Request, TypeResult, Verified, planned
+from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, kept_of, learned
 from lakechime_dagster.silver.slices import (
     NOTHING,
     Ahead,
+    Arrived,
     Events,
-    Seen,
     Slices,
     TypeCount,
     TypeTables,
+    arrived,
     counted,
     events_of,
     prototypes,
-    seen,
 )
+from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.verify import sampled, unread
 from lakechime_dagster.silver.write import ToWrite, TypeWriter
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Phases, in_threads
-from lakechime_dagster.tables.events import Mode, owner_of, table_of
+from lakechime_dagster.tables.events import Mode
 
 WRITERS = 4  # tables that are written at a time
+CATCH_UP = "catch up"  # the phase of all that is done for types that are far behind
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """The types that a step finds.
+    """The types that an execution finds.
 
     Attributes:
-        known: All of them, each with the checkpoint that its own table tells.
+        known: All of them, each with the checkpoint of its own table.
         ahead: What tables hold beyond what the store knows.
-        failed: Why a type cannot be written, as its table could not be asked, or its events not be read.
+        failed: Why a type cannot be written, as its table could not be asked, or the stream's table was recreated.
         waiting: Why a type that is due gets no table.
-        counted: Events of those that wait which earlier steps have counted, so that they are not read again.
-        unread: Those that failed as nobody can tell what of the stream's table came since.
+        counted: Those that wait whose events earlier executions have counted, so that they are not read again.
     """
 
     known: Mapping[str, KnownType]
     ahead: Mapping[str, Ahead]
     failed: Mapping[str, Exception]
-    waiting: Mapping[str, str] = field(default_factory=dict)
-    counted: Mapping[str, int] = field(default_factory=dict)
-    unread: frozenset[str] = frozenset()
-
-    def without(self, unread: Mapping[str, Exception]) -> "Looked":
-        """The same, with more types of which nobody can tell what came."""
-        return replace(self, failed={**self.failed, **unread}, unread=frozenset({*self.unread, *unread}))
+    waiting: Mapping[str, str]
+    counted: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,116 +67,17 @@ class PartDone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartStep:
-    """What one attempt at a step does with the types of a part."""
-
-    spark: SparkSession
-    job: GroupJob
-    repository: SchemaRepository
-    slices: Slices
-    writer: TypeWriter
-    looked: Looked
-
-    def done(self, part: Part, phase: Phase) -> PartDone:
-        """Do it; a type that cannot be written hinders no other.
-
-        Raises:
-            ConsumerConflictError: another attempt has found out something of a type meanwhile.
-        """
-        with phase("count"):
-            events = events_of(self.slices, part)
-            counts = {name: count for frame in events.frames for name, count in counted(frame).items()}
-            failed = {**self.looked.failed, **events.unread}
-        with phase("learn"):
-            told = {name: self.looked.known[name] for name in part.starts if name in counts or name in self.job.replays}
-            learnt = self._learnt(told, counts, events, part)
-        with phase("write"):
-            kept = {*self.looked.waiting, *failed}
-            writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in kept]
-            done = {one.type: one for one in in_threads(self.spark, WRITERS, self.writer.written, writing)}
-        rest = {name: self._unwritten(name, part, counts.get(name), failed) for name in part.starts if name not in done}
-        results = rest | {name: self._read_on(one, part) for name, one in done.items()}
-        return PartDone(results=results, learnt=learnt)
-
-    def done_apart(self, part: Part, phase: Phase) -> PartDone:
-        """The same of types that are far behind, of which nothing hinders others: they are tried again."""
-        try:
-            with described():
-                return self.done(part, phase)
-        except ConsumerConflictError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other types are written by now
-            return PartDone(results={name: self.writer.failed(self.looked.known[name], error, None) for name in part.starts})
-
-    def _learnt(self, told: Mapping[str, KnownType], counts: Mapping[str, TypeCount], events: Events, part: Part) -> dict[str, ToWrite]:
-        """What the events tell of their types, kept by the store before any table is touched."""
-        group, waiting, found = self.job.group, self.looked.waiting, dict[str, list[Prototype]]()
-        variations = self.repository.variations(group.name, [name for name in told if name not in waiting])
-        unknown = {name: {*counts[name].variations} - {*known} for name, known in variations.items() if name in counts}
-        cut = [name for name in unknown if counts[name].is_cut]
-        if cut or any(unknown.values()):
-            for frame in events.frames:
-                found |= prototypes(frame, unknown, part.end, cut)
-        learnings: dict[str, Learning] = {
-            name: learning
-            for name, one in told.items()
-            if (learning := registered(one) if name in waiting else learned(one, found.get(name, []), group.contract_of(name)))
-        }
-        versions = self.repository.learn(group.name, list(learnings.values())) if learnings else {}
-        return {
-            name: ToWrite(
-                type=learnings[name].known_after(one, versions[name]) if name in learnings else one,
-                count=counts.get(name, NOTHING),
-                variations={**variations.get(name, {}), **kept_of(found.get(name, []))},
-                columns_added=learnings[name].columns_added(one) if name in learnings else 0,
-                ahead=self.looked.ahead.get(name),
-                end=part.end,
-            )
-            for name, one in told.items()
-        }
-
-    def _unwritten(self, name: str, part: Part, count: TypeCount | None, failed: Mapping[str, Exception]) -> TypeResult:
-        """A type that is due and of which nothing is written: as it failed or must wait, or nothing came."""
-        one, waits = self.looked.known[name], self.looked.waiting.get(name, "")
-        if name in failed:
-            return self._read_on(self.writer.failed(one, failed[name], count.rows if count is not None else None), part)
-        start = self.slices.start(one.checkpoint)
-        rows = (count.rows if count is not None else 0) + self.looked.counted.get(name, 0) if waits else 0
-        result = TypeResult(
-            type=one.type,
-            table=one.table,
-            home=one.home,
-            start=start,
-            end=start if waits else part.end,
-            rows=rows,
-            pending=rows,
-            schema_version=one.schema_version,
-            waits=waits,
-        )
-        return self._read_on(self.writer.with_earlier(result, one, self.looked.ahead.get(name)), part)
-
-    def _read_on(self, result: TypeResult, part: Part) -> TypeResult:
-        """What was done for a type; one that is not at the end of the step is read on by the next one, and was not counted whole."""
-        if part.end == self.slices.version or result.waits:
-            return result
-        return replace(result, left=None) if result.error else replace(result, due_ts=AT_ONCE)
-
-
-CATCH_UP = "catch up"  # the phase of all that is done for types that are far behind
-
-
-@dataclass(frozen=True, kw_only=True)
 class GroupStep:
-    """One attempt at one step of a group.
+    """One attempt at one execution of a group.
 
     Attributes:
-        start: The version of the stream's table up to which the group has read; a type that is new begins there, or with
-            the stream where the step looks back.
+        start: The version of the stream's table up to which the group has read; a type that is new begins there, or with the stream
+            where it is no longer known what arrived since.
     """
 
     spark: SparkSession
     job: GroupJob
-    repository: SchemaRepository
+    repository: SqlEventTypes
     open_log: OpenLog
     now_ms: int
     start: TypeCheckpoint = field(default_factory=TypeCheckpoint)
@@ -194,8 +91,7 @@ class GroupStep:
     @cached_property
     def writer(self) -> TypeWriter:
         """Who writes the tables of types."""
-        tables = TypeTables(job=self.job, open_log=self.open_log)
-        return TypeWriter(spark=self.spark, slices=self.slices, tables=tables)
+        return TypeWriter(spark=self.spark, slices=self.slices, tables=TypeTables(job=self.job, open_log=self.open_log))
 
     def run(self) -> GroupResult:
         """Do it; again, by whomever, it changes nothing.
@@ -207,16 +103,13 @@ class GroupStep:
         phase = Phases(self.spark, self.job.group.name)
         begun = self.slices.start(self.start)
         with phase("look"):
-            came, is_all = self._came(begun)
-            looked = self._looked(self._types(came.types, TypeCheckpoint() if is_all else self.start))
+            came, begin = self._arrived(begun)
+            self.repository.register(self.job.groups, came.types, begin)
+            looked = self._looked(self.repository.types(self.job.group.name))
             rebuilding = self._rebuilding(looked)
-            looked = looked.without(self._unread(looked, rebuilding)) if is_all else looked
             plan = planned(self._starts(looked, rebuilding), group=begun, end=self.slices.version, max_catchup=self.job.max_catchup)
-            wanted = [plan.shared, *([plan.behind] if plan.behind is not None else [])]
-            self.slices.cuts = tuple(sorted({start for part in wanted for start in part.behind.values()}))
-        step = PartStep(spark=self.spark, job=self.job, repository=self.repository, slices=self.slices, writer=self.writer, looked=looked)
-        parts = [step.done(plan.shared, phase)]
-        parts += [] if plan.behind is None else [step.done_apart(plan.behind, lambda _: phase(CATCH_UP))]
+        parts = [self._done(plan.shared, looked, phase)]
+        parts += [] if plan.behind is None else [self._done_apart(plan.behind, looked, lambda _: phase(CATCH_UP))]
         found = {name: one for part in parts for name, one in part.results.items()}
         found |= {name: self._put_off(looked, name) for name in looked.known if name not in found and name not in rebuilding}
         with phase("verify"):
@@ -228,91 +121,49 @@ class GroupStep:
         types = tuple(found[name] for name in sorted(found))
         return GroupResult(types=types, refused=came.refused, verified=verified, seconds=phase.seconds)
 
-    def _verified(self, parts: Iterable[PartDone]) -> tuple[Verified, ...]:
-        """What a few of the rows that this attempt wrote lack of their events; an error here fails no type, whose rows are written."""
-        tables = self.writer.tables
-        wrote = [
-            (part.learnt[name].type, one)
-            for part in parts
-            for name, one in part.results.items()
-            if one.committed is not None and tables.is_own(one.committed) and name in part.learnt
-        ]
-        try:
-            with described():
-                return sampled(self.spark, self.slices, tables, wrote, self.slices.version)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
-            return tuple(unread(known, tables, error) for known, _ in wrote)
+    def _arrived(self, begun: int) -> tuple[Arrived, TypeCheckpoint]:
+        """What arrived since the group read the stream's table, and from where new types are read.
 
-    def _came(self, begun: int) -> tuple[Seen, bool]:
-        """What came since the group read the stream's table; all types that are there, where nobody can tell that by now."""
-        try:
-            return seen(self.slices.after(begun)), False
-        except TableUnreadableError:
-            return replace(seen(self.slices.after(-1)), refused={}), True  # each type tells for itself what it cannot read
-
-    def _types(self, came: Collection[str], begin: TypeCheckpoint) -> dict[str, KnownType]:
-        """The group's types that the store knows, and those that arrive for the first time.
-
-        Each of these begins where this step does, be it another group's: whichever group reads a type first registers it, so that none
-        of its events is missed when a change of the patterns gives it to a group that has read further.
+        Where that is no longer known, as the log was cleaned up, these are all types that are there, and the beginning.
         """
-        new: dict[str, list[KnownType]] = {}
-        for name in sorted({*came} - self.repository.known_names()):
-            owner = owner_of(self.job.groups, name).name
-            new.setdefault(owner, []).append(KnownType(type=name, table=table_of(name), home=owner, checkpoint=begin))
-        if others := {owner: types for owner, types in new.items() if owner != self.job.group.name}:
-            self.repository.register(others)
-        known = {one.type: one for one in new.get(self.job.group.name, [])} | self.repository.types(self.job.group.name)
-        return {name: one for name, one in known.items() if self._has(name)}
-
-    def _has(self, type_name: str) -> bool:
-        return owner_of(self.job.groups, type_name).name == self.job.group.name
+        try:
+            return arrived(self.slices.rows(begun)), self.start
+        except TableUnreadableError:
+            return replace(arrived(self.slices.rows(-1)), refused={}), TypeCheckpoint()
 
     def _looked(self, types: Mapping[str, KnownType]) -> Looked:
-        """The types with their checkpoints as their own tables tell them, where somebody may have written there without completing."""
-        known, ahead, failed, unread = dict(types), dict[str, Ahead](), dict[str, Exception](), dict[str, Exception]()
+        """The types with their checkpoints as their own tables say, where somebody may have written there without completing."""
+        known, ahead, failed = dict(types), dict[str, Ahead](), dict[str, Exception]()
         for name, one in types.items():
             asked = self.job.replays.get(name)
             is_rebuilt = asked is not None and asked.is_rebuild
-            if self.slices.is_anew(one.checkpoint) and not is_rebuilt:
-                unread[name] = self._anew(one)
-            if self.job.attempt > 1 or not one.schema_version or is_rebuilt:
+            if self.slices.is_recreated(one.checkpoint) and not is_rebuilt:
+                failed[name] = self._recreated(one)
+            elif self.job.attempt > 1 or not one.schema_version or one.failures or is_rebuilt:
                 try:
-                    found = self.writer.tables.ahead(one)
-                    if found is not None and found.schema_version > one.schema_version:  # another attempt has found out more meanwhile
-                        one = self.repository.types(self.job.group.name).get(name, one)
+                    if (found := self.writer.tables.ahead(one)) is not None:
+                        ahead[name] = found
+                        known[name] = replace(self._with_schema(one, found.schema_version), checkpoint=found.checkpoint)
                 except LakeChimeError as error:
                     failed[name] = error
-                    continue
-                if found is not None:
-                    known[name], ahead[name] = replace(one, checkpoint=found.checkpoint), found
         waiting = {name: reason for name, one in known.items() if not one.is_put_off(self.now_ms) and (reason := self._waits(one, known))}
-        looked = Looked(
-            known=known,
-            ahead=ahead,
-            failed=failed,
-            waiting=waiting,
-            counted={name: known[name].pending for name in waiting if self._is_far(known[name])},
-        )
-        return looked.without(unread)
+        counted = frozenset(name for name in waiting if self._is_far(known[name]))
+        return Looked(known=known, ahead=ahead, failed=failed, waiting=waiting, counted=counted)
 
-    def _anew(self, one: KnownType) -> TableUnreadableError:
-        made = f"{self.slices.table} was made anew since version {one.checkpoint.version}, up to which the table of {one.type} has its rows"
-        return TableUnreadableError(f"{made}; make that anew too: `lakechime schema replay {shlex.quote(one.type)} --rebuild --reason …`")
+    def _with_schema(self, one: KnownType, version: int) -> KnownType:
+        """A type as the store knows it by now, where its table was written with a newer schema by another attempt."""
+        if version <= one.schema_version:
+            return one
+        group = self.job.group.name
+        self.repository.hold(group, one.type, version)
+        return self.repository.types(group).get(one.type, one)
 
-    def _unread(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, Exception]:
-        """Why nobody can tell what came of types since they were read, where the stream's log was cleaned up."""
-        found: dict[str, Exception] = {}
-        for name in looked.known.keys() - rebuilding:
-            start = self.slices.start(looked.known[name].checkpoint)
-            try:
-                _ = self.slices.after(start) if start < self.slices.version else None
-            except TableUnreadableError as error:
-                found[name] = error
-        return found
+    def _recreated(self, one: KnownType) -> TableUnreadableError:
+        problem = f"{self.slices.table} was recreated since version {one.checkpoint.version}, up to which {one.table} has its rows"
+        return TableUnreadableError(f"{problem}; rebuild that: `lakechime schema replay {shlex.quote(one.type)} --rebuild --reason …`")
 
-    def _rebuilding(self, looked: Looked) -> dict[str, Replay]:
-        """The types whose tables are made anew by this step, which another attempt has not done already."""
+    def _rebuilding(self, looked: Looked) -> dict[str, Request]:
+        """The types whose tables are rebuilt by this execution."""
         return {
             name: asked
             for name, asked in self.job.replays.items()
@@ -344,36 +195,108 @@ class GroupStep:
     def _starts(self, looked: Looked, rebuilding: Collection[str]) -> dict[str, int]:
         """Behind which version each type is read that is due; what was counted of those that wait is not read again.
 
-        One of which nobody can tell what came has nothing there.
+        Of one that failed the events are counted, but where nobody knows which its table has.
         """
         due = {name: one for name, one in looked.known.items() if not one.is_put_off(self.now_ms) and name not in rebuilding}
         return {
             name: self.slices.version
-            if name in looked.unread
+            if name in looked.failed and self.slices.is_recreated(one.checkpoint)
             else self.slices.start(self.start if name in looked.counted else one.checkpoint)
             for name, one in due.items()
         }
 
+    def _done(self, part: Part, looked: Looked, phase: Phase) -> PartDone:
+        """Write the types of a part; one that cannot be written hinders no other.
+
+        Raises:
+            ConsumerConflictError: another attempt has found out something of a type meanwhile.
+        """
+        with phase("count"):
+            events = events_of(self.slices, part)
+            counts = {} if events.rows is None else counted(events.rows)
+            failed = {**looked.failed, **events.unread}
+        with phase("learn"):
+            learnt = self._learnt(counts, events, part, looked)
+        with phase("write"):
+            writing = [learnt[name] for name in sorted(counts) if name in learnt and name not in failed]
+            done = {one.type: one for one in in_threads(self.spark, WRITERS, self.writer.written, writing)}
+        rest = {name: self._unwritten(name, counts.get(name), looked, failed, part) for name in part.starts if name not in done}
+        return PartDone(results={name: self._read_on(one, part) for name, one in {**rest, **done}.items()}, learnt=learnt)
+
+    def _done_apart(self, part: Part, looked: Looked, phase: Phase) -> PartDone:
+        """The same of types that are far behind, of which nothing hinders others: they are tried again."""
+        try:
+            with described():
+                return self._done(part, looked, phase)
+        except ConsumerConflictError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other types are written by now
+            return PartDone(results={name: self.writer.failed(looked.known[name], error) for name in part.starts})
+
+    def _learnt(self, counts: Mapping[str, TypeCount], events: Events, part: Part, looked: Looked) -> dict[str, ToWrite]:
+        """What the events show of types that have or get tables, kept by the store before any table is touched."""
+        group = self.job.group
+        came = {name for name in part.starts if name in counts or name in self.job.replays} - {*looked.waiting, *looked.failed}
+        variations = self.repository.variations(group.name, came)
+        found = {} if events.rows is None else prototypes(events.rows, counts, variations, part.end)
+        learnings = {name: learned(looked.known[name], found.get(name, []), group.contract_of(name)) for name in sorted(came)}
+        new = [one for one in learnings.values() if one is not None]
+        versions = self.repository.learn(group.name, new) if new else {}
+        return {
+            name: ToWrite(
+                type=looked.known[name] if one is None else one.known_after(looked.known[name], versions[name]),
+                count=counts.get(name, NOTHING),
+                variations={**variations[name], **kept_of(found.get(name, []))},
+                columns_added=0 if one is None else one.columns_added(looked.known[name]),
+                ahead=looked.ahead.get(name),
+                end=part.end,
+            )
+            for name, one in learnings.items()
+        }
+
+    def _unwritten(self, name: str, count: TypeCount | None, looked: Looked, failed: Mapping[str, Exception], part: Part) -> TypeResult:
+        """A type that is due and of which nothing is written: as it failed or must wait, or nothing arrived."""
+        one, waits = looked.known[name], looked.waiting.get(name, "")
+        if name in failed:
+            return self.writer.failed(one, failed[name], None if count is None else count.rows)
+        begun = self.writer.begun(one, looked.ahead.get(name))
+        if not waits:
+            return replace(begun, end=part.end)
+        rows = (count.rows if count is not None else 0) + (one.pending if name in looked.counted else 0)
+        return replace(begun, rows=begun.rows + rows, pending=rows, waits=waits)
+
+    def _read_on(self, result: TypeResult, part: Part) -> TypeResult:
+        """The result of a type; one that is not at the end of the execution is read on by the next one, and was not counted whole."""
+        if part.end == self.slices.version or result.waits:
+            return result
+        return replace(result, left=None) if result.error else replace(result, due_ts=AT_ONCE)
+
     def _put_off(self, looked: Looked, name: str) -> TypeResult:
-        """A type that this step does not read: it failed and is not tried again yet, or catches up after others."""
+        """A type that this execution does not read: it failed and is not tried again yet, or catches up after others."""
         one = looked.known[name]
-        start = self.slices.start(one.checkpoint)
-        result = TypeResult(
-            type=one.type,
-            table=one.table,
-            home=one.home,
-            start=start,
-            end=start,
-            schema_version=one.schema_version,
-            put_off=one.error,
-            due_ts=0 if one.error else AT_ONCE,
-        )
-        return result if one.error else self.writer.with_earlier(result, one, looked.ahead.get(name))
+        if one.error:
+            return replace(self.writer.begun(one), put_off=one.error)
+        return replace(self.writer.begun(one, looked.ahead.get(name)), due_ts=AT_ONCE)
+
+    def _verified(self, parts: Iterable[PartDone]) -> tuple[Verified, ...]:
+        """What a few of the rows that this attempt wrote lack of their events; an error here fails no type, whose rows are written."""
+        tables = self.writer.tables
+        wrote = [
+            (part.learnt[name].type, one)
+            for part in parts
+            for name, one in part.results.items()
+            if one.committed is not None and tables.is_own(one.committed) and name in part.learnt
+        ]
+        try:
+            with described():
+                return sampled(self.spark, self.slices, tables, wrote, self.slices.version)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
+            return tuple(unread(known, error) for known, _ in wrote)
 
     def _replayed(
         self, parts: Iterable[PartDone], looked: Looked, found: Mapping[str, TypeResult], rebuilding: Collection[str]
     ) -> dict[str, TypeResult]:
-        """What a step did for types of which a replay is asked for, and what came of that."""
+        """The results of types of which a replay is requested, with that of the replay."""
         learnt = {name: one.type for part in parts for name, one in part.learnt.items()}
         replayer = TypeReplayer(spark=self.spark, slices=self.slices, tables=self.writer.tables, repository=self.repository)
         replayed = {}

@@ -8,7 +8,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
-from lakechime_dagster.silver.store import Breaks, Hints, LeftType, Replays, Reprocesses, SqlEventTypes, add_to_group
+from lakechime_dagster.silver.store import Hints, LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import Ledger
@@ -25,26 +25,26 @@ def event_types(platform: Platform) -> SqlEventTypes:
 
 
 def event_hints(platform: Platform) -> Hints:
-    """What people say of types in this deployment, beside what is declared."""
+    """What people decided about types in this deployment, beside what is declared."""
     return Hints(platform.store.engine, platform.ledger.deployment)
 
 
-def event_breaks(platform: Platform) -> Breaks:
-    """The changes of types in this deployment that broke something."""
-    return Breaks(platform.store.engine, platform.ledger.deployment)
+def event_requests(platform: Platform) -> Requests:
+    """The requests to replay, rebuild and reprocess in this deployment."""
+    return Requests(platform.store.engine, platform.ledger.deployment)
 
 
-def event_replays(platform: Platform) -> Replays:
-    """The replays of types in this deployment."""
-    return Replays(platform.store.engine, platform.ledger.deployment)
+def hinted(platform: Platform, group: EventGroup) -> EventGroup:
+    """The group with what people decided about its types, in place of what is declared."""
+    return group.with_hints(one.hint for one in event_hints(platform).holding(group.stream.name))
 
 
 def complete_group(
-    platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, told: Collection[str]
+    platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, shown: Collection[str]
 ) -> bool:
-    """Register the commits of a step's tables, then close it and move all checkpoints, in one transaction; False where somebody had.
+    """Register the commits of an execution, then close it and move all checkpoints, in one transaction; False where somebody had.
 
-    Nothing downstream looks in between, and a step is closed by its newest attempt alone: an earlier one that lives on has
+    Nothing downstream looks in between, and an execution is closed by its newest attempt alone: an earlier one that lives on has
     nothing that its tables let in.
 
     Raises:
@@ -53,13 +53,12 @@ def complete_group(
     types, (source,) = event_types(platform), subscription.trigger.tables
     uid = execution.end.sources[source].table_uid
     for one in result.types:
-        log = platform.log(f"{one.home or subscription.name}.{one.table}")
+        log = platform.log(one.table)
         for commit in one.commits:
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.complete(connection, subscription.name, execution.execution_id, result.types, str(uid), told)
-        add_to_group(connection, types.deployment, subscription.name, result)
+        types.complete(connection, subscription.name, execution.execution_id, result, str(uid), shown)
 
     return platform.ledger.complete(execution, None, beside=beside)
 
@@ -73,7 +72,7 @@ class TypeState(StrEnum):
 
     Attributes:
         OK: Its table holds what came up to its checkpoint.
-        FAILED: Its newest step could not write it; it keeps its checkpoint, and is tried again.
+        FAILED: Its newest execution could not write it; it keeps its checkpoint, and is tried again.
         WAITS: It has no table.
     """
 
@@ -88,11 +87,6 @@ class GroupedType:
 
     group: EventGroup
     known: KnownType
-
-    @property
-    def table(self) -> str:
-        """Its table's name, be it there yet or not."""
-        return f"{self.known.home or self.group.name}.{self.known.table}"
 
     @property
     def state(self) -> TypeState:
@@ -113,23 +107,19 @@ class GroupedType:
 
     @property
     def left(self) -> str:
-        """Why a step left events of it that need nobody, as it catches up; empty where none are."""
+        """Why an execution left events of it that need nobody, as it catches up; empty where none are."""
         return CATCHES_UP if self.state is TypeState.OK and self.known.due_ts else ""
 
     def behind(self, newest: TypeCheckpoint) -> int:
-        """How many versions of the stream's table came behind its checkpoint; all, where that table was made anew since."""
+        """How many versions of the stream's table are behind its checkpoint; all, where that table was recreated since."""
         checkpoint = self.known.checkpoint
         return max(0, newest.version - (checkpoint.version if checkpoint.uid in (None, newest.uid) else NOWHERE))
 
 
 def types_of(platform: Platform, group: EventGroup) -> list[GroupedType]:
-    """The types that came to a group, by name."""
-    return [GroupedType(group=group, known=known) for known in event_types(platform).types(group.name).values()]
-
-
-def event_reprocesses(platform: Platform) -> Reprocesses:
-    """The requests to reprocess of streams in this deployment."""
-    return Reprocesses(platform.store.engine, platform.ledger.deployment)
+    """The types of a group that have events, by name."""
+    types = event_types(platform).types(group.name)
+    return [GroupedType(group=group, known=types[name]) for name in sorted(types)]
 
 
 MOST_OF_ERROR = 200  # characters
@@ -139,8 +129,8 @@ def requested_of_stream(table: str) -> Callable[[Ledger], Requested]:
     """What a stream is requested to do: to reprocess what it refused."""
 
     def requested(ledger: Ledger) -> Requested:
-        number = Reprocesses(ledger.engine, ledger.deployment).open(table)
-        return Requested() if number is None else Requested(due=(f"reprocessing {number}: what was refused is looked at again",))
+        opened = Requests(ledger.engine, ledger.deployment).open(table)
+        return Requested() if opened is None else Requested(due=(f"request {opened.request_id}: what was refused is parsed again",))
 
     return requested
 
@@ -150,7 +140,7 @@ def requested_of_group(group: str) -> Callable[[Ledger], Requested]:
 
     def requested(ledger: Ledger) -> Requested:
         left = SqlEventTypes(ledger.engine, ledger.deployment).left(group)
-        return Requested(due=_due(left, Replays(ledger.engine, ledger.deployment).open(group)), later=_later(left))
+        return Requested(due=_due(left, Requests(ledger.engine, ledger.deployment).open_of_group(group)), later=_later(left))
 
     return requested
 
@@ -159,17 +149,18 @@ def _due(left: Sequence[LeftType], replays: Collection[str]) -> tuple[str, ...]:
     failed = {one.type for one in left if one.has_failed}
     asked = sorted({*replays} - failed)  # one that failed is replayed when it is tried again
     return (
-        *_told("failed and tried again", [one.type for one in left if one.is_due and one.has_failed]),
-        *_told("left by a step, and due", [one.type for one in left if one.is_due and not one.has_failed]),
-        *_told("to be replayed", asked),
+        *_sentence("failed and tried again", [one.type for one in left if one.is_due and one.has_failed]),
+        *_sentence("left by an execution, and due", [one.type for one in left if one.is_due and not one.has_failed]),
+        *_sentence("to be replayed", asked),
     )
 
 
 def _later(left: Sequence[LeftType]) -> tuple[str, ...]:
-    """The types of which a step left events whose time has not come: of the first that failed until when, and why."""
+    """The types of which an execution left events that are not due: of the first that failed until when, and why."""
     failed = [one for one in left if one.has_failed and not one.is_due]
-    others = _told("left by a step for later", [one.type for one in left if not one.has_failed and not one.is_due])
-    return (*(f"{told}{_until(failed[0])}" for told in _told("failed and tried again later", [one.type for one in failed])), *others)
+    others = _sentence("left by an execution for later", [one.type for one in left if not one.has_failed and not one.is_due])
+    later = _sentence("failed and tried again later", [one.type for one in failed])
+    return (*(f"{sentence}{_until(failed[0])}" for sentence in later), *others)
 
 
 def _until(one: LeftType) -> str:
@@ -177,7 +168,7 @@ def _until(one: LeftType) -> str:
     return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {first[:MOST_OF_ERROR]}"
 
 
-def _told(what: str, types: Sequence[str]) -> list[str]:
-    """What becomes of types, in a sentence; none where there are none."""
+def _sentence(what: str, types: Sequence[str]) -> list[str]:
+    """What happens to types; none where there are none."""
     several = f"{len(types)} types, such as " if len(types) > 1 else ""
     return [f"{what}: {several}{types[0]}"] if types else []

@@ -49,7 +49,7 @@ def read_back(row: Mapping[str, Any], rescued: str | None, schema: TypeSchema) -
         ValueError: `_rescued`, or a column that keeps text of JSON, is none.
     """
     found = leaves_of(_fields(row, schema.columns))
-    told: Leaves = Counter()
+    rescued_leaves: Leaves = Counter()
     pointers: list[str] = []
     for one in parsed(rescued or "[]"):
         entry = dict(one)
@@ -58,13 +58,13 @@ def read_back(row: Mapping[str, Any], rescued: str | None, schema: TypeSchema) -
         pointer, inner = entry["p"], leaves_of(entry["v"], entry["p"])
         if _is_nothing(inner, pointer) and (pointer, "None") not in found:
             continue  # of a field, not of an array's element
-        told += inner
+        rescued_leaves += inner
         pointers.append(pointer)
     for pointer, value in [*found]:
-        is_checkpoint = value == "None" and pointer in pointers  # in an array, of what is told
-        if is_checkpoint or (value == "{}" and any(one.startswith(pointer + "/") for one in pointers)):
+        stands_for = value == "None" and pointer in pointers  # in an array, for a rescued value
+        if stands_for or (value == "{}" and any(one.startswith(pointer + "/") for one in pointers)):
             del found[pointer, value]
-    return found + told
+    return found + rescued_leaves
 
 
 def _fields(row: Mapping[str, Any], columns: Sequence[Column]) -> Fields:
@@ -171,19 +171,19 @@ class Verified:
 def value_faults(payload: str, row: Mapping[str, Any], source: str, schema: TypeSchema, contract: Contract) -> list[Example]:
     """The values of an event that its row lacks, and those that the row has beside them.
 
-    Values that the contract leaves out are not looked for: of an event that has some, only what the row has beside them is told.
+    Values that the contract leaves out are not looked for: of an event that has some, only what the row has beyond them is returned.
     """
     event = event_of(payload)
     if not isinstance(event, JsonEvent):
         return [Example(fault=Fault.DIFFERS, source=source, value=f"its event is none: {event}")]
-    told = leaves_of(event.fields)
+    sent = leaves_of(event.fields)
     try:
         found = read_back(row, row.get("_rescued"), schema)
     except ValueError as error:
         return [Example(fault=Fault.DIFFERS, source=source, pointer="/_rescued", value=str(error))]
     leaves_out = shaped(event, schema, contract).discarded > 0
-    lacking = [] if leaves_out else _examples(Fault.LACKS, source, told - found)
-    return lacking + _examples(Fault.DIFFERS, source, found - told)
+    lacking = [] if leaves_out else _examples(Fault.LACKS, source, sent - found)
+    return lacking + _examples(Fault.DIFFERS, source, found - sent)
 
 
 def _examples(fault: Fault, source: str, leaves: Leaves) -> list[Example]:
@@ -218,7 +218,7 @@ class Part:
 class Plan:
     """The part that types share that are about where their group is, and that of types that catch up, if any is behind.
 
-    Types that are in neither wait for a later step.
+    Types that are in neither wait for a later execution.
     """
 
     shared: Part
@@ -226,16 +226,16 @@ class Plan:
 
 
 def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int = MAX_CATCHUP) -> Plan:
-    """What a step reads.
+    """What an execution reads.
 
     The type that is the furthest behind the group, by more than `max_catchup` versions, catches up by so many versions beside those
-    of the step, so that it gets nearer whatever arrives; types whose checkpoints lie within that part read it together. What types that are
-    behind cost those that are not is bounded by this one part.
+    of the execution, so that it gets nearer whatever arrives; types whose checkpoints lie within that part read it together. What
+    types that are behind cost those that are not is bounded by this one part.
 
     Args:
         starts: The types that are due.
         group: The version up to which the group has read.
-        end: Up to which the step reads.
+        end: Up to which the execution reads.
         max_catchup: One or more.
     """
     far = sorted((start, name) for name, start in starts.items() if group - start > max_catchup)
@@ -246,61 +246,70 @@ def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int
     return Plan(shared=shared, behind=Part(starts={name: start for start, name in far if start < last}, end=last))
 
 
-REBUILT = "rebuilt"  # the fact of a commit that made its table anew
+REBUILT = "rebuilt"  # the fact of a commit that replaced its table
+
+
+class RequestKind(StrEnum):
+    """What somebody requests for a table.
+
+    Attributes:
+        REPLAY: A type's earlier events are read again, and the rows repaired that they would have now.
+        REBUILD: A type's table is replaced by what its events give now, with a schema made from all of them.
+        REPROCESS: What a stream refused is parsed again.
+    """
+
+    REPLAY = "replay"
+    REBUILD = "rebuild"
+    REPROCESS = "reprocess"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
-    """That somebody wants a type's earlier events read again.
+class Request:
+    """That somebody wants a type replayed or rebuilt, or what a stream refused reprocessed."""
 
-    Attributes:
-        is_rebuild: The table is made anew from them, with a schema that is made anew too.
-    """
+    request_id: int
+    table: str
+    kind: RequestKind
 
-    replay_id: int
-    type: str
-    is_rebuild: bool = False
+    @property
+    def is_rebuild(self) -> bool:
+        return self.kind is RequestKind.REBUILD
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """What a replay did.
+class RequestDone:
+    """The result of a request.
 
     Attributes:
-        replaced: Rows of the type's table that say something else now.
-        added: Events that had no row, and have one now; of a rebuild without those that no step had read yet.
-        removed: Rows of no event of the stream's table, which a rebuild alone takes away.
+        replaced: Rows of the type's table that hold something else now.
+        added: Events that had no row, and have one now; of a rebuild without those that no execution had read yet. Of reprocessing
+            the rows that are events now.
+        removed: Rows of no event of the stream's table, which only a rebuild removes.
     """
 
-    replay_id: int
+    request_id: int
     replaced: int = 0
     added: int = 0
     removed: int = 0
 
-
-@dataclass(frozen=True, kw_only=True)
-class Reprocessed:
-    """What reprocessing did: so many rows that a stream had refused are events by now, and in its table."""
-
-    reprocess_id: int
-    rows: int = 0
-
-    def to_facts(self) -> dict[str, Any]:
-        """As a commit tells it."""
-        return {"reprocess": self.reprocess_id, "reprocessed": self.rows}
+    def to_facts(self) -> dict[str, int]:
+        """As a commit records it."""
+        return {"request": self.request_id, "replaced": self.replaced, "added": self.added, "removed": self.removed}
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> "Reprocessed | None":
-        """What a commit tells; None where it has reprocessed nothing."""
-        return cls(reprocess_id=int(facts["reprocess"]), rows=int(facts["reprocessed"])) if "reprocess" in facts else None
+    def of(cls, facts: Mapping[str, Any]) -> "RequestDone | None":
+        """What a commit records; None where it is of no request."""
+        if "request" not in facts:
+            return None
+        return cls(request_id=int(facts["request"]), **{name: int(facts[name]) for name in ("replaced", "added", "removed")})
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventJob(SourceJob):
     """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
 
-    `classes` is the folder in which the tokenizer's jar is kept; without one Python tells what payloads are. `reprocess` is the number
-    of the one that somebody asked for; None where what is refused is left as it is.
+    `classes` is the folder in which the tokenizer's jar is kept; without one payloads are scanned in Python. `reprocess` is the number of
+    the open request; None where what is refused is left as it is.
     """
 
     type_field: tuple[str, ...]
@@ -318,8 +327,8 @@ class GroupJob:
         bronze: Where the stream's table lies.
         end: Up to where it is read.
         warehouse: The folder of folders, one of each group, in which tables lie by their names.
-        replays: What somebody wants to be read again, by type.
-        max_catchup: As of `reading.planned`.
+        replays: The requests to replay or rebuild, by type.
+        max_catchup: As of `planned`.
     """
 
     group: EventGroup
@@ -330,7 +339,7 @@ class GroupJob:
     deployment: str
     execution_id: str = ""
     attempt: int = 1
-    replays: Mapping[str, Replay] = field(default_factory=dict, hash=False)
+    replays: Mapping[str, Request] = field(default_factory=dict, hash=False)
     max_catchup: int = MAX_CATCHUP
 
 
@@ -340,12 +349,11 @@ AT_ONCE = 1  # a `due_ts` that is over by any clock
 
 @dataclass(frozen=True, kw_only=True)
 class TypeResult:
-    """What a step did for one type: its rows in the interval, and where they are.
+    """What an execution did for one type: its rows in the interval, and where they are.
 
     Attributes:
-        home: The group in whose folder its table lies; empty where that is the one that writes it.
         start: Up to which version of the stream's table it had been read; -1 is none of it.
-        end: Up to which it is now; `start` where it failed or waits, before the step's own end where it catches up by parts.
+        end: Up to which it is now; `start` where it failed or waits, before the execution's own end where it catches up by parts.
         rows: Of the interval.
         written: Rows of its table; the others are discarded, or wait.
         rescued: Rows that have something in `_rescued`.
@@ -355,16 +363,15 @@ class TypeResult:
         error: Why nothing of it was written.
         stack: Where that was raised, in Python and in the JVM.
         left: Rows behind its checkpoint that are not written for the error; None where nobody could count them.
-        due_ts: When the group is to read on though nothing comes, as the type catches up. 0 is with the next events.
+        due_ts: When the group is to read on though nothing arrives, as the type catches up. 0 is with the next events.
         put_off: With what it failed before, where it was not tried again yet.
-        replayed: What came of the replays that were asked for, whose commits are among `commits`.
+        replayed: The results of requests, whose commits are among `commits`.
     """
 
     type: str
     table: str
     start: int
     end: int
-    home: str = ""
     rows: int = 0
     written: int = 0
     rescued: int = 0
@@ -380,7 +387,7 @@ class TypeResult:
     left: int | None = 0
     due_ts: int = 0
     put_off: str = ""
-    replayed: tuple[Replayed, ...] = ()
+    replayed: tuple[RequestDone, ...] = ()
 
     @property
     def committed(self) -> Committed | None:
@@ -394,7 +401,7 @@ class TypeResult:
 
     @property
     def catches_up(self) -> bool:
-        """Whether rows may lie behind its checkpoint at which this step did not look."""
+        """Whether rows may lie behind its checkpoint that this execution did not read."""
         return bool(self.due_ts) and not self.pending
 
     @property
@@ -412,10 +419,10 @@ class TypeResult:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What a step did for all types of its group.
+    """What an execution did for all types of its group.
 
     Attributes:
-        refused: Rows between the group's checkpoint and the end that no type could be told of, by reason.
+        refused: Rows between the group's checkpoint and the end that are of no type, by reason.
         verified: What a few of the rows that it wrote, of some types, lack of their events.
     """
 

@@ -119,8 +119,8 @@ def _shaped(events: DataFrame, known: KnownType, contract: Contract) -> DataFram
     read = events.select("_src", "_ingested_at", "hash", "payload")
     schema, version = known.schema, known.schema_version
     shape = _Shape(to_arrow_schema(_SHAPED), schema, contract)
-    told = read.mapInArrow(shape, _SHAPED)  # type: ignore[arg-type]
-    return _renamed(told.withColumn("_payload", from_row(F.col("row"), schema)).withColumnRenamed("rescued", "_rescued"), version)
+    shaped_rows = read.mapInArrow(shape, _SHAPED)  # type: ignore[arg-type]
+    return _renamed(shaped_rows.withColumn("_payload", from_row(F.col("row"), schema)).withColumnRenamed("rescued", "_rescued"), version)
 
 
 def _renamed(rows: DataFrame, version: int) -> DataFrame:
@@ -147,6 +147,6 @@ class _Shape:
                     kept.append(at)
                     rows.append(one.row)
                     rescued.append(one.rescued_json)
-            told = batch.take(pa.array(kept, pa.int64()))
-            arrays = [told.column("_src"), told.column("_ingested_at"), told.column("hash"), pa.array(rows, pa.string())]
+            events = batch.take(pa.array(kept, pa.int64()))
+            arrays = [events.column("_src"), events.column("_ingested_at"), events.column("hash"), pa.array(rows, pa.string())]
             yield pa.RecordBatch.from_arrays([*arrays, pa.array(rescued, pa.string())], schema=self.out)

@@ -1,11 +1,10 @@
 """The schema of a type's table as it grows: what was observed, its columns, and which changes break something."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.silver.event import ELEMENT, ROOT, Kind, Variation, field_path
@@ -14,47 +13,6 @@ from lakechime_dagster.tables.names import folded
 
 SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
 Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an element of an array
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A path: the kinds of what was there, and the first and the last position at which one of them came first."""
-
-    kinds: frozenset[Kind]
-    first: int
-    last: int
-
-    def joined(self, other: "Seen") -> "Seen":
-        return Seen(self.kinds | other.kinds, min(self.first, other.first), max(self.last, other.last))
-
-
-@dataclass(frozen=True)
-class Observed:
-    """The paths of a type, as spelled; two that differ in letter case only are two."""
-
-    paths: Mapping[str, Seen] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "paths", MappingProxyType(dict(self.paths)))
-
-    def joined(self, other: "Observed") -> "Observed":
-        """What both have seen."""
-        found = dict(self.paths)
-        for path, seen in other.paths.items():
-            found[path] = found[path].joined(seen) if path in found else seen
-        return Observed(found)
-
-    def is_enlarged_by(self, variation: Variation) -> bool:
-        """Whether a variation has a path, or a kind at a path, that was not seen."""
-        return any(path not in self.paths or kind not in self.paths[path].kinds for path, kind in variation.kinds)
-
-
-def observed_of(variation: Variation, position: int) -> Observed:
-    """What a variation shows that came first at a position, such as a version of the bronze table."""
-    kinds: dict[str, set[Kind]] = {}
-    for path, kind in variation.kinds:
-        kinds.setdefault(path, set()).add(kind)
-    return Observed({path: Seen(frozenset(several), position, position) for path, several in kinds.items()})
 
 
 @dataclass
@@ -71,17 +29,17 @@ def says_nothing(node: Node) -> bool:
     return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(map(says_nothing, node.fields.values()))
 
 
-def tree_of(observed: Observed) -> Node:
+def tree_of(observed: Variation) -> Node:
     """The paths as a tree, whose root is the event."""
     root = Node()
-    for path, seen in observed.paths.items():
+    for path, kind in observed.kinds:
         node = root
         for name in names_of(path):
             if name is None:
                 node.element = node = node.element or Node()
             else:
                 node = node.fields.setdefault(name, Node())
-        node.kinds = seen.kinds
+        node.kinds |= {kind}
     return root
 
 
@@ -89,7 +47,7 @@ def names_of(path: str) -> Names:
     """The fields that lead to a path, None where it leads into an array."""
     names: list[str | None] = []
     for part in path.split("/")[1:]:
-        name = part.partition("[")[0]  # a name's own is told otherwise
+        name = part.partition("[")[0]  # one of the name itself is escaped
         names += [_unescaped(name), *([None] * part[len(name) :].count(ELEMENT))]
     return tuple(names)
 
@@ -162,7 +120,7 @@ class Column:
     is_map: bool = False
 
     def takes(self, kind: Kind) -> bool:
-        """Whether values of a kind have their checkpoint here; of a DOUBLE not every whole number."""
+        """Whether values of a kind are held here; by a DOUBLE not every whole number."""
         return kind in _TAKES[self.holds]
 
     @property
@@ -230,8 +188,8 @@ class TypeSchema:
         return cls(tuple(map(Column.from_json, wire)))
 
 
-def next_schema(schema: TypeSchema, observed: Observed, contract: Contract) -> TypeSchema:
-    """The schema that has a checkpoint for all that was observed, so far as the contract and the caps let it; it only adds.
+def next_schema(schema: TypeSchema, observed: Variation, contract: Contract) -> TypeSchema:
+    """The schema with columns for all that was observed, so far as the contract and the caps let it; it only adds.
 
     The same schema, observed and contract give the same one, and it gives itself again.
     """
@@ -272,16 +230,9 @@ class _Grower:
     def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
         """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
         grown = list(columns)
-        for name in self._in_turn(node.fields, path):
+        for name in sorted(node.fields):
             grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
         return tuple(grown)
-
-    def _in_turn(self, names: Iterable[str], path: str) -> list[str]:
-        """By name, but of those whose columns would differ in case alone first the one that a hint is of: it gets the column."""
-        ordered = sorted(names)
-        hinted = {folded(column_of(name)): name for name in ordered if field_path(path, name) in self.contract.pins}
-        before = {name: hinted.get(folded(column_of(name)), name) for name in ordered}
-        return sorted(ordered, key=lambda name: (before[name], before[name] != name))
 
     def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
         """The columns of an object with those that one of its fields lacks; a new object is born with its fields."""
@@ -319,7 +270,7 @@ class _Grower:
         return (is_new and not held) or self.contract.mode(change_of(held)) is Mode.EVOLVE
 
     def _kinds(self, node: Node, path: str) -> list[Kind]:
-        """The kinds of a path that need a checkpoint, the one first whose column is to bear its bare name."""
+        """The kinds of a path that need a column, the one first whose column has the bare name."""
         is_nothing = self.contract.pins.get(path) is Pin.IGNORE or not node.kinds - SAYS_NOTHING
         return [] if is_nothing else [kind for kind in _FIRST if kind in node.kinds]
 
@@ -377,9 +328,6 @@ class _Grower:
         return None
 
 
-One = TypeVar("One")
-
-
 def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
     """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them."""
     texts_last = -1 if kind is Kind.OBJECT else 1
@@ -392,25 +340,9 @@ def is_name_taken(columns: Sequence[Column], field: str) -> bool:
     return any(folded(one.name) == name for one in columns)
 
 
-def is_capped(
-    is_full: bool, path: str, value: One, kinds_of: Callable[[One], Iterable[Kind]], below: Callable[[One], Iterable[One]]
-) -> bool:
-    """Whether a value, or whatever tells of several, has no column at a path as the schema is full, or it lies too deep.
-
-    Not so where nothing within it asks for a column.
-    """
-    level, several = _level_of(path), [value]
-    while several:
-        if any(kind not in SAYS_NOTHING and kind not in (Kind.OBJECT, Kind.ARRAY) for one in several for kind in kinds_of(one)):
-            return is_full or level > MAX_LEVELS
-        several = [inner for one in several for inner in below(one)]
-        level += 1
-    return False
-
-
-def _level_of(path: str) -> int:
-    """How deep a path lies; a field of the event itself does at 1."""
-    return path.count("/") + path.count(ELEMENT)
+def is_capped(schema: TypeSchema, contract: Contract, path: str) -> bool:
+    """Whether a path gets no column as the schema is full, or it lies too deep; a field of the event itself lies at level 1."""
+    return schema.is_full(contract) or path.count("/") + path.count(ELEMENT) > MAX_LEVELS
 
 
 TECHNICAL = {"_src": "string", "_ingested_at": "timestamp", "_hash": "string", "_schema_version": "int", "_rescued": "string"}
@@ -440,7 +372,7 @@ def column_type(column: Column) -> str:
     return _SQL_TYPES[column.holds]
 
 
-MAX_BREAKING = 100  # that are told of a type in one step
+MAX_BREAKING = 100  # that are recorded of a type in one execution
 
 
 class Broke(StrEnum):
@@ -450,7 +382,7 @@ class Broke(StrEnum):
         VARIANT: Values of a field that had a column go to a variant column of it.
         FROZEN: The contract keeps them out of all columns.
         CAP: The table has as many columns as it may, or as deep ones.
-        RELAYOUT: A rebuild made the table's columns anew.
+        REBUILT: A rebuild replaced the table's columns.
     """
 
     VARIANT = "variant"
@@ -461,12 +393,12 @@ class Broke(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Breaking:
-    """A change that breaks something, told once: when its path and kind come first.
+    """A change that breaks something, recorded once: when its path and kind arrive first.
 
     Attributes:
         path: Empty of the whole event.
         kind: Of the values, or what the variant column holds.
-        producer: Who sent the event that brought it; None where nobody is told, or a person let it in.
+        producer: Who sent the event that brought it; None where nothing names it.
     """
 
     path: str
@@ -476,22 +408,22 @@ class Breaking:
 
 
 def breaking(
-    observed: Observed, before: TypeSchema, found: Iterable[tuple[Variation, str | None]], schema: TypeSchema, contract: Contract
+    observed: Variation, before: TypeSchema, found: Iterable[tuple[Variation, str | None]], schema: TypeSchema, contract: Contract
 ) -> tuple[Breaking, ...]:
     """What breaks with variations, each with its producer, that lead from what was observed, and a schema, to a further schema.
 
-    At most MAX_BREAKING are told.
+    At most MAX_BREAKING are returned.
     """
-    seen = {(path, kind) for path, one in observed.paths.items() for kind in one.kinds}
+    seen = {*observed.kinds}
     brought: dict[tuple[str, Kind], str | None] = {}
     several: list[Breaking] = []
     for variation, producer in found:
         new = variation.kinds - seen
         seen |= new
         brought |= dict.fromkeys(new, producer)
-        kept_out = _Walk(schema, contract).kept_out(schema.columns, tree_of(observed_of(variation, 0)), ROOT) if new else ()
-        told = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
-        several += islice(told, MAX_BREAKING)
+        kept_out = _kept_out(schema, contract, schema.columns, tree_of(variation), ROOT) if new else ()
+        of_new = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
+        several += islice(of_new, MAX_BREAKING)
     variants = (
         Breaking(path=path, kind=column.holds.value, how=Broke.VARIANT, producer=_who(brought, path, column))
         for path, column in _variants(before.columns, schema.columns, ROOT)
@@ -499,7 +431,7 @@ def breaking(
     return tuple(islice((*variants, *several), MAX_BREAKING))
 
 
-def _who(brought: dict[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
+def _who(brought: Mapping[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
     return next((producer for (where, kind), producer in brought.items() if where == path and column.takes(kind)), None)
 
 
@@ -521,48 +453,36 @@ def _variants_within(before: Column, after: Column, path: str) -> Iterator[tuple
         yield from _variants_within(before.element, after.element, path + ELEMENT)
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """Goes through a variation and the columns of a schema at once."""
+KeptOut = Iterator[tuple[str, Kind, Broke]]
 
-    schema: TypeSchema
-    contract: Contract
 
-    def kept_out(self, columns: Sequence[Column], node: Node, path: str) -> Iterator[tuple[str, Kind, Broke]]:
-        """The paths and kinds of an object's fields, and of what is within them, that have no column, and what hinders it."""
-        for name, inner in sorted(node.fields.items()):
-            own = [one for one in columns if one.field == name]
-            is_clash = not own and is_name_taken(columns, name)
-            if not is_clash and (own or not says_nothing(inner)):
-                yield from self._values(own, inner, field_path(path, name))
+def _kept_out(schema: TypeSchema, contract: Contract, columns: Sequence[Column], node: Node, path: str) -> KeptOut:
+    """The paths and kinds of an object's fields, and of what is within them, that have no column, and what prevents one."""
 
-    def _values(self, own: Sequence[Column], node: Node, path: str, *, is_element: bool = False) -> Iterator[tuple[str, Kind, Broke]]:
+    def of_values(own: Sequence[Column], node: Node, path: str, *, is_element: bool = False) -> KeptOut:
         for kind in sorted(node.kinds - {Kind.NULL}):
             column = taking(own, kind)
             if column is None:
-                how = self._hinders(own, node, path, is_element=is_element)
+                how = prevents(own, path, is_element=is_element)
                 yield from () if how is None else ((path, kind, how),)
             elif column.holds is Holds.OBJECT:
-                yield from self.kept_out(column.fields, node, path)
+                yield from _kept_out(schema, contract, column.fields, node, path)
             elif column.element is not None and node.element is not None:
-                yield from self._values([column.element], node.element, path + ELEMENT, is_element=True)
+                yield from of_values([column.element], node.element, path + ELEMENT, is_element=True)
 
-    def _hinders(self, own: Sequence[Column], node: Node, path: str, *, is_element: bool) -> Broke | None:
-        if self.contract.pins.get(path) is Pin.IGNORE:
+    def prevents(own: Sequence[Column], path: str, *, is_element: bool) -> Broke | None:
+        mode = contract.mode(change_of(own))
+        if contract.pins.get(path) is Pin.IGNORE:
             return None
-        mode = self.contract.mode(change_of(own))
         if mode is Mode.FREEZE:
             return Broke.FROZEN
-        may_grow = mode is Mode.EVOLVE and not is_element
-        return Broke.CAP if may_grow and is_capped(self.schema.is_full(self.contract), path, node, _kinds, _below) else None
+        return Broke.CAP if mode is Mode.EVOLVE and not is_element and is_capped(schema, contract, path) else None
 
-
-def _kinds(node: Node) -> Iterable[Kind]:
-    return node.kinds
-
-
-def _below(node: Node) -> Iterable[Node]:
-    return (*node.fields.values(), *((node.element,) if node.element is not None else ()))
+    for name, inner in sorted(node.fields.items()):
+        own = [one for one in columns if one.field == name]
+        is_clash = not own and is_name_taken(columns, name)
+        if not is_clash and (own or not says_nothing(inner)):
+            yield from of_values(own, inner, field_path(path, name))
 
 
 NOWHERE = -1  # the checkpoint of a type of which nothing was read
@@ -589,23 +509,23 @@ class KnownType:
     """A type as its group knows it.
 
     Attributes:
-        table: The name of its table within its home.
-        home: The group in whose folder its table lies; empty where that is the one that has it.
+        table: Its table, in the folder of the group that had it first.
         schema: The columns of its payload, of which `schema_version` is the number; 0 before the first.
+        observed: The paths and kinds of all its events; two paths that differ in letter case only are two.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
-        due_ts: When events that a step left are read at the latest: those of a failed type, and of one that catches up. 0 where none are.
-        told_ts: When people were told of it last.
+        due_ts: When events that an execution left are read at the latest: those of a failed type, and of one that catches up. 0 where
+            none are.
+        told_ts: When it was materialized in Dagster last.
         pending: Events that wait for a table, up to where its group has read, and `waits` why; empty where none do.
         written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events that were `discarded`.
     """
 
     type: str
     table: str
-    home: str = ""
     checkpoint: TypeCheckpoint = field(default_factory=TypeCheckpoint)
     schema: TypeSchema = field(default_factory=TypeSchema)
     schema_version: int = 0
-    observed: Observed = field(default_factory=Observed)
+    observed: Variation = field(default_factory=Variation)
     failures: int = 0
     due_ts: int = 0
     error: str = ""
@@ -615,6 +535,11 @@ class KnownType:
     written: int = 0
     rescued: int = 0
     discarded: int = 0
+
+    @property
+    def home(self) -> str:
+        """The group in whose folder its table lies."""
+        return self.table.partition(".")[0]
 
     def is_put_off(self, now_ms: int) -> bool:
         """Whether it failed, and is not tried again yet."""
@@ -626,10 +551,10 @@ class Prototype:
     """A variation that was not known, by one event of it.
 
     Attributes:
-        shape: The event with its values replaced by ones that tell nothing but their kind.
+        shape: The event with its values replaced by ones that show nothing but their kind.
         source: The row's `_src`.
         position: The version of the stream's table with which it came.
-        producer: Who sent that event; None where it does not tell.
+        producer: Who sent that event; None where nothing names it.
         is_joined: It is no variation of one event: paths and kinds of several, of which the store keeps nothing else.
     """
 
@@ -650,31 +575,29 @@ def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What a step found out of one type: the observed that includes it, and the schema that has a checkpoint for it.
+    """What an execution found out of one type: the paths and kinds with those that are new, and the schema with columns for them.
 
     Attributes:
-        checkpoint: From which a new type is read.
         prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
         before: The number of the schema to which it was added.
+        is_rebuild: The schema holds only once the table is rebuilt with it.
         decision: What the schema gained, or lost, for people.
         breaking: What of it breaks something.
     """
 
     type: str
-    table: str
-    home: str = ""
-    checkpoint: TypeCheckpoint
     prototypes: tuple[Prototype, ...]
     enlarging: int
-    observed: Observed
+    observed: Variation
     schema: TypeSchema
     is_new_schema: bool
     before: int
+    is_rebuild: bool = False
     decision: str = ""
     breaking: tuple[Breaking, ...] = ()
 
     def known_after(self, known: KnownType, schema_version: int) -> KnownType:
-        """The type as the store knows it then."""
+        """The type with what was learned."""
         return replace(known, schema=self.schema, schema_version=schema_version, observed=self.observed)
 
     def columns_added(self, known: KnownType) -> int:
@@ -682,109 +605,35 @@ class Learning:
         return self.schema.leaves - known.schema.leaves
 
 
-class SchemaRepository(Protocol):
-    """The types of the groups of one deployment."""
+def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, *, is_rebuild: bool = False) -> Learning | None:
+    """What variations that were not known add to a type; None where there is nothing to keep.
 
-    def types(self, group: str) -> dict[str, KnownType]:
-        """What is known of a group's types, by name."""
-        ...
-
-    def known_names(self) -> set[str]:
-        """The types that any group of the stream knows."""
-        ...
-
-    def register(self, types: Mapping[str, Sequence[KnownType]]) -> None:
-        """Keep new types of these groups with their checkpoints, but for those that are known by now; the groups are run for them."""
-        ...
-
-    def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
-        """The variations of these types that are kept, by hash; a type of which none is has an empty map."""
-        ...
-
-    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
-        """Keep what was found out, all in one transaction, before any table is touched; the number of each type's schema.
-
-        Raises:
-            ConsumerConflictError: A type's schema is not what this was added to, or another group has the type by now: read anew, and
-                decide again.
-        """
-        ...
-
-
-def learned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning | None:
-    """What variations that were not known tell of a type; None where there is nothing to keep, as the type is known already."""
-    found = [one for one in found if not one.is_joined or known.observed.is_enlarged_by(one.variation)]
-    observed, enlarging, others = _joined(known.observed, found)
-    schema = next_schema(known.schema, observed, contract)
-    is_new = schema != known.schema
-    if not found and not is_new and known.schema_version:
-        return None
-    decision = "\n".join(f"+ {name} {holds}" for name, holds in gained(known.schema, schema)) or "no column"
-    return Learning(
-        type=known.type,
-        table=known.table,
-        home=known.home,
-        checkpoint=known.checkpoint,
-        prototypes=(*enlarging, *others),
-        enlarging=len(enlarging),
-        observed=observed,
-        schema=schema,
-        is_new_schema=is_new or not known.schema_version,
-        before=known.schema_version,
-        decision=decision,
-        breaking=breaking(known.observed, known.schema, [(one.variation, one.producer) for one in found], schema, contract),
-    )
-
-
-def relearned(known: KnownType, found: Sequence[Prototype], contract: Contract) -> Learning:
-    """What all events of a type tell of it, with a schema that is made anew: the same in whatever order and split they came."""
-    observed, enlarging, others = _joined(known.observed, found)
-    schema = next_schema(TypeSchema(), observed, contract)
-    told = [*(f"+ {name} {holds}" for name, holds in gained(known.schema, schema))]
-    told += [f"- {name} {holds}" for name, holds in gained(schema, known.schema)]
-    return Learning(
-        type=known.type,
-        table=known.table,
-        home=known.home,
-        checkpoint=known.checkpoint,
-        prototypes=(*enlarging, *others),
-        enlarging=len(enlarging),
-        observed=observed,
-        schema=schema,
-        is_new_schema=schema != known.schema,
-        before=known.schema_version,
-        decision="\n".join(["rebuild", *told]),
-        breaking=(Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.REBUILT),)
-        if known.schema_version and schema != known.schema
-        else (),
-    )
-
-
-def _joined(observed: Observed, found: Sequence[Prototype]) -> tuple[Observed, list[Prototype], list[Prototype]]:
-    """What was observed with more variations, those of them that enlarge it and are to be kept, and the others to be kept."""
-    enlarging, others = list[Prototype](), list[Prototype]()
+    A rebuild makes its schema from all that was observed, which gives the same in whatever order and split the events arrived.
+    """
+    enlarging, others, observed = list[Prototype](), list[Prototype](), known.observed
     for one in found:
+        is_larger = not one.variation.kinds <= observed.kinds
         if not one.is_joined:
-            (enlarging if observed.is_enlarged_by(one.variation) else others).append(one)
-        observed = observed.joined(observed_of(one.variation, one.position))
-    return observed, enlarging, others
-
-
-def registered(known: KnownType) -> Learning | None:
-    """A type that waits for a table, kept with its checkpoint, so that nothing of it is lost once it gets one; None where it has one."""
-    if known.schema_version:
+            (enlarging if is_larger else others).append(one)
+        observed = Variation(observed.kinds | one.variation.kinds)
+    schema = next_schema(TypeSchema() if is_rebuild else known.schema, observed, contract)
+    is_new = schema != known.schema or not known.schema_version
+    if not is_new and not enlarging and not others and observed == known.observed:
         return None
+    columns = [*(f"+ {name} {holds}" for name, holds in gained(known.schema, schema))]
+    columns += [f"- {name} {holds}" for name, holds in gained(schema, known.schema)]
+    came = [(one.variation, one.producer) for one in found]
     return Learning(
         type=known.type,
-        table=known.table,
-        home=known.home,
-        checkpoint=known.checkpoint,
-        prototypes=(),
-        enlarging=0,
-        observed=known.observed,
-        schema=known.schema,
-        is_new_schema=False,
-        before=0,
+        prototypes=(*enlarging, *others),
+        enlarging=len(enlarging),
+        observed=observed,
+        schema=schema,
+        is_new_schema=is_new,
+        before=known.schema_version,
+        is_rebuild=is_rebuild,
+        decision="\n".join([*(["rebuild"] if is_rebuild else []), *columns]) or "no column",
+        breaking=() if is_rebuild else breaking(known.observed, known.schema, came, schema, contract),
     )
 
 
@@ -821,7 +670,7 @@ def personal_columns(schema: TypeSchema, patterns: Iterable[str]) -> tuple[str, 
 
 
 def personal_leaves(schema: TypeSchema, patterns: Iterable[str]) -> list[tuple[str, str]]:
-    """The same, each with the pattern that says so, the first one."""
+    """The same, each with the first pattern that matches."""
     several = tuple(patterns)
     return [
         (name, found)

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known, texts
+from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
-from lakechime_dagster.silver.results import EventJob, GroupJob, Replay, Verified
+from lakechime_dagster.silver.requests import event_requests, event_types, hinted
+from lakechime_dagster.silver.results import EventJob, GroupJob, Verified
 from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, gained, next_schema
 from lakechime_dagster.tables.events import REFUSED_BEFORE, EventGroup, EventTable
 
@@ -47,7 +47,7 @@ class Streamed:
         return None if state is None else TypeCheckpoint(uid=str(state.metadata().id), version=state.version())
 
     def refused_by_reason(self) -> dict[str, int]:
-        """How many rows no type can be told of, the commonest reason first; none of them was reprocessed."""
+        """How many rows are of no type, the commonest reason first; none of them was reprocessed."""
         counted = exp.select(column("reason"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
         found = self.rows.query(counted.where(*self._is_refused()).group_by(column("reason")))
         return {row["reason"]: row["n"] for row in sorted(found, key=lambda row: (-row["n"], row["reason"]))}
@@ -61,47 +61,24 @@ class Streamed:
         return [{name: row[name] for name in _WHERE} | {"payload": _shown(row)} for row in self.rows.query(query.limit(limit))]
 
     def _is_refused(self) -> tuple[exp.Condition, ...]:
-        """That a row is refused, and did not come again as an event."""
+        """That a row is refused, and was not reprocessed."""
         reprocessed = exp.select(column("_src")).from_(TABLE).where(known(REFUSED_BEFORE))
         return known("reason"), exp.not_(column("_src").isin(query=reprocessed))
 
-    def payloads(self, sources: Collection[str]) -> dict[str, str]:
-        """The payloads of rows that are still there, by `_src`."""
-        if not sources:
-            return {}
-        found = self.rows.select("_src", "payload", where=(texts("_src", *sorted(sources)),))
-        return {row["_src"]: row["payload"] for row in found}
-
 
 def _shown(row: dict[str, Any]) -> str:
-    """A payload as text; of bytes that are none, each that is no character is told by its number."""
+    """A payload as text; bytes that are no text are escaped."""
     raw, text = row["payload_bytes"], row["payload"]
-    told = raw[: MAX_SHOWN + 1].decode(errors="backslashreplace") if raw is not None else text or ""
-    return told if len(told) <= MAX_SHOWN else f"{told[:MAX_SHOWN]}…"
-
-
-_ASKED = 0  # the number of a replay that nobody has asked for
+    shown = raw[: MAX_SHOWN + 1].decode(errors="backslashreplace") if raw is not None else text or ""
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WouldReplay:
-    """What a replay of a type would do to its table as it is.
+class WouldChange:
+    """What a replay or a rebuild of a type would do to its table as it is.
 
     Attributes:
-        gained: The columns that the table would gain: name, and what each holds.
-    """
-
-    replaced: int
-    added: int
-    gained: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WouldRebuild:
-    """What a rebuild of a type would do to its table as it is.
-
-    Attributes:
-        added: Events of which the table has no row, those among them that no step has read yet.
+        added: Events of which the table has no row; of a rebuild those among them that no execution has read yet.
         gained: The columns that the table would gain, and `lost` those that it would lose: name, and what each holds.
         is_same: Nothing would change.
     """
@@ -110,11 +87,11 @@ class WouldRebuild:
     added: int
     removed: int
     gained: tuple[tuple[str, str], ...]
-    lost: tuple[tuple[str, str], ...]
-    is_same: bool
+    lost: tuple[tuple[str, str], ...] = ()
+    is_same: bool = False
 
 
-def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None]) -> WouldReplay:
+def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None]) -> WouldChange:
     """What a replay of this type, which has a table, would change; by Spark, and nothing is written.
 
     Raises:
@@ -123,16 +100,15 @@ def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: C
     from lakechime_dagster.silver.replay import TypeReplayer  # only who asks for this needs Spark
 
     with _reading(platform, group, known.checkpoint, log) as (spark, slices, tables):
-        hinted = tables.job.group
-        schema = next_schema(known.schema, known.observed, hinted.contract_of(known.type))
+        schema = next_schema(known.schema, known.observed, tables.job.group.contract_of(known.type))
         replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
         with replayer.difference(replace(known, schema=schema)) as found:
-            return WouldReplay(replaced=found.updated, added=found.inserted, gained=tuple(gained(known.schema, schema)))
+            return WouldChange(replaced=found.updated, added=found.inserted, removed=0, gained=tuple(gained(known.schema, schema)))
 
 
 def would_rebuild(
     platform: Platform, group: EventGroup, known: KnownType, newest: TypeCheckpoint, log: Callable[[str], None]
-) -> WouldRebuild:
+) -> WouldChange:
     """What a rebuild of this type from the stream's table at its newest would change; by Spark, and nothing is written.
 
     Raises:
@@ -141,20 +117,18 @@ def would_rebuild(
     from lakechime_dagster.silver.replay import TypeRebuilder
     from lakechime_dagster.silver.write import TypeWriter
 
-    asked = Replay(replay_id=_ASKED, type=known.type, is_rebuild=True)
     with _reading(platform, group, newest, log) as (spark, slices, tables):
         writer = TypeWriter(spark=spark, slices=slices, tables=tables)
         rebuilder = TypeRebuilder(spark=spark, slices=slices, writer=writer, repository=event_types(platform))
-        anew = rebuilder.learnt(known, is_kept=False)
-        found = rebuilder.compared(known, asked, anew)
-        return WouldRebuild(
-            replaced=found.done.replaced,
-            added=found.done.added + found.came,
-            removed=found.done.removed,
-            is_same=found.is_same,
-            gained=tuple(gained(known.schema, anew.known.schema)),
-            lost=tuple(gained(anew.known.schema, known.schema)),
-        )
+        with rebuilder.compared(known) as (found, _):
+            return WouldChange(
+                replaced=found.done.replaced,
+                added=found.done.added + found.came,
+                removed=found.done.removed,
+                is_same=found.is_same,
+                gained=tuple(gained(known.schema, found.known.schema)),
+                lost=tuple(gained(found.known.schema, known.schema)),
+            )
 
 
 @contextmanager
@@ -166,21 +140,18 @@ def _reading(
     from lakechime_dagster.silver.slices import Slices, TypeTables
     from lakechime_dagster.spark.driver import described, open_driver
 
-    settings, bronze = platform.settings, group.stream.table
-    hinted, location = group.with_hints(event_hints(platform).holding(group.name)), platform.location(bronze.name, bronze.location)
-    end = SnapshotCheckpoint(
-        table_uid=None if checkpoint.uid is None else TableUid(checkpoint.uid), snapshot_id=SnapshotId(str(checkpoint.version))
-    )
+    settings, bronze, own = platform.settings, group.stream.table, hinted(platform, group)
+    uid, version = checkpoint.uid, SnapshotId(str(checkpoint.version))
     job = GroupJob(
-        group=hinted,
-        groups=(hinted,),
-        bronze=location,
-        end=end,
+        group=own,
+        groups=(own,),
+        bronze=platform.location(bronze.name, bronze.location),
+        end=SnapshotCheckpoint(table_uid=None if uid is None else TableUid(uid), snapshot_id=version),
         warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )
     with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
-        slices = Slices(driver.spark, bronze.name, platform.log_at(location, bronze.name), end)
+        slices = Slices(driver.spark, bronze.name, platform.log_at(job.bronze, bronze.name), job.end)
         yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
 
 
@@ -244,8 +215,9 @@ def verified(
 
 
 def _discarded(platform: Platform, group: str) -> dict[str, int]:
-    """The events of each type that steps discarded, less those that replays brought back."""
-    found = {name: known.discarded for name, known in event_types(platform).types(group).items()}
-    for name in [name for name, count in found.items() if count]:
-        found[name] -= sum(each.done.added for each in event_replays(platform).of(group, name) if each.done is not None)
+    """The events of each type that executions discarded, less those that replays brought back."""
+    requests, found = event_requests(platform), dict[str, int]()
+    for name, one in event_types(platform).types(group).items():
+        done = [each.done.added for each in requests.of(one.table) if each.done is not None] if one.discarded else []
+        found[name] = one.discarded - sum(done)
     return found

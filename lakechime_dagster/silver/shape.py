@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from lakechime_dagster.silver.schema import (
     change_of,
     is_capped,
     is_name_taken,
-    observed_of,
     says_nothing,
     taking,
     tree_of,
@@ -99,7 +98,7 @@ def covers(schema: TypeSchema, variation: Variation, flags: Sequence[Flag] = ())
 
     It is so of no event with a flag: what is there twice, or is no text of UTF-8, such a reader loses.
     """
-    return not flags and _covers(schema.columns, tree_of(observed_of(variation, 0)))
+    return not flags and _covers(schema.columns, tree_of(variation))
 
 
 def _covers(columns: Sequence[Column], node: Node) -> bool:
@@ -154,7 +153,7 @@ class _Shaper:
     def _column(
         self, name: str, value: Any, columns: Sequence[Column], path: str, pointer: str, *, is_map: bool
     ) -> tuple[Column, str] | None:
-        """The column that takes a value, and its text there; None where it is told otherwise."""
+        """The column that takes a value, and its text there; None where none does."""
         own = [column for column in columns if column.field == name]
         column = _column_of(own, value)
         if column is not None:
@@ -175,7 +174,7 @@ class _Shaper:
         return None
 
     def _lost(self, pointer: str, value: Any, own: Sequence[Column], path: str, reason: Rescue, *, is_element: bool = False) -> None:
-        """What no column takes, beside those of its field, as the contract says."""
+        """What no column takes, beside those of its field, as the contract rules."""
         mode = self.contract.mode(change_of(own))
         self.is_discarded |= mode is Mode.DISCARD_ROW
         if mode is Mode.DISCARD_VALUE:
@@ -183,7 +182,7 @@ class _Shaper:
             return
         may_grow = mode is Mode.EVOLVE and not is_element
         is_new = reason in (Rescue.MISMATCH, Rescue.UNKNOWN) and may_grow
-        if is_new and is_capped(self.schema.is_full(self.contract), path, value, _kinds, _below):
+        if is_new and is_capped(self.schema, self.contract, path):
             reason = Rescue.CAP
         elif reason is Rescue.MISMATCH and not may_grow and _is_larger(value, own):
             reason = Rescue.OVERFLOW
@@ -259,17 +258,6 @@ def _is_larger(value: Any, columns: Sequence[Column]) -> bool:
     if kind is Kind.HUGE and held & {Holds.FRACTION, Holds.DOUBLE}:
         return math.isinf(float(value))
     return (kind is Kind.HUGE and Holds.BIGINT in held) or (kind in (Kind.BIGINT, Kind.HUGE) and Holds.LONG in held)
-
-
-def _kinds(value: Any) -> Iterable[Kind]:
-    return (kind_of(value),)
-
-
-def _below(value: Any) -> Iterable[Any]:
-    """What lies within a value."""
-    if isinstance(value, Fields):
-        return (one for _, one in value)
-    return value if isinstance(value, list) else ()
 
 
 def _is_double(whole: str) -> bool:

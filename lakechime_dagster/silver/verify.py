@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from zlib import crc32
 
@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.results import Example, Fault, TypeResult, Verified, value_faults
 from lakechime_dagster.silver.rows import rows_of
-from lakechime_dagster.silver.schema import KnownType, SchemaRepository, TypeCheckpoint
+from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, TypeTables, of_types
+from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.spark.commit import commit_at
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.ranges import files_frame, pinned
 from lakechime_dagster.spark.session import in_threads
-from lakechime_dagster.tables.events import Contract
 
 MAX_EXAMPLES = 10  # of each fault of a type
 SAMPLED_TYPES = 4  # of which an execution compares rows with their events
@@ -40,7 +40,7 @@ class GroupVerifier:
     """Looks at types of a group.
 
     Attributes:
-        discarded: Events of each type that contracts discarded and no replay brought back, as its steps counted.
+        discarded: Events of each type that contracts discarded and no replay brought back, as its executions counted.
         sample: Rows of a type of which each value is looked at.
         seed: By which these are chosen: the same ones with the same seed.
     """
@@ -48,7 +48,7 @@ class GroupVerifier:
     spark: SparkSession
     slices: Slices
     tables: TypeTables
-    repository: SchemaRepository
+    repository: SqlEventTypes
     discarded: Mapping[str, int] = field(default_factory=dict)
     sample: int = 100
     seed: int = 0
@@ -63,7 +63,7 @@ class GroupVerifier:
                 if (held := self._pinned(one)) is not None:
                     at[name] = held
             except LakeChimeError as error:
-                found[name] = unread(one, self.tables, error)
+                found[name] = unread(one, error)
         known = self.repository.types(group.name)  # by now, so that each column of a pinned version is known
         looked = in_threads(self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at))
         found |= {one.type: one for one in looked}
@@ -78,23 +78,20 @@ class GroupVerifier:
         log = self.tables.target(one).log
         if not log.exists():
             if one.checkpoint.commits:
-                raise LakeChimeError(f"{self.tables.target(one).name} is not there; put it back, or forget the type")
+                raise LakeChimeError(f"{one.table} is not there; put it back")
             return None
         version, last = log.version, self.tables.last_committed(one)
         if last is None and not one.checkpoint.commits:
             return None  # it is another's
-        held = (
-            None
-            if last is None or last.is_commit_metadata_lost
-            else last.commit_metadata.end.sources.get(self.tables.job.group.stream.table.name)
-        )
-        checkpoint = one.checkpoint
-        if last is not None and held is not None and held.snapshot_id is not None:
+        checkpoint, held = one.checkpoint, None
+        if last is not None and not last.is_commit_metadata_lost:
+            held = last.commit_metadata.end.sources.get(self.tables.job.group.stream.table.name)
+        if last is not None and held is not None:
             version = max(version, int(last.version))
-            is_further = checkpoint.uid != held.table_uid or checkpoint.version < int(held.snapshot_id)
-            checkpoint = TypeCheckpoint(uid=held.table_uid, version=int(held.snapshot_id)) if is_further else checkpoint
+            reached = TypeCheckpoint(uid=held.table_uid, version=int(held.snapshot_id or NOWHERE))
+            checkpoint = reached if checkpoint.uid != reached.uid or checkpoint.version < reached.version else checkpoint
         if checkpoint.uid != self.slices.end.table_uid:
-            raise LakeChimeError(f"{self.slices.table} was made anew since {self.tables.target(one).name} was written last")
+            raise LakeChimeError(f"{self.slices.table} was recreated since {one.table} was written last")
         return _Pinned(version=version, checkpoint=checkpoint)
 
     def _looked(self, one: KnownType, at: _Pinned) -> Verified:
@@ -102,48 +99,45 @@ class GroupVerifier:
             with described():
                 return self._counted(one, at)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types are looked at
-            return unread(one, self.tables, error)
+            return unread(one, error)
 
     def _counted(self, one: KnownType, at: _Pinned) -> Verified:
-        events = of_types(self.slices.segment(-1, at.checkpoint.version), [one.type])
+        events = of_types(self.slices.rows(-1, at.checkpoint.version), [one.type])
         held = pinned(self.spark, self.tables.target(one).location, at.version)
         beside = _beside(events, held)
-        counts = {row["fault"]: row for row in beside.groupBy("fault").agg(F.count("*").alias("n"), *map(_sum, ("told", "held"))).collect()}
-        faults = {Fault(name): row["n"] for name, row in counts.items() if name is not None}
-        result = Verified(
-            type=one.type,
-            table=self.tables.target(one).name,
-            version=at.version,
-            checkpoint=at.checkpoint.version,
-            events=sum(row["told"] for row in counts.values()),
-            rows=sum(row["held"] for row in counts.values()),
-        )
-        examples = list[Example]()
-        if faults.get(Fault.LOST):
-            lost, told = self._lost(one, events, held)
-            result = replace(result, discarded=faults.pop(Fault.LOST) - lost)
-            faults |= {Fault.LOST: lost} if lost else {}
-            examples += told if lost else []
-        if faults.get(Fault.FOREIGN):
+        sums = (F.count("*").alias("n"), _sum("events"), _sum("rows"))
+        counts = {row["fault"]: row for row in beside.groupBy("fault").agg(*sums).collect()}
+        faults = Counter({Fault(name): row["n"] for name, row in counts.items() if name is not None})
+        examples, discarded, gone = list[Example](), 0, 0
+        if faults[Fault.LOST]:
+            lost, examples = self._lost(one, events, held)
+            discarded, faults[Fault.LOST] = faults[Fault.LOST] - lost, lost
+        if faults[Fault.FOREIGN]:
             gone = self._gone(beside, at)
-            result = replace(result, gone=gone)
             faults[Fault.FOREIGN] -= gone
         for fault in (Fault.FOREIGN, Fault.DOUBLED, Fault.OTHER):
-            if faults.get(fault):
+            if faults[fault]:
                 examples += _named(fault, beside.where(F.col("fault") == fault.value))
-        sampled, told = self._values(one, events, held)
-        values = Counter({example.source: example.fault for example in told}.values())
-        return replace(
-            result,
+        sampled, wrong = self._values(one, events, held)
+        faults.update({example.source: example.fault for example in wrong}.values())
+        return Verified(
+            type=one.type,
+            table=one.table,
+            version=at.version,
+            checkpoint=at.checkpoint.version,
+            events=sum(row["events"] for row in counts.values()),
+            rows=sum(row["rows"] for row in counts.values()),
+            discarded=discarded,
+            gone=gone,
             sampled=sampled,
-            faults={fault: n for fault, n in {**faults, **values}.items() if n},
-            examples=(*examples, *told),
+            faults=+faults,
+            examples=(*examples, *wrong),
         )
 
     def _lost(self, one: KnownType, events: DataFrame, held: DataFrame) -> tuple[int, list[Example]]:
         """How many events without a row no contract discards, neither today's nor an earlier one; with some of them."""
         missing = events.join(held.select("_src"), "_src", "left_anti")
-        kept = rows_of(missing, one, self._contract(one), [])
+        kept = rows_of(missing, one, self.tables.job.group.contract_of(one.type), [])
         discarded, left = missing.count(), kept.count()
         earlier = max(0, self.discarded.get(one.type, 0) - (discarded - left))
         lost = max(0, left - earlier)
@@ -151,23 +145,25 @@ class GroupVerifier:
 
     def _gone(self, beside: DataFrame, at: _Pinned) -> int:
         """How many rows without an event are older than all that the stream's table still holds."""
-        oldest = self.slices.segment(-1, at.checkpoint.version).agg(F.min("_ingested_at").alias("oldest")).collect()[0]["oldest"]
+        oldest = self.slices.rows(-1, at.checkpoint.version).agg(F.min("_ingested_at").alias("oldest")).collect()[0]["oldest"]
         foreign = beside.where(F.col("fault") == Fault.FOREIGN.value)
         return foreign.where(F.col("at") < F.lit(oldest)).count() if oldest is not None else foreign.count()
 
     def _values(self, one: KnownType, events: DataFrame, held: DataFrame) -> tuple[int, list[Example]]:
-        """How many rows were looked at, and what is wrong with their values."""
+        """How many rows were compared with their events, and what is wrong with their values."""
         chosen = held.orderBy(F.xxhash64("_src", F.lit(self.seed)), "_src").limit(self.sample)
-        rows = chosen.select("_src", F.to_json(F.struct("*")).alias("_row"))  # which tells what a VARIANT holds too
-        payloads = events.select("_src", F.col("payload").alias("_payload"))
-        found, contract = payloads.join(F.broadcast(rows), "_src").collect(), self._contract(one)
-        told = list[Example]()
-        for row in found:
-            told += value_faults(row["_payload"], json.loads(row["_row"]), row["_src"], one.schema, contract)
-        return len(found), told
+        rows = chosen.select("_src", F.to_json(F.struct("*")).alias("row"))
+        found = events.select("_src", "payload").join(F.broadcast(rows), "_src").collect()
+        return len(found), _wrong_values(self.tables, one, [(row["_src"], row["row"], row["payload"]) for row in found])
 
-    def _contract(self, one: KnownType) -> Contract:
-        return self.tables.job.group.contract_of(one.type)
+
+def _wrong_values(tables: TypeTables, one: KnownType, rows: Iterable[tuple[str, str, str | None]]) -> list[Example]:
+    """What is wrong with the values of rows, each by its `_src`, its JSON, and the payload of its event."""
+    contract, wrong = tables.job.group.contract_of(one.type), list[Example]()
+    for source, row, payload in rows:
+        foreign = [Example(fault=Fault.FOREIGN, source=source)]
+        wrong += foreign if payload is None else value_faults(payload, json.loads(row), source, one.schema, contract)
+    return wrong
 
 
 def sampled(
@@ -185,9 +181,24 @@ def sampled(
         rows[row["_type"]][row["_src"]] = row["_row"]
     sources = sorted({source for several in rows.values() for source in several})
     start, end = min(done.start for _, done in chosen), max(done.end for _, done in chosen)
-    events = of_types(slices.between(start, end), sorted(rows)).where(F.col("_src").isin(sources))
+    events = of_types(slices.rows(start, end), sorted(rows)).where(F.col("_src").isin(sources))
     payloads = {(row["type"], row["_src"]): row["payload"] for row in events.select("type", "_src", "payload").collect()}
-    return tuple(_sampled(known, done, tables, rows[known.type], payloads) for known, done in chosen)
+    found = []
+    for known, done in chosen:
+        of_type = [(source, row, payloads.get((known.type, source))) for source, row in rows[known.type].items()]
+        wrong = _wrong_values(tables, known, of_type)
+        found.append(
+            Verified(
+                type=known.type,
+                table=known.table,
+                checkpoint=done.end,
+                rows=done.written,
+                sampled=len(of_type),
+                faults=Counter({example.source: example.fault for example in wrong}.values()),
+                examples=tuple(wrong),
+            )
+        )
+    return tuple(found)
 
 
 def _few_rows(spark: SparkSession, tables: TypeTables, known: KnownType, done: TypeResult, seed: int) -> DataFrame:
@@ -199,47 +210,23 @@ def _few_rows(spark: SparkSession, tables: TypeTables, known: KnownType, done: T
     return some.select(F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row"))
 
 
-def _sampled(
-    known: KnownType, done: TypeResult, tables: TypeTables, rows: Mapping[str, str], payloads: Mapping[tuple[str, str], str]
-) -> Verified:
-    contract, told = tables.job.group.contract_of(known.type), list[Example]()
-    for source, row in rows.items():
-        payload = payloads.get((known.type, source))
-        if payload is None:
-            told.append(Example(fault=Fault.FOREIGN, source=source))
-        else:
-            told += value_faults(payload, json.loads(row), source, known.schema, contract)
-    faults = Counter({example.source: example.fault for example in told}.values())
-    version = int(done.committed.version) if done.committed is not None else -1
-    return Verified(
-        type=known.type,
-        table=tables.target(known).name,
-        version=version,
-        checkpoint=done.end,
-        rows=done.written,
-        sampled=len(rows),
-        faults=dict(faults),
-        examples=tuple(told),
-    )
-
-
-def unread(known: KnownType, tables: TypeTables, error: Exception) -> Verified:
+def unread(known: KnownType, error: Exception) -> Verified:
     """A type of which nothing could be found out."""
-    return Verified(type=known.type, table=tables.target(known).name, unread=f"{type(error).__name__}: {error}".splitlines()[0])
+    return Verified(type=known.type, table=known.table, unread=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def _beside(events: DataFrame, held: DataFrame) -> DataFrame:
     """The events and the rows of each `_src`, how many of both there are, and what is wrong with them."""
-    told = events.groupBy("_src").agg(F.count("*").alias("told"), F.min("hash").alias("hash"), F.min("_ingested_at").alias("came"))
-    there = held.groupBy("_src").agg(F.count("*").alias("held"), F.min("_hash").alias("_hash"), F.min("_ingested_at").alias("at"))
-    is_same = F.col("hash").eqNullSafe(F.col("_hash")) & F.col("came").eqNullSafe(F.col("at"))
+    sent = events.groupBy("_src").agg(F.count("*").alias("events"), F.min("hash").alias("hash"), F.min("_ingested_at").alias("sent"))
+    there = held.groupBy("_src").agg(F.count("*").alias("rows"), F.min("_hash").alias("_hash"), F.min("_ingested_at").alias("at"))
+    is_same = F.col("hash").eqNullSafe(F.col("_hash")) & F.col("sent").eqNullSafe(F.col("at"))
     fault = (
-        F.when(F.col("held").isNull(), Fault.LOST.value)
-        .when(F.col("told").isNull(), Fault.FOREIGN.value)
-        .when(F.col("held") > 1, Fault.DOUBLED.value)
+        F.when(F.col("rows").isNull(), Fault.LOST.value)
+        .when(F.col("events").isNull(), Fault.FOREIGN.value)
+        .when(F.col("rows") > 1, Fault.DOUBLED.value)
         .when(~is_same, Fault.OTHER.value)
     )
-    return told.join(there, "_src", "full").withColumn("fault", fault)
+    return sent.join(there, "_src", "full").withColumn("fault", fault)
 
 
 def _sum(name: str) -> Column:

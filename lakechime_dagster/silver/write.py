@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from lakechime_dagster.dce.snapshots import TableCommit, TableSize
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.silver.event import Variation
-from lakechime_dagster.silver.results import REBUILT, Replayed, TypeResult
+from lakechime_dagster.silver.results import RequestDone, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
-from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
+from lakechime_dagster.silver.schema import KnownType
 from lakechime_dagster.silver.shape import Rescue, covers
-from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append_after, counted, of_types
+from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append, counted, of_types
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
 from lakechime_dagster.spark.ranges import files_frame
@@ -52,75 +52,61 @@ class TypeWriter:
     tables: TypeTables
 
     def written(self, one: ToWrite) -> TypeResult:
-        """A type's rows in its table; what hinders that is told, and the type keeps its checkpoint."""
+        """A type's rows in its table; an error becomes part of the result, and the type keeps its checkpoint."""
         try:
             with described():
                 return self._appended(one)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             return self.failed(one.type, error, one.count.rows)
 
-    def failed(self, known: KnownType, error: Exception, left: int | None) -> TypeResult:
+    def failed(self, known: KnownType, error: Exception, left: int | None = None) -> TypeResult:
         """A type of which nothing was written, why, and how many rows are left behind its checkpoint."""
         return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], stack=stack(error), left=left)
 
-    def with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
-        """What a step did for a type, with the commits of other attempts that the store does not know."""
+    def begun(self, known: KnownType, ahead: Ahead | None = None) -> TypeResult:
+        """A type of which nothing is done yet, with the commits of other attempts that the store does not know."""
+        start = self.slices.start(known.checkpoint)
+        result = TypeResult(type=known.type, table=known.table, start=start, end=start, schema_version=known.schema_version)
+        return self._with_earlier(result, known, ahead)
+
+    def _with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
         target = self.tables.target(known)
         for commit in ahead.commits if ahead is not None else ():
-            if "replay" in commit.commit_metadata.facts:
-                facts = commit.commit_metadata.facts
-                rows, written = (int(facts.get(name, 0)) if REBUILT in facts else 0 for name in ("rows", "written"))
-                result = replace(
-                    result,
-                    commits=(*result.commits, commit),
-                    replayed=(*result.replayed, _replayed(commit)),
-                    rows=result.rows + rows,
-                    written=result.written + written,
-                    discarded=result.discarded + rows - written,
-                )
-                continue
             facts = commit.commit_metadata.facts  # as its writer counted the events
-            rows = int(facts.get("rows", 0))
-            result = self._with(result, target, commit, rows, rows)
+            rows, done = int(facts.get("rows", 0)), RequestDone.of(facts)
+            if done is None:
+                result = self._with(result, target, commit, rows, rows)
+            else:
+                written = int(facts.get("written", 0))
+                result = replace(result, commits=(*result.commits, commit), replayed=(*result.replayed, done))
+                result = _counted(result, rows, written)
         return result
 
-    def begun(self, known: KnownType) -> TypeResult:
-        """A type of which nothing is done yet."""
-        start = self.slices.start(known.checkpoint)
-        return TypeResult(type=known.type, table=known.table, home=known.home, start=start, end=start, schema_version=known.schema_version)
-
     def _appended(self, one: ToWrite) -> TypeResult:
-        known, checkpoint, count = one.type, one.type.checkpoint, one.count
+        known, count = one.type, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
-        begun = replace(self.begun(known), columns_added=one.columns_added)
-        result = self.with_earlier(begun, known, one.ahead)
+        result = replace(self.begun(known, one.ahead), columns_added=one.columns_added)
         for _ in range(MAX_ROUNDS):
-            start = self.slices.start(checkpoint)
-            events = of_types(self.slices.between(start, one.end), [known.type])
+            events = of_types(self.slices.rows(self.slices.start(known.checkpoint), one.end), [known.type])
             covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
-            commit_metadata = self.tables.commit_metadata(known, checkpoint, start, one.end, count.rows)
-            held = append_after(checkpoint, target, rows, count.rows, commit_metadata)
+            held = append(target, rows, count.rows, self.tables.commit_metadata(known, one.end, count.rows))
             if self.tables.is_own(held):
-                result = self._with(result, target, held, count.rows, rest)
-                return replace(result, end=one.end)
-            ahead = self.tables.ahead(replace(known, checkpoint=checkpoint))
+                return replace(self._with(result, target, held, count.rows, rest), end=one.end)
+            ahead = self.tables.ahead(known)
             assert ahead is not None  # as it holds a commit
             if ahead.schema_version > known.schema_version:
                 raise ConsumerConflictError(f"{target.name} has a newer schema than was read; the next execution goes on behind it")
-            checkpoint, result = ahead.checkpoint, self.with_earlier(result, known, ahead)
-            count = self._left(known, checkpoint, one.end)
+            known, result = replace(known, checkpoint=ahead.checkpoint), self._with_earlier(result, known, ahead)
+            count = self._left(known, one.end)
             if not count.rows:
-                return replace(result, end=max(self.slices.start(checkpoint), one.end))
-        raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next step tries again")
+                return replace(result, end=max(self.slices.start(known.checkpoint), one.end))
+        raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next execution tries again")
 
-    def _left(self, known: KnownType, checkpoint: TypeCheckpoint, end: int) -> TypeCount:
-        """The events between the checkpoint that a table tells and the end; none where another attempt was further."""
-        start = self.slices.start(checkpoint)
-        if start >= end:
-            return NOTHING
-        left = of_types(self.slices.between(start, end), [known.type])
-        return counted(left).get(known.type, NOTHING)
+    def _left(self, known: KnownType, end: int) -> TypeCount:
+        """The events between a type's checkpoint and the end; none where another attempt was further."""
+        start = self.slices.start(known.checkpoint)
+        return NOTHING if start >= end else counted(of_types(self.slices.rows(start, end), [known.type])).get(known.type, NOTHING)
 
     def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
         """What a type's commits did, with one more, which brought so many events; `rest` of these went through our own reader, which
@@ -130,18 +116,11 @@ class TypeWriter:
         written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
         rescued = self._rescued(target, record) if rest else 0
         reasons = Counter(result.reasons) + (self._reasons(target, record) if rescued else Counter())
-        return replace(
-            result,
-            commits=(*result.commits, held),
-            rows=result.rows + rows,
-            written=result.written + written,
-            rescued=result.rescued + rescued,
-            reasons=reasons,
-            discarded=result.discarded + rows - written,
-        )
+        result = replace(result, commits=(*result.commits, held), rescued=result.rescued + rescued, reasons=reasons)
+        return _counted(result, rows, written)
 
     def _rescued(self, target: Target, record: TableCommit) -> int:
-        """How many rows of a commit that appended have a value that no column took, by its statistics where they tell."""
+        """How many rows of a commit that appended have a value that no column took, by its statistics where these are there."""
         if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
         return self._rescuing(target, record).count()
@@ -149,7 +128,7 @@ class TypeWriter:
     def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
         """How many values of a commit's rows are in no column, by reason; nothing where its files can be read no more.
 
-        The rows are in the table by then, and a commit that another attempt made may be told late: that hinders no type.
+        The rows are in the table by then, and a commit of another attempt may be counted late: that hinders no type.
         """
         codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
         try:
@@ -165,11 +144,9 @@ class TypeWriter:
         return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
 
 
-def _replayed(commit: Committed) -> Replayed:
-    """What a replay did that nobody completed, as its writer counted."""
-    facts = commit.commit_metadata.facts
-    counts = {name: int(facts.get(name, 0)) for name in ("replaced", "added", "removed")}
-    return Replayed(replay_id=int(facts["replay"]), **counts)
+def _counted(result: TypeResult, rows: int, written: int) -> TypeResult:
+    """With so many further events, of which so many have a row; the others are discarded."""
+    return replace(result, rows=result.rows + rows, written=result.written + written, discarded=result.discarded + rows - written)
 
 
 def covered_by(known: KnownType, variations: Mapping[str, Variation], count: TypeCount) -> tuple[list[str] | None, int]:

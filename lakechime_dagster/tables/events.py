@@ -88,7 +88,7 @@ def is_matched(match: str, type_name: str) -> bool:
 
 
 def specificity(match: str) -> int:
-    """How many characters of a name a pattern says; the whole name is more than any part of it."""
+    """How many characters of a name a pattern gives; the whole name is more than any part of it."""
     return len(match.replace("*", "")) * 2 + ("*" not in match)
 
 
@@ -203,15 +203,15 @@ class Contract:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What it says, for people; what is as ever is left out, but for the modes."""
-        told: dict[str, Any] = {name: str(getattr(self, name)) for name in MODES}
-        told |= {"max columns": self.column_cap} if self.column_cap != MAX_COLUMNS else {}
-        return {**told, "double first": self.is_double_first, "pins": {path: str(pin) for path, pin in self.pins.items()}}
+        """The contract for people; a default is left out, but for the modes."""
+        rules: dict[str, Any] = {name: str(getattr(self, name)) for name in MODES}
+        rules |= {"max columns": self.column_cap} if self.column_cap != MAX_COLUMNS else {}
+        return {**rules, "double first": self.is_double_first, "pins": {path: str(pin) for path, pin in self.pins.items()}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hint:
-    """What a person says of a type beside what is declared.
+    """What a person decided about a type, which overrides the declaration.
 
     Attributes:
         of: A path, such as `/items[]/price`, of which `says` is a Pin; or `tables`, `columns`, `kinds`, of which it is a Mode.
@@ -305,7 +305,7 @@ class EventTable(MessageTable):
 
     Attributes:
         type_field: The names that lead to an event's type.
-        producer_field: Those that lead to who sent it; empty where no field tells it.
+        producer_field: Those that lead to who sent it; empty where no field names it.
     """
 
     type_field: tuple[str, ...]
@@ -425,9 +425,9 @@ def event_stream(
     if getattr(source, "records", False):
         raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
     of_cdc = ("shards", "database", "table", "transactions", "heartbeats")
-    told = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
-    if told:
-        raise DeclarationError(name, "source", f"{told[0]}= is of tables that follow a database; leave it out")
+    given = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
+    if given:
+        raise DeclarationError(name, "source", f"{given[0]}= is of tables that follow a database; leave it out")
     files = checked_storage(name, storage)
     about = checked_asset(name, asset, files)
     table = EventTable(

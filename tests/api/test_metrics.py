@@ -1,8 +1,7 @@
-"""What Prometheus is told is what completed steps left in the store, whoever completed them, and is bounded."""
+"""Metrics for Prometheus are what completed executions left in the store, whoever completed them, and are bounded."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,17 +12,16 @@ from lakechime_dagster.api import metrics
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver.metrics import measures
-from lakechime_dagster.silver.results import GroupResult, TypeResult
-from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint, learned
-from lakechime_dagster.silver.store import SqlEventTypes, add_to_group
-from lakechime_dagster.tables.events import Contract
+from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.ledger import Claim
 from lakechime_dagster.triggers.schema import lc_consumer
-from tests.store.test_event_types import prototype, result
+from tests.support.event_types import complete, learn, prototype, result
 from tests.support.world import World, a_subscription, checkpoint
 
 Value = Callable[..., float | None]
+TWO = (prototype(a=1), prototype(b="x"))
 
 
 @pytest.fixture
@@ -43,30 +41,8 @@ def value(types: SqlEventTypes) -> Value:
     return of
 
 
-def new_type(name: str) -> Learning:
-    one = learned(
-        KnownType(type=name, table=name, checkpoint=TypeCheckpoint(uid="u", version=2)), [prototype(a=1), prototype(b="x")], Contract()
-    )
-    assert one is not None
-    return one
-
-
-def further_kinds(types: SqlEventTypes, **fields: Any) -> None:
-    """An event of type buy whose values may be of kinds that its fields never had."""
-    one = learned(types.types("shop")["buy"], [prototype(**fields)], Contract())
-    assert one is not None
-    types.learn("shop", [one])
-
-
-def complete(types: SqlEventTypes, execution: str, *results: TypeResult, **more: dict[str, float]) -> None:
-    with writing(types.engine) as connection:
-        types.complete(connection, "shop", execution, results, "u")
-        refused = {reason: int(rows) for reason, rows in more.get("refused", {}).items()}
-        add_to_group(connection, "test", "shop", GroupResult(types=results, refused=refused, seconds=more.get("seconds", {})))
-
-
-def test_counters_are_the_sums_of_all_completed_steps(types: SqlEventTypes, value: Value) -> None:
-    types.learn("shop", [new_type("buy")])
+def test_counters_are_the_sums_of_all_completed_executions(types: SqlEventTypes, value: Value) -> None:
+    learn(types, *TWO)
     complete(types, "e1", replace(result(5, step=1, rows=3), columns_added=2), refused={"not_json": 2}, seconds={"write": 1.5})
     second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
     complete(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
@@ -90,13 +66,13 @@ def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(typ
     def behind() -> float | None:
         return value("type_lag_rows", group="shop", type="buy")
 
-    types.learn("shop", [new_type("buy")])
-    complete(types, "e1", TypeResult(type="buy", table="buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
+    learn(types, *TWO)
+    complete(types, "e1", TypeResult(type="buy", table="shop.buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
     assert behind() == 5
-    failed = TypeResult(type="buy", table="buy", start=0, end=0, error="no room", left=7)
+    failed = TypeResult(type="buy", table="shop.buy", start=0, end=0, error="no room", left=7)
     complete(types, "e2", failed)
     assert behind() == 7
-    complete(types, "e3", TypeResult(type="buy", table="buy", start=0, end=0, put_off="no room"))
+    complete(types, "e3", TypeResult(type="buy", table="shop.buy", start=0, end=0, put_off="no room"))
     complete(types, "e4", replace(failed, left=None))
     assert behind() == 7
     complete(types, "e5", result(5, step=1, rows=7))
@@ -108,12 +84,13 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
         states = [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
         return states, measures(types).groups[0].stuck_ts is not None
 
-    types.learn("shop", [new_type("buy"), new_type("sell")])
-    complete(types, "e1", result(5, step=1))
+    learn(types, *TWO)
+    learn(types, *TWO, name="sell")
+    complete(types, "e1", result(5, step=1), result(5, step=1, name="sell"))
     assert told() == (["idle"], False)
     complete(types, "e2", result(6, error="no room", rows=0))
     assert told() == (["failed"], True)
-    complete(types, "e3", TypeResult(type="buy", table="buy", start=5, end=5, put_off="no room"))
+    complete(types, "e3", TypeResult(type="buy", table="shop.buy", start=5, end=5, put_off="no room"))
     assert told() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
     complete(types, "e4", result(6, step=2))
@@ -122,7 +99,7 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
 
 def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: SqlEventTypes, value: Value) -> None:
     world = World(types.engine)
-    types.learn("shop", [new_type("buy")])
+    learn(types, *TWO)
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
     world.ledger.complete(world.claim(row), None)
 

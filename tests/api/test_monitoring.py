@@ -17,8 +17,7 @@ from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.store_schema import event_type
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
-from tests.api.test_metrics import complete, further_kinds, new_type
-from tests.store.test_event_types import result
+from tests.support.event_types import complete, learn, prototype, result
 from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, running_prometheus
 from tests.support.world import World, a_subscription
@@ -35,8 +34,9 @@ def test_the_files_are_what_the_code_says() -> None:
 @pytest.mark.services
 def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engine: Engine, prometheus: Prometheus) -> None:
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)
-    types.learn("shop", [new_type("buy"), new_type("sell")])
-    waits = TypeResult(type="sell", table="sell", start=0, end=0, rows=5, pending=5, waits="frozen")
+    for name in ("buy", "sell"):
+        learn(types, prototype(a=1), prototype(b="x"), name=name)
+    waits = TypeResult(type="sell", table="shop.sell", start=0, end=0, rows=5, pending=5, waits="frozen")
     bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
     complete(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
@@ -48,7 +48,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     for panel in PANELS:
         await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
 
-    further_kinds(types, a="x")
+    learn(types, prototype(a="x"))
     await_found(lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is told", 30)
     await_found(lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is told for a while", 30)
 
@@ -70,7 +70,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     with writing(sqlite_engine) as connection:
         connection.execute(sa.update(event_type).where(event_type.c.type == "sell").values(pending=0))
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
-    complete(types, "e3", replace(result(6, step=1), type="sell", table="sell"))
+    complete(types, "e3", result(6, step=1, name="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)
     assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
 

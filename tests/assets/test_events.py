@@ -1,6 +1,6 @@
 """A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver import store_schema as event_schema
-from lakechime_dagster.silver.requests import event_hints, event_replays, event_types
-from lakechime_dagster.silver.results import Replayed
+from lakechime_dagster.silver.requests import event_hints, event_requests, event_types
+from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.silver.schema import KnownType
-from lakechime_dagster.silver.service import WouldReplay, would_replay
+from lakechime_dagster.silver.service import Streamed, WouldChange, would_rebuild, would_replay
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
@@ -166,7 +166,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert checks(first) == FINE
     seen = shown(first)
     assert (seen["types written"], seen["events"], seen["rows written"], seen["rows without a type"], seen["step"]) == (2, 3, 3, 1, 1)
-    assert "| shop.buy | shop__buy | 2 | 2 | 0 |" in seen["types of the step"]
+    assert "| shop.buy | shop.shop__buy | 2 | 2 | 0 |" in seen["types"]
     assert told(first) == {"shop.buy": 2, "shop.sell": 1}
     assert game.partitions() == ["shop.buy", "shop.sell"]
     assert [(row["n"], row["title"]) for row in game.kept("shop.buy")] == [(1, "web"), (3, "web")]
@@ -198,9 +198,8 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
     DeltaTable(game.location("shop.buy")).delete("n = 2")
     assert game.run("ev__shop", partition_key="shop.buy").success
     assert game.numbers("shop.buy") == [1, 2]
-    assert [(one.who, one.done) for one in event_replays(game.platform).of("shop", "shop.buy")] == [
-        ("dagster", Replayed(replay_id=1, added=1)),
-    ]
+    (asked,) = event_requests(game.platform).of("shop.shop__buy")
+    assert (asked.who, asked.done) == ("dagster", RequestDone(request_id=1, added=1))
     tags = [dict(one.event.tags) for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))][-1]
     assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
     assert game.tick("shop").run_requests == []
@@ -221,7 +220,7 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
     assert game.tick("ev__alarms").skip_message.startswith("failing: shop nothing_breaks;")
     assert checks(game.step(buy(2, more=1))) == {**FINE, "nothing_breaks": False}
     with writing(game.platform.store.engine) as connection:
-        connection.execute(sa.update(event_schema.type_break).values(told_ts=1))
+        connection.execute(sa.update(event_schema.type_break).values(made_ts=1))
     assert checks(game.step(buy(3))) == FINE
     assert game.tick("ev__alarms").skip_message.startswith("no check fails;")
 
@@ -294,16 +293,20 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
 
 
 @spark
-def test_what_a_replay_would_change_is_told_and_not_done(game: Game) -> None:
+def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Game) -> None:
     game.step(buy(1))
-    event_hints(game.platform).say("shop", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
+    event_hints(game.platform).add("game", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
     game.step(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
     assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
-    event_hints(game.platform).end("shop", "shop.buy", "columns")
+    event_hints(game.platform).end("game", "shop.buy", "columns")
     group = next(one for one in lake().groups if one.name == "shop")
-    would = would_replay(game.platform, group, game.known("shop.buy"), print)
-    assert would == WouldReplay(replaced=1, added=0, gained=(("price", "long"),))
-    assert game.tick("shop").run_requests == []
-    event_replays(game.platform).ask("shop", ["shop.buy"], By(who="me", reason="prices matter"))
+    known, stream = game.known("shop.buy"), Streamed(game.platform, group.stream.table)
+    would = WouldChange(replaced=1, added=0, removed=0, gained=(("price", "long"),))
+    assert would_replay(game.platform, group, known, print) == would
+    newest = stream.newest()
+    assert newest is not None
+    assert would_rebuild(game.platform, group, known, newest, print) == replace(would, replaced=3)
+    assert (game.tick("shop").run_requests, game.known("shop.buy").schema_version) == ([], 1)
+    event_requests(game.platform).ask("shop.shop__buy", RequestKind.REPLAY, By(who="me", reason="prices matter"))
     game.step()
     assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]

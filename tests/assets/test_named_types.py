@@ -98,5 +98,5 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
 
 def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
     (table,) = (one for one in lake().sources if one.name == "shop.shop__buy")
-    one = TypeResult(type="shop.buy", table="shop__buy", start=0, end=1, rows=3, written=2)
+    one = TypeResult(type="shop.buy", table="shop.shop__buy", start=0, end=1, rows=3, written=2)
     assert [(check.check_name, check.passed) for check in type_checks(table, one)] == [("rows_add_up", False), ("is_written", True)]

@@ -15,11 +15,11 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.silver.event import JsonEvent, Scanned, event_of, scanned, shape_of, variation_of
 from lakechime_dagster.silver.requests import event_types
-from lakechime_dagster.silver.results import TypeResult
-from lakechime_dagster.silver.schema import KnownType, Prototype, learned, registered
+from lakechime_dagster.silver.results import GroupResult, TypeResult
+from lakechime_dagster.silver.schema import KnownType, Prototype, learned
 from lakechime_dagster.silver.shape import shaped
 from lakechime_dagster.silver.store import SqlEventTypes
-from lakechime_dagster.tables.events import EventGroup, event_group, event_stream, is_matched, table_of
+from lakechime_dagster.tables.events import EventGroup, checked_groups, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
@@ -126,12 +126,14 @@ class Game:
         """A step of a group up to the newest version; for some types it fails, or finds that they wait."""
         group = group or self.group
         self.steps += 1
-        known = self.types.types(group.name)
-        of_type = {row.told.type: KnownType(type=row.told.type, table=table_of(row.told.type)) for row in self.rows if row.told.type}
-        several = [known.get(name, one) for name, one in of_type.items() if is_matched(group.match, name)]
+        names = {row.told.type for row in self.rows if row.told.type}
+        self.types.register(checked_groups(GAME, [self.group]), names)
+        several = self.types.types(group.name).values()
         results = [self._step_of(group, one, (fails or {}).get(one.type, ""), (waits or {}).get(one.type, "")) for one in several]
         with writing(self.types.engine) as connection:
-            self.types.complete(connection, group.name, f"e{self.steps}", results, str(DeltaTable(self.location).metadata().id))
+            self.types.complete(
+                connection, group.name, f"e{self.steps}", GroupResult(types=tuple(results)), str(DeltaTable(self.location).metadata().id)
+            )
 
     def _step_of(self, group: EventGroup, one: KnownType, error: str, waits: str) -> TypeResult:
         """What a step does for a type: it learns, and commits once, where nothing hinders it."""
@@ -140,7 +142,7 @@ class Game:
         kept = self.types.variations(group.name, [one.type])[one.type]
         first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept}
         found = [] if waits else [row.prototype for row in reversed(first.values())]
-        learning = registered(one) if waits else learned(one, found, contract)
+        learning = None if waits else learned(one, found, contract)
         if learning is not None:
             self.types.learn(group.name, [learning])
         unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)

@@ -2,8 +2,6 @@
 
 import datetime as dt
 import json
-import re
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver import service
 from lakechime_dagster.silver.bronze import WouldReprocess
-from lakechime_dagster.silver.requests import event_hints, event_replays, event_reprocesses
-from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, Replay, Replayed, Reprocessed, Verified
-from lakechime_dagster.silver.store import close
+from lakechime_dagster.silver.requests import event_hints, event_requests
+from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, RequestDone, RequestKind, Verified
 from lakechime_dagster.tables.events import Contract, EventGroup, Hint, event_group
 from tests.cli.game import GAME, SCHEMA, Game, event
-from tests.support.cli import Answer, Cli
+from tests.support.cli import Cli
 
 HAT = event("shop_buy", item="hat", price=3)
 CAP = event("shop_buy", item="cap", price="four", more={"a b": [[1]], "at": [{"x": 1}]})
@@ -43,18 +39,9 @@ def bought(game: Game) -> Game:
     return game
 
 
-def plain(answer: Answer) -> str:
-    """What was printed, with what differs from day to day named."""
-    text = re.sub(r"\b[0-9a-f]{32}\b", "<hash>", answer.out)
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "<time>".ljust(23), text)
-    return re.sub(r" +$", "", text, flags=re.MULTILINE)
-
-
-# list
-
-
 def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, bought: Game) -> None:
-    bought.step(event_group("game_other", GAME), waits={"shop_buy": TYPE_CAP})
+    bought.come(event("jump"))
+    bought.step(event_group("game_other", GAME), waits={"jump": TYPE_CAP})
     (other, one) = lakechime("schema", "show", "--json").json["types"]
     assert one == {
         "group": "shop",
@@ -63,8 +50,8 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "schema_version": 2,
         "columns": 7,
         "checkpoint": 1,
-        "newest": 2,
-        "behind": 1,
+        "newest": 3,
+        "behind": 2,
         "written": 3,
         "rescued": 0,
         "discarded": 0,
@@ -75,23 +62,11 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "failures": 0,
         "due_ts": None,
     }
-    assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 3, 4]
+    assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 4, 1]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
     assert lakechime("schema", "show", "shop", "--json").json == {"types": [one]}
     shown = lakechime("schema", "show", "shop").out.splitlines()[1].split()
-    assert shown == ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "1", "3", "0", "ok"]
-
-
-def test_a_type_that_failed_says_why_and_is_behind_until_it_is_written(lakechime: Cli, game: Game) -> None:
-    game.come(HAT)
-    game.step(fails={"shop_buy": "OSError: no space"})
-    (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["state"], one["reason"], one["failures"], one["behind"], one["schema_version"]) == ("failed", "OSError: no space", 1, 1, 1)
-    assert one["due_ts"] is not None
-    assert "failed: OSError: no space" in lakechime("schema", "show").out
-    game.step()
-    (one,) = lakechime("schema", "show", "--json").json["types"]
-    assert (one["state"], one["behind"], one["due_ts"]) == ("ok", 0, None)
+    assert shown == ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "2", "3", "0", "ok"]
 
 
 def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechime: Cli, bought: Game) -> None:
@@ -109,37 +84,13 @@ def test_a_type_as_json_has_its_schema_what_was_observed_and_the_variations(lake
     known = bought.types.types("shop")["shop_buy"]
     variations = bought.types.variations("shop", ["shop_buy"])["shop_buy"]
     assert document["schema"] == known.schema.to_json()
-    assert document["observed"][0] == {"path": "/item", "kinds": ["string"], "first": 0, "last": 1}
+    assert document["observed"][0] == {"path": "/item", "kinds": ["string"]}
     assert {one["typed_hash"] for one in document["variations"]} == variations.keys()
     assert [json.loads(one["shape"])["price"] for one in document["variations"]] == ["…", 1, 1.5]
     assert "hat" not in json.dumps(document)
 
 
-def test_real_payloads_are_shown_only_where_they_are_asked_for(lakechime: Cli, bought: Game) -> None:
-    answer = lakechime("schema", "show", "shop_buy", "--raw", "--json")
-    assert answer.err == "warning: payloads are shown as they were received, and may hold personal data\n"
-    assert [one["payload"].encode() for one in answer.json["variations"]] == [CAP, HAT, BAG]
-    assert f"\n  {HAT.decode()}\n" in lakechime("schema", "show", "shop_buy", "--raw").out
-    shutil.rmtree(bought.location)
-    bought.come(event("other"))
-    answer = lakechime("schema", "show", "shop_buy", "--raw")
-    assert (answer.code, answer.out.count("its payload is no longer in game.events")) == (0, 3)
-
-
-def test_a_type_that_two_groups_have_had_needs_the_group(lakechime: Cli, bought: Game) -> None:
-    bought.step(event_group("game_other", GAME))
-    answer = lakechime("schema", "show", "shop_buy")
-    assert (answer.code, "'--group': 'shop_buy' is a type of game_other and shop; say which" in answer.err) == (2, True)
-    assert lakechime("schema", "show", "shop_buy", "--group", "shop", "--json").json["group"] == "shop"
-
-
-# quarantine
-
-
-# what is not there
-
-
-HAT = event("shop_buy", item="hat", price=3)
+BUY = "shop.shop_buy"
 WHY = ("--reason", "prices are cents now", "--who", "me")
 
 
@@ -157,13 +108,13 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
         "/gift of shop_buy is json from the next execution on; earlier events stay as they are until"
         " `lakechime schema replay shop.shop_buy --reason …`\n"
     )
-    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
+    assert [one.hint for one in event_hints(lakechime.platform).holding("game")] == [Hint(type="shop_buy", of="/gift", says="json")]
     assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
     (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
     assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
     told = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
     assert told == {"group": "shop", "type": "shop_buy", "of": ["/gift"], "says": None, "dry_run": False}
-    assert event_hints(lakechime.platform).holding("shop") == []
+    assert event_hints(lakechime.platform).holding("game") == []
 
 
 @pytest.mark.parametrize(
@@ -171,65 +122,52 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
     [
         (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
         (("decide", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
-        (("decide", "shop_buy", "/gift", "-"), "nothing is said of '/gift' of 'shop_buy' beside what is declared"),
+        (("decide", "shop_buy", "/gift", "-"), "there is no decision about '/gift' of 'shop_buy'"),
         (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
-        (("replay", "shop_buy", "--cancel"), "no replay of 'shop_buy' is open"),
+        (("replay", "shop_buy", "--cancel"), "no request for 'shop.shop_buy' is open"),
     ],
 )
 def test_what_cannot_be_decided_says_why(lakechime: Cli, decided: Game, words: tuple[str, ...], told: str) -> None:
     answer = lakechime("schema", *words, *WHY)
     assert answer.code != 0
     assert told in " ".join(answer.err.replace("│", " ").split())
-    assert (event_hints(lakechime.platform).said("shop"), event_replays(lakechime.platform).of("shop", "shop_buy")) == ([], [])
+    assert (event_hints(lakechime.platform).holding("game"), event_requests(lakechime.platform).of(BUY)) == ([], [])
 
 
-def test_a_dry_run_decides_nothing(lakechime: Cli, decided: Game) -> None:
-    would = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY, "--dry-run")
-    assert "/gift of shop_buy would be json from the next execution on" in would.out
-    assert lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY, "--dry-run", "--json").json["dry_run"]
-    assert event_hints(lakechime.platform).said("shop") == []
-    lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
-    lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--dry-run")
-    assert event_hints(lakechime.platform).holding("shop") == [Hint(type="shop_buy", of="/gift", says="json")]
-
-
-def test_a_replay_is_asked_for_once_and_its_end_is_told(lakechime: Cli, decided: Game) -> None:
-    told = lakechime("schema", "replay", "shop_buy", *WHY)
-    assert told.out == (
-        "replay 1 of shop_buy is done by the next execution of shop, which its sensor launches;"
+def test_a_replay_is_requested_once_and_its_result_is_shown(lakechime: Cli, decided: Game) -> None:
+    asked = lakechime("schema", "replay", "shop_buy", *WHY)
+    assert asked.out == (
+        "replay 1 of shop.shop_buy is done by the next execution of shop, which its sensor launches;"
         " `lakechime schema show shop.shop_buy` shows the result\n"
     )
-    assert lakechime("schema", "replay", "shop_buy", *WHY, "--json").json["replay"] == 1
-    replays = event_replays(lakechime.platform)
-    assert replays.open("shop") == {"shop_buy": Replay(replay_id=1, type="shop_buy")}
+    assert lakechime("schema", "replay", "shop_buy", *WHY, "--json").json["request"] == 1
+    assert lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json["request"] == 2
+    requests = event_requests(lakechime.platform)
+    assert requests.open_of_group("shop")["shop_buy"].kind is RequestKind.REBUILD
     assert "waiting" in lakechime("schema", "show", "shop_buy").out
-    with writing(replays.engine) as connection:
-        close(connection, "e1", [Replayed(replay_id=1, replaced=4, added=2)])
-    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["replays"]
-    assert (shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == (4, 2, "me", False)
+    requests.close("e1", RequestDone(request_id=2, replaced=4, added=2))
+    shown = lakechime("schema", "show", "shop_buy", "--json").json["requests"][0]
+    assert (shown["kind"], shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == ("rebuild", 4, 2, "me", False)
+
+
+def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, decided: Game) -> None:
+    decided.come(event("shop_wait"))
+    decided.step(waits={"shop_wait": TYPE_CAP})
+    for more in ((), ("--rebuild",), ("--dry-run",)):
+        answer = lakechime("schema", "replay", "shop_wait", *more, *WHY)
+        assert (answer.code, "'shop_wait' has no table" in answer.err) == (3, True)
+    assert event_requests(lakechime.platform).of("shop.shop_wait") == []
 
 
 def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> None:
     lakechime("schema", "replay", "shop_buy", *WHY)
     would = lakechime("schema", "replay", "shop_buy", "--cancel", "--dry-run", *WHY)
-    assert (would.out, len(event_replays(lakechime.platform).open("shop"))) == ("replay 1 of shop_buy would be cancelled\n", 1)
+    open_ = event_requests(lakechime.platform).open(BUY)
+    assert (would.out, open_ is None) == ("request 1 for shop.shop_buy would be cancelled\n", False)
     done = lakechime("schema", "replay", "shop_buy", "--cancel", "--reason", "a mistake", "--who", "you")
-    assert (done.out, event_replays(lakechime.platform).open("shop")) == ("replay 1 of shop_buy is cancelled\n", {})
+    assert (done.out, event_requests(lakechime.platform).open(BUY)) == ("request 1 for shop.shop_buy is cancelled\n", None)
     shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
     assert "prices are cents now; cancelled by you: a mistake cancelled" in shown
-
-
-def test_what_holds_of_a_type_is_shown_and_what_it_kept_out(lakechime: Cli, decided: Game) -> None:
-    decided.come(event("shop_buy", price="x"))
-    decided.step()
-    shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
-    assert "contract: of rule kinds freeze breaking changes: made path kind how producer schema" in shown
-    document = lakechime("schema", "show", "shop_buy", "--json").json
-    assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
-    (one,) = document["breaking"]
-    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == ("/price", "string", "frozen", None, 1)
-    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
-    assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
 
 
 WHY_REFUSING = ("--reason", "the type is in another field", "--who", "me")
@@ -242,19 +180,16 @@ def refusing(lakechime: Cli) -> Game:
     return game
 
 
-def test_a_reprocess_is_asked_for_once_and_its_end_is_told(lakechime: Cli, refusing: Game) -> None:
-    told = lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
-    assert told.out == (
-        "reprocessing 1 of game is done by the next execution of game.events, which its sensor launches;"
+def test_reprocessing_is_requested_and_its_result_is_shown(lakechime: Cli, refusing: Game) -> None:
+    asked = lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
+    assert asked.out == (
+        "reprocess 1 of game.events is done by the next execution of game.events, which its sensor launches;"
         " `lakechime schema show game --quarantine` shows the result\n"
     )
-    assert lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING, "--json").json["reprocessing"] == 1
-    reprocesses = event_reprocesses(lakechime.platform)
-    assert reprocesses.open("game.events") == 1
     assert "waiting" in lakechime("schema", "show", "game", "--quarantine").out
-    reprocesses.close("e1", Reprocessed(reprocess_id=1, rows=2))
-    (shown,) = lakechime("schema", "show", "game", "--quarantine", "--json").json["reprocessing"]
-    assert (shown["number"], shown["rows"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
+    event_requests(lakechime.platform).close("e1", RequestDone(request_id=1, added=2))
+    (shown,) = lakechime("schema", "show", "game", "--quarantine", "--json").json["requests"]
+    assert (shown["request"], shown["added"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
 
 
 def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakechime: Cli, refusing: Game) -> None:
@@ -279,7 +214,7 @@ def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Gam
         "type": "sell",
         "rows": 1,
     }
-    assert event_reprocesses(lakechime.platform).of("game.events") == []
+    assert event_requests(lakechime.platform).of("game.events") == []
 
 
 WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
@@ -355,11 +290,6 @@ def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, 
     assert "may be personal data" in asked.err
 
 
-def test_a_name_of_nothing_is_answered_with_those_that_there_are(lakechime: Cli, compared: Game) -> None:
-    answer = lakechime("schema", "verify", "shop_bye")
-    assert (answer.code, "did you mean shop_buy?" in answer.err) == (3, True)
-
-
 def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None:
     assert "nothing to try again" in lakechime("schema", "replay", "shop", "--failed", *WHY).err
     game.come(HAT)
@@ -370,3 +300,15 @@ def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None
     assert answer.json == {"group": "shop", "types": ["shop_buy"], "dry_run": False}
     assert [one.is_due for one in game.types.left("shop")] == [True]
     assert lakechime("schema", "replay", "shop_buy", "--failed", "--rebuild", *WHY).code == 2
+
+
+def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(lakechime: Cli, decided: Game) -> None:
+    decided.come(event("shop_buy", price="x"))
+    decided.step()
+    document = lakechime("schema", "show", "shop_buy", "--json").json
+    assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
+    (one,) = document["breaking"]
+    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == ("/price", "string", "frozen", None, 1)
+    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
+    assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
+    assert "decisions:" in lakechime("schema", "show", "shop_buy").out

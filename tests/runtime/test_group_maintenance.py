@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.formats.delta import table_files
 from lakechime_dagster.runtime.maintenance import readers
@@ -12,7 +11,7 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.silver.maintenance import look, types_behind
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
-from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import LOG, Kind, Maintenance, Reader, plan
@@ -20,7 +19,8 @@ from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
 from tests.runtime.test_maintenance import add_rows, complete
-from tests.store.test_event_types import learning, prototype
+from tests.support.event_types import complete as complete_types
+from tests.support.event_types import learn
 from tests.support.older import make_older
 from tests.support.tables import rows, write
 
@@ -41,8 +41,7 @@ def platform(home: Path) -> Platform:
 
 def stands(platform: Platform, name: str, version: int) -> None:
     """A type becomes known that has been read up to a version of the stream's table."""
-    checkpoint = TypeCheckpoint(uid=str(platform.log(EVENTS).uid), version=version)
-    event_types(platform).learn("shop", [learning(KnownType(type=name, table=name, checkpoint=checkpoint), prototype(a=1))])
+    learn(event_types(platform), name=name, begin=TypeCheckpoint(uid=str(platform.log(EVENTS).uid), version=version))
 
 
 def commits(platform: Platform, name: str, steps: int = 3) -> None:
@@ -58,9 +57,8 @@ def commits(platform: Platform, name: str, steps: int = 3) -> None:
             transaction=(commit_metadata.txn_app_id, commit_metadata.step),
         )
     held = Committed(version=SnapshotId(str(steps - 1)), commit_metadata=written[-1])
-    result = TypeResult(type=name, table=name, start=-1, end=3, rows=steps, written=steps, commits=(held,))
-    with writing(platform.store.engine) as connection:
-        event_types(platform).complete(connection, "shop", f"e-{name}", [result], uid)
+    result = TypeResult(type=name, table=f"shop.{name}", start=-1, end=3, rows=steps, written=steps, commits=(held,))
+    complete_types(event_types(platform), f"e-{name}", result, uid=uid)
 
 
 def read_by(platform: Platform) -> dict[str, Reader]:

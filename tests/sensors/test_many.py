@@ -11,8 +11,8 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState, Tick, run_tick
 from lakechime_dagster.sensors.trigger import Launch, many_sensor
-from lakechime_dagster.silver.requests import event_reprocesses, requested_of_stream
-from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.silver.requests import event_requests, requested_of_stream
+from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS
@@ -77,19 +77,19 @@ def test_every_subscription_fires_once_although_a_tick_launches_a_bounded_number
 
 
 def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
-    reprocesses = event_reprocesses(platform)
+    requests = event_requests(platform)
     subscription = Subscription(
         name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", requests=requested_of_stream("game.events")
     )
     sweep = Sweep(platform.evaluator, [subscription])
-    reprocesses.ask(subscription.name, By(who="me", reason="more are events now"))
+    requests.ask(subscription.name, RequestKind.REPROCESS, By(who="me", reason="more are events now"))
     assert tick_of(platform, sweep, NoRuns()).launches == ()  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
     (first,) = tick_of(platform, sweep, NoRuns()).launches
     platform.ledger.complete(first, None)
     (second,) = tick_of(platform, sweep, NoRuns()).launches
-    assert (second.step, second.reason) == (2, "reprocessing 1: what was refused is looked at again")
-    reprocesses.close(second.execution_id, Reprocessed(reprocess_id=1))
+    assert (second.step, second.reason) == (2, "request 1: what was refused is parsed again")
+    requests.close(second.execution_id, RequestDone(request_id=1))
     platform.ledger.complete(second, None)
     assert tick_of(platform, sweep, NoRuns()).launches == ()
 

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from lakechime_dagster.silver.maintenance import keeping_words
+from lakechime_dagster.silver.maintenance import keeping_newest
 from lakechime_dagster.tables.maintenance import LOG, Maintenance, TableFiles, log_kept
 
 DAY = 86_400_000
@@ -15,7 +15,7 @@ def kept(age: float | None, **properties: str) -> dict[str, str]:
     """The properties that are declared of a table whose newest commit is so many days old."""
     files = TableFiles(table="shop.buy", properties={f"delta.{name}": value for name, value in properties.items()})
     told = None if age is None else NOW - round(age * DAY)
-    return dict(keeping_words(Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW).properties)
+    return dict(keeping_newest(Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW).properties)
 
 
 def test_the_log_of_a_type_that_is_written_is_left_as_it_is() -> None:

@@ -39,7 +39,7 @@ class EventLake:
         return str(self.running.home.joinpath("warehouse", *table.split(".")))
 
     def table_of(self, group: str, known: KnownType) -> str:
-        return self.location(f"{group}.{known.table}")
+        return self.location(known.table)
 
     def types(self) -> dict[str, tuple[str, KnownType]]:
         """All types that came, with their groups."""

@@ -1,10 +1,10 @@
 """A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by hand."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -16,8 +16,8 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import ingest_events
 from lakechime_dagster.silver.refresh import GroupStep
-from lakechime_dagster.silver.results import EventJob, GroupJob, GroupResult, Replay, TypeResult
-from lakechime_dagster.silver.schema import SchemaRepository, TypeCheckpoint
+from lakechime_dagster.silver.results import EventJob, GroupJob, GroupResult, Request, RequestKind, TypeResult
+from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import TableResult
@@ -45,7 +45,7 @@ class Stream:
     spark: SparkSession
     folder: Path
     group: EventGroup
-    types: SchemaRepository = field(default_factory=repository)
+    types: SqlEventTypes = field(default_factory=repository)
     stream: EventStream = GAME
     groups: tuple[EventGroup, ...] = ()  # all of the stream, where there are others
     checkpoint: SourceOffsets | None = None
@@ -108,14 +108,12 @@ class Stream:
         attempt: int = 1,
         execution: str = "",
         now_ms: int = 0,
-        replays: Mapping[str, Replay] | None = None,
+        replays: Mapping[str, Request] | None = None,
     ) -> GroupStep:
         """An attempt at the group's next step, to be run."""
-        assert isinstance(self.types, SqlEventTypes)
         end = end or self.end()
         groups = self.groups or checked_groups(self.stream, [self.group])
-        self.types.move(groups, end.table_uid)
-        repository = replace(self.types, beside=frozenset(one.name for one in groups))
+        self.types.register(groups)
         job = GroupJob(
             group=self.group,
             groups=groups,
@@ -128,19 +126,18 @@ class Stream:
             replays=replays or {},
             max_catchup=self.max_catchup,
         )
-        return GroupStep(spark=self.spark, job=job, repository=repository, open_log=DeltaLog, now_ms=now_ms, start=self.start)
+        return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
 
     def complete(self, result: GroupResult, end: SnapshotCheckpoint, execution: str) -> None:
-        assert isinstance(self.types, SqlEventTypes)
         with writing(self.types.engine) as connection:
-            self.types.complete(connection, self.group.name, execution, result.types, str(end.table_uid))
+            self.types.complete(connection, self.group.name, execution, result, str(end.table_uid))
         self.start = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id or -1))
 
     def replay(self, *names: str) -> dict[str, TypeResult]:
         """A step of the group that replays these types beside what came."""
-        return self.run(replays={name: Replay(replay_id=at, type=name) for at, name in enumerate(names)})
+        return self.run(replays={name: request(name) for name in names})
 
-    def run(self, now_ms: int = 0, replays: Mapping[str, Replay] | None = None) -> dict[str, TypeResult]:
+    def run(self, now_ms: int = 0, replays: Mapping[str, Request] | None = None) -> dict[str, TypeResult]:
         """The next step of the stream's table, and of the group, completed."""
         self.ingest()
         self.executions += 1
@@ -161,6 +158,37 @@ class Stream:
             {name: value for name, value in row.items() if (value is not None and not name.startswith("_")) or name.startswith("_x")}
             for row in self.rows(kind)
         ]
+
+
+def request(name: str, kind: RequestKind = RequestKind.REPLAY) -> Request:
+    """That somebody wants a type of the group shop replayed, or rebuilt."""
+    return Request(request_id=7, table=f"shop.{name}", kind=kind)
+
+
+class Remembering:
+    """A store as an attempt saw it at one time, whatever it knows by now; it keeps nothing."""
+
+    def __init__(self, types: SqlEventTypes) -> None:
+        self.known = types.types("shop")
+        self.kept = types.variations("shop", [*self.known])
+
+    def types(self, group: str) -> dict[str, KnownType]:
+        return self.known
+
+    def variations(self, group: str, types: Collection[str]) -> dict[str, Any]:
+        return {name: self.kept[name] for name in types}
+
+    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
+        return {one.type: one.before + 1 for one in several}
+
+    def register(self, *given: object) -> None: ...
+
+    def hold(self, *given: object) -> None: ...
+
+
+def late(step: GroupStep, types: SqlEventTypes) -> GroupStep:
+    """An attempt that read what the store knows now, and lives on."""
+    return replace(step, repository=cast(Any, Remembering(types)))
 
 
 def stream(spark: SparkSession, folder: Path, **options: Any) -> Stream:

@@ -84,13 +84,6 @@ def test_a_stream_brings_a_table_of_its_events_that_its_source_wakes() -> None:
     assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
 
 
-def test_types_that_no_group_takes_are_of_one_that_the_lake_adds() -> None:
-    lake = Lake("ev", [GAME, group()])
-    assert [one.name for one in lake.targets] == ["game.events"]
-    assert [(one.name, one.match) for one in lake.groups] == [("shop", "shop.*"), ("game_other", "*")]
-    assert [one.name for one in Lake("ev", [GAME]).groups] == ["game_other"]
-
-
 def test_a_type_is_of_the_group_that_says_most_of_its_name() -> None:
     several = [group("all", match="*"), group("shop"), group("buys", match="shop.buy*"), group("buy", match="shop.buy")]
     assert owners(several, "jump", "shop.sell", "shop.buyer", "shop.buy") == ["all", "shop", "buys", "buy"]
@@ -123,11 +116,6 @@ def test_the_table_of_a_type_is_a_source_for_others() -> None:
     lake = Lake("ev", [GAME, shop, table, total])
     assert [one.name for one in lake.readers("shop.shop__buy")] == ["gold.total"]
     build_definitions(lake)
-
-
-def test_the_table_of_another_groups_type_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"^shop, table: 'jump' is no type of shop\.\*; ask the group that has it$"):
-        group().table("jump")
 
 
 STREAMS = [

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.silver import bronze
-from lakechime_dagster.silver.bronze import ingest_events, load_tokenizer
+from lakechime_dagster.silver.bronze import ingest_events
 from lakechime_dagster.silver.event import scanned
 from lakechime_dagster.silver.results import EventJob
 from lakechime_dagster.sources.files import FileSource
@@ -73,11 +73,9 @@ class Fed:
         return [row[name] for row in self.rows.values()]
 
 
-@pytest.fixture(params=["in the JVM", "in Python"])
-def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Fed:
-    """By each of the back-ends."""
+@pytest.fixture
+def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     (tmp_path / "in").mkdir()
-    assert load_tokenizer(spark, tmp_path / "classes") is not None
     job = EventJob(
         name="game.events",
         location=str(tmp_path / "events"),
@@ -85,7 +83,7 @@ def fed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
         folder=str(tmp_path / "in"),
         type_field=TYPE,
         producer_field=PRODUCER,
-        classes=str(tmp_path / "classes") if request.param == "in the JVM" else "",
+        classes=str(tmp_path / "classes"),
     )
     return Fed(spark, job)
 
@@ -148,23 +146,6 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
     fed.step, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (Outcome.SKIPPED, ["buy", "sell"])
-
-
-def test_files_that_grow_are_read_on_from_where_they_ended(fed: Fed) -> None:
-    fed.drop(event("buy"))
-    with (Path(fed.job.folder) / "a.jsonl").open("ab") as file:
-        file.write(event("sell")[:5])
-    assert fed.run().events == {"event": 1}
-    with (Path(fed.job.folder) / "a.jsonl").open("ab") as file:
-        file.write(event("sell")[5:] + b"\n")
-    fed.drop(event("jump"), name="0.jsonl")
-    assert fed.run().events == {"event": 2}
-    assert {source: row["type"] for source, row in fed.rows.items()} == {
-        "0.jsonl@0": "jump",
-        "a.jsonl@0": "buy",
-        f"a.jsonl@{len(event('buy')) + 1}": "sell",
-    }
-    assert fed.attempt(3, 1, fed.look()).outcome is Outcome.NOTHING
 
 
 def test_a_table_that_was_removed_is_read_from_the_beginning(fed: Fed) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -17,15 +16,13 @@ from lakechime_dagster.formats.delta import DeltaLog, table_files
 from lakechime_dagster.silver import slices
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
-from lakechime_dagster.silver.results import FROZEN, TYPE_CAP, leaves_of, read_back
-from lakechime_dagster.silver.schema import Breaking
+from lakechime_dagster.silver.results import TYPE_CAP, leaves_of, read_back
 from lakechime_dagster.silver.shape import Rescue
-from lakechime_dagster.silver.store import Breaks, SqlEventTypes
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.tables.events import Contract, Hint
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.triggers.consumers import CommitMetadata
-from tests.support.streams import Stream, event, repository, stream
+from tests.support.streams import Stream, event, late, repository, stream
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +79,6 @@ def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSes
 
 
 def measured(game: Stream, kind: str) -> TypeMeasures:
-    assert isinstance(game.types, SqlEventTypes)
     (found,) = (one for one in measures(game.types).types if one.type == kind)
     return found
 
@@ -128,25 +124,6 @@ def test_every_leaf_of_every_event_is_in_its_table_or_told_there(game: Stream) -
             assert read_back(rows[source], rows[source]["_rescued"], known.schema) == leaves_of(one.fields), source
 
 
-def test_other_engines_read_the_tables(game: Stream) -> None:
-    game.drop(event("buy", price=3), event("buy", price="x"), event("buy", price=1.5, id=2**70))
-    game.run()
-    found = duckdb.from_arrow(DeltaTable(game.location("buy")).to_pyarrow_table())
-    assert sorted(found.columns) == [
-        "_hash",
-        "_ingested_at",
-        "_rescued",
-        "_schema_version",
-        "_src",
-        "id",
-        "price",
-        "price__v_fraction",
-        "price__v_long",
-        "type",
-    ]
-    assert DeltaTable(game.location("buy")).protocol().min_reader_version == 1
-
-
 def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: Stream) -> None:
     game.drop(event("buy", n=1), event("sell", n=1))
     game.ingest()
@@ -164,13 +141,14 @@ def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: S
 def test_an_attempt_that_lives_on_after_its_step_is_let_into_no_table(game: Stream) -> None:
     game.drop(event("buy", n=1))
     game.ingest()
-    zombie = game.step(game.end(), attempt=1, execution="e0")
-    late = replace(zombie, repository=Remembering(game.types))  # it has read what the store knew then
+    step = game.step(game.end(), attempt=1, execution="e0")
+    game.types.register(step.job.groups, ["buy"])
+    zombie = late(step, game.types)
     game.drop(event("buy", n=2))
     game.run()
     game.drop(event("buy", n=3))
     game.run()
-    late.run()
+    zombie.run()
     assert len(sources(game, "buy")) == len({*sources(game, "buy")}) == 3
 
 
@@ -209,7 +187,7 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream
     game.drop(event("buy", n=2), event("buy", n=3))
     game.ingest()
     end = game.end()
-    other = replace(game.step(end, attempt=2, execution="e2"), repository=Remembering(game.types))  # which any thread may ask
+    other = late(game.step(end, attempt=2, execution="e2"), game.types)  # which any thread may ask
     one = replace(game.step(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where))
     result = one.run()
     game.complete(result, end, "e2")
@@ -233,25 +211,6 @@ def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table
     assert (files[1]["min.n"], files[1]["max.n"], files[1]["max.item.name"], files[1]["null_count.price"]) == (2, 3, "cap", 1)
     found = game.spark.read.format("delta").load(game.location("buy"))
     assert [row.n for row in found.where("item.name = 'cap' and _ingested_at > '2020-01-01'").collect()] == [2]
-
-
-class Remembering:
-    """What a store told at one time, whatever it knows by now."""
-
-    def __init__(self, types: Any) -> None:
-        self.known = types.types("shop")
-
-    def known_names(self) -> set[str]:
-        return set(self.known)
-
-    def types(self, group: str) -> Any:
-        return self.known
-
-    def variations(self, group: str, types: Any) -> Any:
-        return {name: {} for name in types}
-
-    def learn(self, group: str, several: Any) -> dict[str, int]:
-        return {one.type: 1 for one in several}
 
 
 def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
@@ -290,48 +249,10 @@ def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_pat
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
     game.drop(event("b", n=2))
     assert game.run()["b"].pending == measured(game, "b").behind == 2
-    wider = replace(game, group=replace(game.group, contract=Contract(max_types=5)))
-    wider.drop(event("a", n=2))
-    assert wider.run()["b"].written == 2
-    assert (len(wider.rows("a")), len(wider.rows("b"))) == (2, 2)
-
-
-def test_a_type_that_a_person_lets_in_gets_a_table_beyond_the_cap(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, contract=Contract(max_types=1))
-    game.drop(event("a", n=1), event("b", n=1), event("c", n=1))
-    assert {name: one.waits for name, one in game.run().items()} == {"a": "", "b": TYPE_CAP, "c": TYPE_CAP}
-    game.group = game.group.with_hints([Hint(type="c", of="tables", says="evolve"), Hint(type="b", of="kinds", says="evolve")])
-    game.drop(event("d", n=1))
+    game.group = game.group.with_hints([Hint(type="b", of="tables", says="evolve"), Hint(type="c", of="kinds", says="evolve")])
+    game.drop(event("a", n=2), event("c", n=1))
     done = game.run()
-    assert {name: (one.written, one.waits) for name, one in done.items()} == {
-        "a": (0, ""),
-        "b": (0, TYPE_CAP),
-        "c": (1, ""),
-        "d": (0, TYPE_CAP),
-    }
-
-
-def broken(game: Stream) -> list[Breaking]:
-    assert isinstance(game.types, SqlEventTypes)
-    return [one.breaking for one in Breaks(game.types.engine, "test").recent("shop", 3_600_000)]
-
-
-def test_a_contract_may_let_no_table_be_made(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, types={"b": Contract(tables="freeze")})
-    game.drop(event("a", n=1), event("b", n=1))
-    done = game.run()
-    assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, FROZEN)
-    assert not Path(game.location("b")).exists()
-
-
-def test_columns_are_known_to_the_store_before_a_table_has_them(game: Stream) -> None:
-    game.drop(event("buy", n=1))
-    game.run()
-    game.drop(event("buy", m="x"))
-    game.run()
-    history = game.types.history("shop", "buy")  # type: ignore[attr-defined]
-    assert [one.decision for one in history] == ["+ n long\n+ type string", "+ m string"]
-    assert [row["_schema_version"] for row in game.rows("buy")] == [1, 2]
+    assert (done["b"].written, done["c"].waits, len(game.rows("a")), len(game.rows("b"))) == (2, TYPE_CAP, 2, 2)
 
 
 def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(game: Stream) -> None:

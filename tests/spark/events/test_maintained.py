@@ -14,9 +14,9 @@ from lakechime_dagster.silver.maintenance import remove_empty_folders
 from lakechime_dagster.spark.maintain import maintain
 from lakechime_dagster.tables.maintenance import Kind, Maintained, Maintenance, plan
 from lakechime_dagster.triggers.schedule import DAY_MS
-from tests.spark.events.test_group import Remembering, overtaken
+from tests.spark.events.test_group import overtaken
 from tests.support.older import make_older
-from tests.support.streams import Stream, event, repository, stream
+from tests.support.streams import Stream, event, late, stream
 
 pytestmark = pytest.mark.spark
 
@@ -92,16 +92,8 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
 def test_an_attempt_that_lives_on_is_let_in_no_more_behind_maintenance(game: Stream) -> None:
     game.drop(event("buy", n=4))
     game.ingest()
-    zombie = replace(game.step(game.end(), attempt=1, execution="e0"), repository=Remembering(game.types))
+    zombie = late(game.step(game.end(), attempt=1, execution="e0"), game.types)
     game.run()
     keep(game)
     zombie.run()
     assert numbers(game) == [1, 2, 3, 4]
-
-
-def test_tables_that_were_kept_still_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
-    keep(game)
-    lost = replace(game, types=repository(), start=replace(game.start, uid=None, version=-1))
-    lost.drop(event("buy", n=4))
-    lost.run()
-    assert numbers(lost) == [1, 2, 3, 4]

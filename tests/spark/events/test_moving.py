@@ -51,7 +51,7 @@ def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
     game.ingest()
     vip = other(game, VIP, SHOP)
     done = step(vip)
-    assert {name: (one.rows, one.written, one.home) for name, one in done.items()} == {"buy": (1, 1, "shop")}
+    assert {name: (one.rows, one.written, one.table) for name, one in done.items()} == {"buy": (1, 1, "shop.buy")}
     assert {name: one.rows for name, one in step(game).items()} == {"sell": 1}
     assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == ([1, 2], [1, 2], False)
     log = DeltaLog(game.location("buy"), "shop.buy")
@@ -92,16 +92,3 @@ def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_
     game.drop(event("buy", n=4))
     game.ingest()
     assert (step(vip)["buy"].written, numbers(game)) == (1, [1, 2, 3, 4])
-
-
-class _Remembering:
-    """What a store told of a group's types at one time, and what it keeps by now."""
-
-    def __init__(self, game: Stream, known: object) -> None:
-        self.game, self.known = game, known
-
-    def types(self, group: str) -> object:
-        return self.known
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.game.types, name)

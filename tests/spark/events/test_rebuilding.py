@@ -1,9 +1,7 @@
 """A rebuild makes a type's table anew, the same in whatever order its events came: once, in one commit, whoever is at it."""
 
-from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -11,14 +9,14 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.silver.results import Replay, TypeResult
-from lakechime_dagster.silver.store import SqlEventTypes
-from tests.spark.events.test_replaying import Remembering, versions
-from tests.support.streams import Stream, event, stream
+from lakechime_dagster.silver import replay
+from lakechime_dagster.silver.results import RequestKind, TypeResult
+from tests.spark.events.test_replaying import versions
+from tests.support.streams import Stream, event, late, request, stream
 
 pytestmark = pytest.mark.spark
 
-ASKED = {"buy": Replay(replay_id=7, type="buy", is_rebuild=True)}
+ASKED = {"buy": request("buy", RequestKind.REBUILD)}
 
 
 @pytest.fixture
@@ -89,16 +87,6 @@ def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: Spa
     assert after == other_after
 
 
-def test_twice_is_once(game: Stream) -> None:
-    number_first(game)
-    rebuild(game)
-    before, rows = versions(game, "buy"), game.rows("buy")
-    again = rebuild(game)
-    assert (told(again), again.commits, again.end) == ((0, 0, 0), (), int(game.end().snapshot_id or 0))
-    assert (versions(game, "buy"), game.rows("buy")) == (before, rows)
-    assert len(cast(SqlEventTypes, game.types).history("shop", "buy")) == 3
-
-
 def test_events_that_no_step_has_read_are_in_the_same_commit_and_never_again(game: Stream) -> None:
     number_first(game)
     before = versions(game, "buy")
@@ -125,7 +113,7 @@ def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     game.drop(event("buy", price=9), name="b.jsonl")
     (game.folder / "in" / "a.jsonl").unlink()
     failed = game.run()["buy"]
-    assert "game.events was made anew since version" in failed.error
+    assert "game.events was recreated since version" in failed.error
     assert "`lakechime schema replay buy --rebuild --reason …`" in failed.error
     assert len(game.rows("buy")) == 2
     done = rebuild(game, now_ms=2**60)
@@ -174,25 +162,41 @@ def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream
     assert game.payloads("buy")[1:] == [{"type": "buy", "price": "four"}, {"type": "buy", "price": "five", "item": "hat"}]
 
 
-def test_a_step_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schema(game: Stream) -> None:
+def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schema(game: Stream) -> None:
     number_first(game)
     game.drop(event("buy", price=5))
     game.ingest()
     game.step(execution="lost", replays=ASKED).run()  # and nobody completes it
     game.drop(event("buy", price="six"))
-    done = game.run()["buy"]
+    assert "shop.buy has a newer schema than was read" in game.run()["buy"].error
+    done = game.run(now_ms=2**60)["buy"]
     assert (done.error, done.rows, done.written, len(done.replayed)) == ("", 2, 2, 1)
     assert [(row["price"], row["price__v_long"]) for row in game.rows("buy")] == [(None, 3), ("four", None), (None, 5), ("six", None)]
 
 
+def test_a_rebuild_that_died_before_its_commit_and_was_cancelled_leaves_the_table_as_it_is(
+    game: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number_first(game)
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "commit", dies)
+        with pytest.raises(KeyboardInterrupt):
+            game.step(replays=ASKED).run()
+    game.drop(event("buy", price="five", item="hat"))
+    assert (game.run()["buy"].error, game.payloads("buy")[2]) == ("", {"type": "buy", "price__v_string": "five", "item": "hat"})
+
+
+def dies(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> None:
     number_first(game)
-    late = game.step(attempt=1, execution="e8", replays=ASKED)
-    known = game.types.types("shop")
+    zombie = late(game.step(attempt=1, execution="e8", replays=ASKED), game.types)
     game.drop(event("buy", price=5))
     game.run()
     before = versions(game, "buy")
-    result = replace(late, repository=cast(Any, Remembering(game, known))).run()
+    result = zombie.run()
     assert "rebuild: ConsumerConflictError" in result.types[0].error
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
     assert game.types.types("shop")["buy"].schema_version == 2

@@ -1,20 +1,15 @@
 """A replay brings earlier events into the columns that their type has by now: once, in one commit, and nothing else."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.silver.results import Replay
-from lakechime_dagster.silver.schema import Learning
 from lakechime_dagster.tables.events import Contract
-from tests.support.streams import Stream, event, stream
+from tests.support.streams import Stream, event, late, request, stream
 
 pytestmark = pytest.mark.spark
 
@@ -105,19 +100,9 @@ def test_events_that_a_contract_dropped_come_back(spark: SparkSession, tmp_path:
     ]
 
 
-def test_a_replay_brings_back_rows_that_somebody_deleted(game: Stream) -> None:
-    game.drop(event("buy", price=3), event("buy", price=4))
-    game.run()
-    game.spark.sql(f"delete from delta.`{game.location('buy')}` where price = 4")
-    assert len(game.rows("buy")) == 1
-    (done,) = game.replay("buy")["buy"].replayed
-    assert (done.replaced, done.added) == (0, 1)
-    assert len(game.rows("buy")) == 2
-
-
 def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream) -> None:
     frozen_then_thawed(game)
-    asked = {"buy": Replay(replay_id=7, type="buy")}
+    asked = {"buy": request("buy")}
     game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it completes
     game.drop(event("buy", price="five"))
     game.ingest()
@@ -132,38 +117,10 @@ def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream
 
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> None:
     frozen_then_thawed(game)
-    late = game.step(attempt=1, execution="e8", replays={"buy": Replay(replay_id=7, type="buy")})
-    known = game.types.types("shop")
+    zombie = late(game.step(attempt=1, execution="e8", replays={"buy": request("buy")}), game.types)
     game.drop(event("buy", price=5))
     game.run()
     before = versions(game, "buy")
-    late = replace(late, repository=cast(Any, Remembering(game, known)))  # it has read what the store knew then
-    result = late.run()
+    result = zombie.run()
     assert "another attempt was first" in result.types[0].error
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
-
-
-class Remembering:
-    """What a store told of types at one time, whatever it knows by now."""
-
-    def __init__(self, game: Stream, known: object) -> None:
-        self.game, self.known = game, known
-
-    def types(self, group: str) -> object:
-        return self.known
-
-    def learn(self, group: str, several: Sequence[Learning]) -> dict[str, int]:
-        return {one.type: one.before + 1 for one in several}
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.game.types, name)
-
-
-def test_a_replay_tells_itself_apart_from_what_came(game: Stream) -> None:
-    frozen_then_thawed(game)
-    game.replay("buy")
-    log = DeltaLog(game.location("buy"), "shop.buy")
-    (told,) = log.events_of_commit(log.version)
-    assert told.operation_type is OperationType.UPDATE
-    assert dict(told.tags)["cause"] == "replay"
-    assert dict(told.tags)["schema_version"] == "2"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import reprocess_of, reprocessed
-from lakechime_dagster.silver.results import Reprocessed
+from lakechime_dagster.silver.results import RequestDone
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.sources import JsonLines
@@ -43,8 +43,8 @@ def told(stream: Stream) -> list[tuple[Any, ...]]:
     return [(row["reason"], row["type"], row["refused_before"]) for row in rows]
 
 
-def reprocessed_by(result: TableResult) -> Reprocessed | None:
-    return Reprocessed.of(result.committed.commit_metadata.facts) if result.committed is not None else None
+def reprocessed_by(result: TableResult) -> RequestDone | None:
+    return RequestDone.of(result.committed.commit_metadata.facts) if result.committed is not None else None
 
 
 def versions(stream: Stream) -> int:
@@ -57,7 +57,7 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(st
     stream = corrected(stream)
     stream.drop(kind("buy", 3))
     result = stream.ingest(reprocess=7)
-    assert (reprocessed_by(result), result.events, versions(stream)) == (Reprocessed(reprocess_id=7, rows=2), {"event": 3}, 2)
+    assert (reprocessed_by(result), result.events, versions(stream)) == (RequestDone(request_id=7, added=2), {"event": 3}, 2)
     assert told(stream) == [
         ("type_empty", None, None),
         (None, "buy", "type_empty"),
@@ -84,14 +84,17 @@ def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -
     late = replace(stream := corrected(stream))
     second = stream.ingest(reprocess=1, attempt=2)
     assert second.committed is not None
-    assert (second.outcome, second.committed.commit_metadata.facts) == (Outcome.COMMITTED, {"reprocess": 1, "reprocessed": 2})
+    assert (second.outcome, second.committed.commit_metadata.facts) == (
+        Outcome.COMMITTED,
+        {"request": 1, "replaced": 0, "added": 2, "removed": 0},
+    )
     zombie = late.ingest(reprocess=1, attempt=1)
     assert (zombie.outcome, len(told(stream))) == (Outcome.SKIPPED, 4)
     fence = stream.ingest(reprocess=1, attempt=2)
     assert fence.committed is not None
     assert (fence.outcome, fence.committed.commit_metadata.facts, len(told(stream))) == (
         Outcome.FENCED,
-        {"reprocess": 1, "reprocessed": 0},
+        {"request": 1, "replaced": 0, "added": 0, "removed": 0},
         4,
     )
 

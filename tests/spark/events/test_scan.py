@@ -16,7 +16,7 @@ from tests.spark.events.payloads import Chance, odd
 
 pytestmark = pytest.mark.spark
 
-VECTORS = json.loads((Path(__file__).parents[2] / "schema" / "variations.json").read_text(encoding="utf-8"))
+VECTORS = json.loads((Path(__file__).parents[2] / "silver" / "variations.json").read_text(encoding="utf-8"))
 TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ((("type",), ("p",)), (("a", "b"), ("a",)), (("a",), ("a", "b")), ((), ()))
 Row = tuple[str | None, ...]
 
@@ -104,11 +104,6 @@ def test_other_columns_are_kept_and_those_of_these_names_replaced(spark: SparkSe
     assert found.columns == ["a.b", "text", "more", *COLUMNS]
     (row,) = found.collect()
     assert (row["a.b"], row["text"], row["more"].asDict(), row["type"], row["reason"]) == (1, '{"type":"tä"}', {"c": [2]}, "tä", None)
-
-
-def test_both_back_ends_give_the_same_columns(spark: SparkSession, tokenizer: Tokenizer) -> None:
-    rows = frame(spark, [b""])
-    assert scan(rows, "payload", ("type",), back_end=tokenizer).schema == scan(rows, "payload", ("type",), back_end=None).schema
 
 
 def test_a_payload_is_read_once_whatever_is_asked_of_it(spark: SparkSession, tokenizer: Tokenizer) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
-from lakechime_dagster.silver.bronze import MADE_ANEW, TRACKED, ingest_events
+from lakechime_dagster.silver.bronze import RECREATED, TRACKED, ingest_events
 from lakechime_dagster.silver.results import EventJob
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.sources import TableRows
@@ -162,7 +162,7 @@ def test_more_than_appends_is_refused_and_nothing_of_it_is_taken(fed: Fed, chang
     with pytest.raises(ConsumerBlockedError) as held:
         fed.run()
     assert str(held.value).startswith("bronze.raw after version 0 up to 2: commits of it do more than append")
-    assert "`lakechime execution skip e2 --reason …` and append anew to bronze.raw" in str(held.value)
+    assert "`lakechime execution skip e2 --reason …` and append again to bronze.raw" in str(held.value)
     assert fed.types == ["a", "b"]
 
 
@@ -173,7 +173,7 @@ def test_a_table_that_was_made_anew_is_read_from_its_beginning(fed: Fed) -> None
     fed.job = replace(fed.job, folder=str(fed.raw.location))
     fed.append(event("b"))
     result = fed.run()
-    assert (result.sources[0].verdict.value, result.sources[0].note, fed.types) == ("RECREATED", MADE_ANEW, ["a", "b"])
+    assert (result.sources[0].verdict.value, result.sources[0].note, fed.types) == ("RECREATED", RECREATED, ["a", "b"])
     assert fed.rows[1]["_src"].startswith(fed.raw.log.uid)
 
 

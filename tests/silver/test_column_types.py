@@ -2,24 +2,9 @@
 
 import json
 
-from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
 from lakechime_dagster.silver.rows import TECHNICAL, payload_type
-from lakechime_dagster.silver.schema import KnownType, Prototype, TypeSchema, column_type, learned, table_columns
-from lakechime_dagster.tables.events import Contract
-
-
-def prototype(payload: str) -> Prototype:
-    event = event_of(payload)
-    assert isinstance(event, JsonEvent)
-    one = variation_of(event)
-    return Prototype(typed_hash=one.typed_hash, names_hash=one.names_hash, variation=one, shape=shape_of(event), source="a", position=0)
-
-
-def schema_of(*payloads: str) -> TypeSchema:
-    found = [prototype(payload) for payload in payloads]
-    learning = learned(KnownType(type="buy", table="buy"), found, Contract())
-    assert learning is not None
-    return learning.schema
+from lakechime_dagster.silver.schema import column_type, table_columns
+from tests.silver.test_schema import schema_of
 
 
 def test_every_kind_of_column_has_the_type_that_spark_gives_it() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lakechime_dagster.silver.event import JsonEvent, event_of, variation_of
 from lakechime_dagster.silver.results import Fault, value_faults
-from lakechime_dagster.silver.schema import TypeSchema, next_schema, observed_of
+from lakechime_dagster.silver.schema import TypeSchema, next_schema
 from lakechime_dagster.silver.shape import shaped
 from lakechime_dagster.tables.events import Contract
 
@@ -21,7 +21,7 @@ def parsed(text: str) -> JsonEvent:
 
 
 def schema_of(text: str) -> TypeSchema:
-    return next_schema(TypeSchema(), observed_of(variation_of(parsed(text)), 0), Contract())
+    return next_schema(TypeSchema(), variation_of(parsed(text)), Contract())
 
 
 def row_of(text: str, schema: TypeSchema, contract: Contract | None = None) -> dict[str, Any]:

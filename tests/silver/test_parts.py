@@ -1,4 +1,4 @@
-"""What a step reads in one go, and what apart from it."""
+"""What an execution reads together, and what apart from it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +12,6 @@ def test_types_that_are_not_far_behind_their_group_share_one_part_that_ends_with
     assert plan.behind is None
 
 
-def test_a_group_that_begins_late_leaves_no_type_behind():
-    assert planned({"a": -1, "b": -1}, group=-1, end=10_000, max_catchup=1).behind is None
-
-
 def test_a_type_that_is_far_behind_is_read_apart_by_a_part_that_is_bounded_and_longer_than_the_step():
     plan = planned({"a": 89, "b": 100}, group=100, end=103, max_catchup=10)
     assert plan.shared.starts == {"b": 100}
@@ -26,10 +22,6 @@ def test_types_whose_checkpoints_lie_within_a_part_read_it_together_and_others_w
     starts = {"a": 0, "b": 4, "c": 11, "d": 50}
     plan = planned(starts, group=100, end=101, max_catchup=10)
     assert plan.behind == Part(starts={"a": 0, "b": 4}, end=11)
-
-
-def test_a_type_at_the_end_has_nothing_to_be_read():
-    assert Part(starts={"a": 3, "b": 4, "c": 5}, end=4).behind == {"a": 3}
 
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(-1, 60)), st.integers(0, 60), st.integers(0, 5), st.integers(1, 20))

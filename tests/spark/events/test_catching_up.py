@@ -1,4 +1,4 @@
-"""Types of one group at several checkpoints: failed ones, and those that catch up; the stream's table is read once for all."""
+"""Types of one group at several checkpoints: failed ones, and those that catch up."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +9,10 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
-from lakechime_dagster.silver.results import FROZEN, Part, Replay, TypeResult
-from lakechime_dagster.silver.slices import Slices, counted, events_of
-from lakechime_dagster.silver.store import SqlEventTypes
+from lakechime_dagster.silver.results import FROZEN, TypeResult
 from lakechime_dagster.spark.session import session_confs
 from lakechime_dagster.tables.events import Contract
-from tests.spark.events.test_group import Remembering
-from tests.support.streams import Stream, event, stream
+from tests.support.streams import Stream, event, late, request, stream
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +33,6 @@ def known(game: Stream, kind: str) -> Any:
 
 
 def measured(game: Stream, kind: str) -> TypeMeasures:
-    assert isinstance(game.types, SqlEventTypes)
     (found,) = (one for one in measures(game.types).types if one.type == kind)
     return found
 
@@ -66,22 +62,6 @@ def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
     return blocked
 
 
-# one read
-
-
-def test_types_at_several_checkpoints_get_what_is_behind_them_and_each_file_is_read_once(game: Stream) -> None:
-    for number in range(4):
-        game.drop(*(event(kind, n=number) for kind in "abc"))
-        game.ingest()
-    log = DeltaLog(game.bronze, "game.events")
-    slices = Slices(game.spark, "game.events", log, game.end(), cuts=(-1, 1, 3))
-    (frame,) = events_of(slices, Part(starts={"a": -1, "b": 1, "c": 3}, end=4)).frames
-    assert {kind: count.rows for kind, count in counted(frame).items()} == {"a": 4, "b": 3, "c": 1}
-    read = [file for rows in slices._frames.values() for file in rows.inputFiles()]
-    assert len(read) == len({*read}) == 4
-    assert sorted(frame.inputFiles()) == sorted(read)
-
-
 def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_rows(game: Stream) -> None:
     location = Path(game.location("a"))
     location.parent.mkdir(parents=True)
@@ -101,9 +81,6 @@ def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_row
     assert [numbers(game, kind) for kind in "ab"] == [[0, 1, 2]] * 2
 
 
-# far behind
-
-
 def far(game: Stream, max_catchup: int = 1) -> Stream:
     game.max_catchup = max_catchup
     return game
@@ -120,14 +97,14 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     done = game.run(now_ms=EVER_MS)
     assert (told(done, "buy"), told(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
     assert (known(game, "buy").checkpoint.version, measured(game, "buy").behind_ts is None, done["buy"].is_balanced) == (3, False, True)
-    (left,) = game.types.left("shop")  # type: ignore[attr-defined]
+    (left,) = game.types.left("shop")
     assert (left.type, left.has_failed, left.is_due) == ("buy", False, True)
     done = game.run(now_ms=EVER_MS)  # as its sensor launches it though nothing came
     assert (told(done, "buy"), told(done, "other")) == ((3, 4, 1, ""), (5, 5, 0, ""))
     game.drop(event("buy", n=5), event("other", n=5))
     done = game.run(now_ms=EVER_MS)
     assert (told(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == ((4, 6, 2, ""), [*range(6)], [*range(6)])
-    assert (game.types.left("shop"), measured(game, "buy").behind_ts) == ([], None)  # type: ignore[attr-defined]
+    assert (game.types.left("shop"), measured(game, "buy").behind_ts) == ([], None)
 
 
 def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(game: Stream) -> None:
@@ -151,20 +128,20 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
     game.drop(event("buy", n=4))
     game.ingest()
     first = game.step(attempt=1, execution="e9", now_ms=EVER_MS)
-    late = replace(first, repository=Remembering(game.types))  # it has read what the store knew then
+    zombie = late(first, game.types)
     first.run()  # and dies before it completes
     result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
     game.complete(result, game.end(), "e9")
     (done,) = (one for one in result.types if one.type == "buy")
     assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
-    late.run()
+    zombie.run()
     assert numbers(game, "buy") == [*range(5)]
 
 
 def test_a_replay_waits_for_a_type_that_catches_up(game: Stream) -> None:
     blocked = put_behind(far(game), "buy", steps=2)
     blocked.freed()
-    asked = {"buy": Replay(replay_id=1, type="buy")}
+    asked = {"buy": request("buy")}
     assert game.run(now_ms=EVER_MS, replays=asked)["buy"].replayed == ()
     done = game.run(now_ms=EVER_MS, replays=asked)["buy"]
     assert (len(done.replayed), numbers(game, "buy")) == (1, [*range(3)])

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from lakechime_dagster.silver.event import shape_of, variation_of
-from lakechime_dagster.silver.schema import MAX_BREAKING, Breaking, Broke, KnownType, Prototype, learned
+from lakechime_dagster.silver.schema import MAX_BREAKING, KnownType, Prototype, learned
 from lakechime_dagster.tables.events import Contract, Pin
-from tests.schema.test_schema import event
+from tests.silver.test_schema import event
 
-NEW = KnownType(type="buy", table="buy")
+NEW = KnownType(type="buy", table="shop.buy")
 Told = tuple[str, str, str, str | None]
 
 
@@ -79,12 +79,10 @@ def test_what_is_ignored_or_kept_as_text_breaks_nothing() -> None:
 
 
 def test_what_has_no_column_for_a_cap_breaks_also_at_the_birth_of_a_table() -> None:
-    wide = json.dumps({f"f{number:04}": number for number in range(501)})
+    wide = json.dumps({f"f{number:04}": number for number in range(900)})
     known, told = after(NEW, wide, by=["web"])
-    assert told == [("/f0500", "long", "cap", "web")]
+    assert (told[0], len(told)) == (("/f0500", "long", "cap", "web"), MAX_BREAKING)
     assert after(known, '{"f0000":"x","g":{},"f0500":5}')[1] == [("/f0000", "string", "cap", None)]
-    deep = '{"a":' * 33 + "1" + "}" * 33
-    assert after(NEW, deep)[1] == [("/a", "object", "cap", None)]
 
 
 def test_a_person_who_lets_a_variant_come_breaks_what_was_there_and_nobody_sent_it() -> None:
@@ -92,11 +90,3 @@ def test_a_person_who_lets_a_variant_come_breaks_what_was_there_and_nobody_sent_
     known, _ = after(NEW, '{"a":1}', contract=frozen)
     known, _ = after(known, '{"a":"x"}', contract=frozen, by=["ios"])
     assert after(known)[1] == [("/a", "string", "variant", None)]
-
-
-def test_so_many_are_told_at_most() -> None:
-    wide = json.dumps({f"f{number:04}": number for number in range(900)})
-    one = learned(NEW, [prototype(wide)], Contract())
-    assert one is not None
-    assert len(one.breaking) == MAX_BREAKING
-    assert one.breaking[0] == Breaking(path="/f0500", kind="long", how=Broke.CAP)
