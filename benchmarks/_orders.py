@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import READ, Order
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.merge import Image
+from lakechime_dagster.cdc.merge import RowState
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
-from lakechime_dagster.cdc.wire import image_text
+from lakechime_dagster.cdc.wire import row_state_text
 from lakechime_dagster.tables.databases import Debezium
 
 KEYS = ("id",)
@@ -66,7 +66,7 @@ def row(number: int, version: int = 0) -> dict[str, Any]:
 def hidden() -> Any:
     """The hidden column of rows that a snapshot read."""
     order = Order(position=(1, 4, 0), rank=READ, topic=TOPIC, partition=0, offset=_CHECKPOINT)
-    before, after = image_text(Image(upserted=order), SOURCE).split(str(_CHECKPOINT))
+    before, after = row_state_text(RowState(upserted=order), SOURCE).split(str(_CHECKPOINT))
     return F.concat(F.lit(before), F.col("id").cast("string"), F.lit(after))
 
 

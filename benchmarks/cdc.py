@@ -29,7 +29,7 @@ from benchmarks._lines import Line, at_least, at_most, show
 from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
 from benchmarks._orders import Changes
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.spark_changes import MESSAGE, TOLD_DDL, Reading
+from lakechime_dagster.cdc.spark_changes import MESSAGE, PARSED_DDL, Reading
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.session import arrow_of, on_batches
@@ -216,10 +216,10 @@ def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     again.write.parquet(str(folder / "messages"))
     frame = spark.read.parquet(str(folder / "messages"))
     reader, takes = MessageFormat(envelope=Debezium(), keys=orders.KEYS).reader, CDCMerge(keys=orders.KEYS).takes
-    reading = Reading(out=arrow_of(TOLD_DDL), reader=reader, takes=takes, names={})
+    reading = Reading(out=arrow_of(PARSED_DDL), reader=reader, takes=takes, names={})
     parsed = frame.select(F.from_json("value", ENVELOPE).alias("m")).select("m.payload.*")
     ways = {
-        "ours": on_batches(frame.select(*MESSAGE), reading, TOLD_DDL),
+        "ours": on_batches(frame.select(*MESSAGE), reading, PARSED_DDL),
         "from_json of the row before, the row after, op and time": parsed,
         "to Python and back": on_batches(frame.select("value"), _as_they_are, "value string"),
     }

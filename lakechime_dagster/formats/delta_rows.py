@@ -62,7 +62,7 @@ class DeltaRows:
             query = query.order_by(exp.Ordered(this=column(name), desc=True))
         return self.query(query if limit is None else query.limit(limit))
 
-    def query(self, query: exp.Expression | str, **values: str | int) -> list[dict[str, Any]]:
+    def query(self, query: exp.Query | str, **values: str | int) -> list[dict[str, Any]]:
         """The rows of a query, which names the table `t`; `:name` in it stands for a value.
 
         Raises:

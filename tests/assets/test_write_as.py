@@ -15,7 +15,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
-from tests.assets.test_change_table import told
+from tests.assets.test_cdc_table import told
 from tests.assets.test_table import Location
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from lakechime_dagster.cdc.change import WalPosition
-from lakechime_dagster.cdc.database import LOOKS, TableBusyError, settled
+from lakechime_dagster.cdc.database import POLLS, TableBusyError, settled
 from lakechime_dagster.errors import SourceUnreadableError
 from tests.cdc.test_database_snapshot import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
@@ -101,7 +101,7 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
         told = rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are prepared .* end them, and try again"
         with pytest.raises(TableBusyError, match=told) as refused:
             seen(one, pauses.append)
-        assert (set(refused.value.writers), len(pauses)) == ({int(pid), None}, LOOKS)
+        assert (set(refused.value.writers), len(pauses)) == ({int(pid), None}, POLLS)
         other.run("ROLLBACK")
         one.run("ROLLBACK PREPARED 'never'")
 

@@ -199,7 +199,7 @@ def test_the_two_databases_are_one_table_to_a_comparison(mariadb: MariaDB, postg
         one.run("CREATE TABLE words (id VARCHAR(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
         other.run("CREATE TABLE words (id VARCHAR(9) PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
         with taken(one.url) as mine, taken(other.url) as theirs:
-            assert compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")).is_equal
+            assert not compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")).faults
         other.run("UPDATE words SET n = 7 WHERE id = 'Z'", "DELETE FROM words WHERE id = ''", "INSERT INTO words VALUES ('ö', 1)")
         with taken(one.url) as mine, taken(other.url) as theirs:
             found = compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words"), leaf=1)

@@ -13,7 +13,7 @@ CONF = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 
 
 def a_side(spark: SparkSession, view: str, rows: str) -> QueriedSide:
-    types = dict.fromkeys(("id", "value"), "bigint")
+    types: dict[str, str] = dict.fromkeys(("id", "value"), "bigint")
     spark.sql(f"SELECT id, id * 10 AS value FROM {rows}").createOrReplaceTempView(view)
     return lake_side(spark, comparison_of(Dialect.POSTGRES, types, types, ["id"]).lake(view))
 

@@ -1,6 +1,7 @@
 """From what is hit to orders: which keys need a window, what each waits for, and what it is not worth to run."""
 
 import datetime as dt
+from collections.abc import Sequence
 
 from lakechime_dagster.assets.jobs import subscription_of
 from lakechime_dagster.lineage.backfill import ConsumerFact, RequestPlan, SubscriptionFacts, Window, plan_requests, rerun
@@ -61,7 +62,7 @@ def days(plan: RequestPlan, table: str) -> list[str]:
     return [plan.partitions[order.number] for order in plan.requests if order.subscription == table]
 
 
-def of(orders: tuple[BackfillRequest, ...], table: str) -> list[BackfillRequest]:
+def of(orders: Sequence[BackfillRequest], table: str) -> list[BackfillRequest]:
     return [order for order in orders if order.subscription == table]
 
 
